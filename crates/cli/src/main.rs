@@ -1,0 +1,54 @@
+//! The `manyways` command: parsing, glue and output. Each subcommand is a module of its own.
+#![forbid(unsafe_code)]
+
+mod failure;
+mod get;
+mod lab;
+mod paths;
+mod shell_help;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Make applications run well over every network a device has, and prove that it did.
+#[derive(Parser)]
+#[command(name = "manyways", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Get(get::Args),
+    Paths(paths::Args),
+    Lab(lab::Args),
+    Completions(shell_help::CompletionsArgs),
+    Man(shell_help::ManArgs),
+}
+
+fn main() -> ExitCode {
+    // Usage errors leave with 2 inside `parse`.
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("MANYWAYS_LOG")
+                .unwrap_or_else(|_| "warn".into()),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let done = match cli.command {
+        Command::Get(args) => get::run(args),
+        Command::Paths(args) => paths::run(args),
+        Command::Lab(args) => lab::run(args),
+        Command::Completions(args) => shell_help::completions(args),
+        Command::Man(args) => shell_help::man(args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => Failure::from(error).report(),
+    }
+}

@@ -1,0 +1,43 @@
+//! Shell completions and man pages, from the same definitions as `--help`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+
+/// Print the completion script of a shell.
+///
+/// Example: manyways completions bash > /etc/bash_completion.d/manyways
+#[derive(clap::Args)]
+pub struct CompletionsArgs {
+    /// Which shell.
+    shell: clap_complete::Shell,
+}
+
+/// Write the man pages into a folder.
+///
+/// Example: manyways man /usr/local/share/man/man1
+#[derive(clap::Args)]
+pub struct ManArgs {
+    /// The folder; made if it is not there.
+    folder: PathBuf,
+}
+
+pub fn completions(args: CompletionsArgs) -> Result<ExitCode> {
+    clap_complete::generate(
+        args.shell,
+        &mut crate::Cli::command(),
+        "manyways",
+        &mut std::io::stdout(),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn man(args: ManArgs) -> Result<ExitCode> {
+    std::fs::create_dir_all(&args.folder)
+        .with_context(|| format!("cannot make the folder {}", args.folder.display()))?;
+    clap_mangen::generate_to(crate::Cli::command(), &args.folder)
+        .with_context(|| format!("cannot write man pages to {}", args.folder.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,12 @@
+//! The plain data that all of manyways shares: units, link traces, scenarios and the event log.
+//!
+//! This crate knows no socket, no file and no clock: its parsers take bytes and its times are
+//! numbers. Start with [`Time`] and [`LinkTrace`]; a whole experiment is a [`scenario::Scenario`].
+#![forbid(unsafe_code)]
+
+pub mod link_trace;
+pub mod scenario;
+pub mod unit;
+
+pub use link_trace::{LinkTrace, Steps};
+pub use unit::{Rate, Size, Span, Time};

@@ -1,0 +1,355 @@
+//! Time, spans, rates and sizes. Units live in the type, so that no field needs an `_ms`.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// A moment: nanoseconds since an origin that the caller chose (the start of a run, say).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Time(u64);
+
+/// A length of time in nanoseconds, never negative.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Span(u64);
+
+/// A data rate in bit/s.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Rate(u64);
+
+/// An amount of data in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Size(u64);
+
+impl Time {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than everything.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The moment that many nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The moment that many milliseconds after the origin; at most [`Time::MAX`].
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the origin.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SEC as f64
+    }
+
+    /// The time since `earlier`, or zero when `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+    /// Longer than any experiment.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// That many nanoseconds.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// That many microseconds, saturating.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros.saturating_mul(1_000))
+    }
+
+    /// That many milliseconds, saturating.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// That many seconds, saturating.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(NANOS_PER_SEC))
+    }
+
+    /// That many seconds, rounded to a nanosecond; negative and NaN give zero, too large saturates.
+    pub fn from_secs_f64(secs: f64) -> Self {
+        Self((secs * NANOS_PER_SEC as f64).round() as u64)
+    }
+
+    /// In nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// In seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / NANOS_PER_SEC as f64
+    }
+
+    /// In milliseconds.
+    pub fn as_millis_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// The difference, or zero when `other` is longer.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Whether this is no time at all.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Rate {
+    /// Nothing moves.
+    pub const ZERO: Self = Self(0);
+
+    /// That many bit/s.
+    pub const fn from_bps(bps: u64) -> Self {
+        Self(bps)
+    }
+
+    /// That many kbit/s (1 kbit = 1000 bit), saturating.
+    pub const fn from_kbps(kbps: u64) -> Self {
+        Self(kbps.saturating_mul(1_000))
+    }
+
+    /// That many Mbit/s, saturating.
+    pub const fn from_mbps(mbps: u64) -> Self {
+        Self(mbps.saturating_mul(1_000_000))
+    }
+
+    /// The rate that moves `size` in `span`; zero when `span` is zero.
+    pub fn of(size: Size, span: Span) -> Self {
+        if span.is_zero() {
+            return Self::ZERO;
+        }
+        let bits = u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC);
+        Self(u64::try_from(bits / u128::from(span.0)).unwrap_or(u64::MAX))
+    }
+
+    /// In bit/s.
+    pub const fn as_bps(self) -> u64 {
+        self.0
+    }
+
+    /// In Mbit/s.
+    pub fn as_mbps_f64(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+
+    /// How long `size` takes at this rate, rounded up; [`Span::MAX`] at rate zero.
+    pub fn time_for(self, size: Size) -> Span {
+        if self.0 == 0 {
+            return Span::MAX;
+        }
+        let bits = u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC);
+        Span(u64::try_from(bits.div_ceil(u128::from(self.0))).unwrap_or(u64::MAX))
+    }
+
+    /// How much passes in `span`, rounded down to whole bytes.
+    pub fn size_in(self, span: Span) -> Size {
+        let bits = u128::from(self.0) * u128::from(span.0) / u128::from(NANOS_PER_SEC);
+        Size(u64::try_from(bits / 8).unwrap_or(u64::MAX))
+    }
+
+    /// Whether nothing moves.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Size {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+    /// More than anything.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// That many bytes.
+    pub const fn from_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// That many KiB (1024 bytes), saturating.
+    pub const fn from_kib(kib: u64) -> Self {
+        Self(kib.saturating_mul(1024))
+    }
+
+    /// That many MiB, saturating.
+    pub const fn from_mib(mib: u64) -> Self {
+        Self(mib.saturating_mul(1024 * 1024))
+    }
+
+    /// In bytes.
+    pub const fn as_bytes(self) -> u64 {
+        self.0
+    }
+
+    /// In bits, which always fit.
+    pub const fn as_bits(self) -> u128 {
+        self.0 as u128 * 8
+    }
+
+    /// The difference, or zero when `other` is larger.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// Whether this is nothing.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign<Span> for Time {
+    fn add_assign(&mut self, span: Span) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Span> for Time {
+    type Output = Self;
+    fn sub(self, span: Span) -> Self {
+        Self(self.0.saturating_sub(span.0))
+    }
+}
+
+impl Mul<u64> for Span {
+    type Output = Self;
+    fn mul(self, factor: u64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+}
+
+/// Sums saturate: a sum that does not fit is "forever" or "everything".
+macro_rules! sums {
+    ($($unit:ident),*) => {$(
+        impl Add for $unit {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+        impl AddAssign for $unit {
+            fn add_assign(&mut self, other: Self) {
+                *self = *self + other;
+            }
+        }
+        impl Sub for $unit {
+            type Output = Self;
+            /// Saturates at zero.
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+        impl SubAssign for $unit {
+            fn sub_assign(&mut self, other: Self) {
+                *self = *self - other;
+            }
+        }
+        impl Sum for $unit {
+            fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+                all.fold(Self(0), Add::add)
+            }
+        }
+    )*};
+}
+sums!(Span, Rate, Size);
+
+impl From<std::time::Duration> for Span {
+    fn from(duration: std::time::Duration) -> Self {
+        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Span> for std::time::Duration {
+    fn from(span: Span) -> Self {
+        Self::from_nanos(span.0)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6} s", self.as_secs_f64())
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0 s"),
+            1..1_000 => write!(f, "{} ns", self.0),
+            1_000..1_000_000 => write!(f, "{} µs", trim(self.0 as f64 / 1e3)),
+            1_000_000..NANOS_PER_SEC => write!(f, "{} ms", trim(self.0 as f64 / 1e6)),
+            _ => write!(f, "{} s", trim(self.0 as f64 / 1e9)),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0..1_000 => write!(f, "{} bit/s", self.0),
+            1_000..1_000_000 => write!(f, "{} kbit/s", trim(self.0 as f64 / 1e3)),
+            1_000_000..1_000_000_000 => write!(f, "{} Mbit/s", trim(self.0 as f64 / 1e6)),
+            _ => write!(f, "{} Gbit/s", trim(self.0 as f64 / 1e9)),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const KIB: u64 = 1024;
+        match self.0 {
+            0..KIB => write!(f, "{} B", self.0),
+            KIB..1_048_576 => write!(f, "{} KiB", trim(self.0 as f64 / 1024.0)),
+            1_048_576..1_073_741_824 => write!(f, "{} MiB", trim(self.0 as f64 / 1_048_576.0)),
+            _ => write!(f, "{} GiB", trim(self.0 as f64 / 1_073_741_824.0)),
+        }
+    }
+}
+
+/// At most two decimals and no trailing zeros: `32.5`, `10`, `0.13`.
+fn trim(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_for_rounds_up_and_size_in_rounds_down() {
+        let rate = Rate::from_bps(3);
+        assert_eq!(rate.time_for(Size::from_bytes(1)), Span::from_nanos(2_666_666_667));
+        assert_eq!(rate.size_in(Span::from_nanos(2_666_666_666)), Size::ZERO);
+        assert_eq!(rate.size_in(Span::from_nanos(2_666_666_667)), Size::from_bytes(1));
+        assert_eq!(Rate::ZERO.time_for(Size::from_bytes(1)), Span::MAX);
+    }
+
+    #[test]
+    fn display_chooses_the_unit() {
+        assert_eq!(Span::from_micros(32_500).to_string(), "32.5 ms");
+        assert_eq!(Rate::from_kbps(2_500_000).to_string(), "2.5 Gbit/s");
+        assert_eq!(Size::from_kib(128).to_string(), "128 KiB");
+    }
+}
