@@ -8,5 +8,5 @@ pub mod link_trace;
 pub mod scenario;
 pub mod unit;
 
-pub use link_trace::{LinkTrace, Steps};
+pub use link_trace::{InvalidTrace, LinkTrace, Steps};
 pub use unit::{Rate, Size, Span, Time};
