@@ -162,7 +162,9 @@ impl Unusable {
                                 `ip route show table all`"
                 .into(),
             Self::StrictReversePath { interface, .. } => {
-                format!("sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{interface}.rp_filter=2")
+                format!(
+                    "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{interface}.rp_filter=2"
+                )
             }
         }
     }

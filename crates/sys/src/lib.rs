@@ -1,3 +1,14 @@
-//! placeholder
+//! The operating system, wrapped: namespaces, TUN devices, netlink, timers, signals.
+//!
+//! This is the only crate of manyways with `unsafe` code, and it decides nothing: it knows no
+//! link, no scheduler and no scenario. Start with [`tun::Tun`] and [`netns::NetNs`] for the
+//! emulator, and with [`interface::list`] for the networks that a host has.
 
+pub mod clock;
 pub mod interface;
+pub mod netns;
+pub mod poll;
+pub mod sandbox;
+pub mod signal;
+pub mod thread;
+pub mod tun;

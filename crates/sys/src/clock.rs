@@ -1,0 +1,51 @@
+//! The clocks of this machine.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use manyways_trace::{Span, Time};
+use nix::time::{ClockId, clock_gettime};
+
+/// The monotonic clock, from the moment of its creation: the origin of one run's [`Time`]s.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: u64,
+}
+
+impl Clock {
+    /// A clock whose origin is now.
+    pub fn start() -> Self {
+        Self { origin: monotonic() }
+    }
+
+    /// The time since the origin.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(monotonic() - self.origin)
+    }
+
+    /// The kernel's own monotonic nanoseconds of a [`Time`] of this clock, for absolute timers.
+    pub fn absolute(&self, time: Time) -> u64 {
+        self.origin.saturating_add(time.as_nanos())
+    }
+
+    /// The wall clock at the origin, as time since the Unix epoch: for file headers only.
+    pub fn epoch(&self) -> Span {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Span::from(since) - Span::from_nanos(monotonic() - self.origin)
+    }
+}
+
+/// Processor time that the calling thread has used.
+pub fn thread_cpu() -> Span {
+    Span::from_nanos(read(ClockId::CLOCK_THREAD_CPUTIME_ID))
+}
+
+fn monotonic() -> u64 {
+    read(ClockId::CLOCK_MONOTONIC)
+}
+
+fn read(clock: ClockId) -> u64 {
+    // The two clocks in use exist on every Linux; a failure would be a kernel without clocks.
+    clock_gettime(clock)
+        .map(|t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)
+        .unwrap_or_default()
+}

@@ -1,0 +1,110 @@
+//! Waiting for descriptors and for a moment, in nanoseconds.
+//!
+//! An `epoll` set with one absolute `timerfd` in it: timer slack delays `epoll_pwait2` but not a
+//! `timerfd`, and a tokio timer ticks in milliseconds.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use manyways_trace::Time;
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+use crate::clock::Clock;
+
+/// Set when the timer fired; tokens of descriptors must be smaller.
+const TIMER: u64 = u64::MAX;
+
+/// A set of descriptors to read from, and one timer.
+pub struct Poller {
+    epoll: Epoll,
+    timer: TimerFd,
+    clock: Clock,
+    armed: Option<Time>,
+    events: Vec<EpollEvent>,
+}
+
+impl Poller {
+    /// An empty set whose timer runs on `clock`.
+    pub fn new(clock: Clock) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let timer = TimerFd::new(
+            ClockId::CLOCK_MONOTONIC,
+            TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
+        )?;
+        epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
+        Ok(Self { epoll, timer, clock, armed: None, events: vec![EpollEvent::empty(); 64] })
+    }
+
+    /// Adds a descriptor; `token` comes back from [`Poller::wait`] while it is readable.
+    pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?;
+        Ok(())
+    }
+
+    /// Waits until a descriptor is readable or `until` has come (never, if `None`), and puts the
+    /// readable ones' tokens into `ready`.
+    pub fn wait(&mut self, until: Option<Time>, ready: &mut Vec<u64>) -> io::Result<()> {
+        ready.clear();
+        if until != self.armed {
+            match until {
+                Some(time) => {
+                    // An all-zero timer means "disarmed": one nanosecond is as good as the past.
+                    let nanos = self.clock.absolute(time).max(1);
+                    let at = TimeSpec::new(
+                        (nanos / 1_000_000_000) as i64,
+                        (nanos % 1_000_000_000) as i64,
+                    );
+                    self.timer
+                        .set(Expiration::OneShot(at), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
+                }
+                None => self.timer.unset()?,
+            }
+            self.armed = until;
+        }
+        let count = match self.epoll.wait(&mut self.events, EpollTimeout::NONE) {
+            Ok(count) => count,
+            Err(Errno::EINTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        for event in &self.events[..count] {
+            match event.data() {
+                // Setting the timer again resets its readiness, so it need not be read.
+                TIMER => self.armed = None,
+                token => ready.push(token),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Wakes a [`Poller`] from another thread.
+pub struct Waker(EventFd);
+
+impl Waker {
+    /// A waker to add to a poller (through [`AsFd`]).
+    pub fn new() -> io::Result<Self> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        Ok(Self(EventFd::from_value_and_flags(0, flags)?))
+    }
+
+    /// Makes the descriptor readable.
+    pub fn wake(&self) {
+        // A full counter is readable already.
+        let _ = self.0.write(1);
+    }
+
+    /// Makes it unreadable again.
+    pub fn clear(&self) {
+        let _ = self.0.read();
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,39 @@
+//! How urgently a thread is run.
+
+use std::io;
+
+/// What the kernel granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// `SCHED_FIFO`: before every ordinary thread.
+    RealTime,
+    /// Nice -20.
+    Nice,
+    /// Like everybody.
+    Plain,
+}
+
+/// Makes the calling thread as urgent as the kernel permits: `SCHED_FIFO` if `real_time` is asked
+/// for, else (or where that is refused) nice -20.
+pub fn hurry(real_time: bool) -> Urgency {
+    if real_time {
+        let param = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the parameter block is valid; 0 is the calling thread.
+        if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } == 0 {
+            return Urgency::RealTime;
+        }
+    }
+    // SAFETY: 0 is the calling thread.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0 {
+        Urgency::Nice
+    } else {
+        Urgency::Plain
+    }
+}
+
+/// Processor time of the calling thread's process so far, in user and kernel mode together.
+pub fn process_cpu() -> io::Result<manyways_trace::Span> {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)?;
+    let micros = |t: nix::sys::time::TimeVal| t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64;
+    Ok(manyways_trace::Span::from_micros(micros(usage.user_time()) + micros(usage.system_time())))
+}

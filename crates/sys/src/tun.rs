@@ -1,0 +1,123 @@
+//! TUN devices that carry super-packets (`IFF_VNET_HDR`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Bytes of the `virtio_net_hdr` in front of every packet.
+pub const HEADER: usize = 10;
+
+/// Most bytes of one packet: an IPv6 header and the largest payload without jumbograms.
+pub const MAX_PACKET: usize = 65_535 + 40;
+
+const TUN_F_CSUM: libc::c_uint = 0x01;
+const TUN_F_TSO4: libc::c_uint = 0x02;
+const TUN_F_TSO6: libc::c_uint = 0x04;
+const TUN_F_TSO_ECN: libc::c_uint = 0x08;
+// Newer than Debian 12's headers.
+const TUN_F_USO4: libc::c_uint = 0x20;
+const TUN_F_USO6: libc::c_uint = 0x40;
+const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
+
+/// One TUN device; it vanishes when this is dropped.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+    udp_offload: bool,
+}
+
+impl Tun {
+    /// Makes the device `name` in the calling thread's network namespace, with every offload that
+    /// the kernel grants, in non-blocking mode.
+    pub fn create(name: &str) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/net/tun")?;
+        if name.len() >= libc::IFNAMSIZ {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "interface name too long"));
+        }
+        // SAFETY: an all-zero `ifreq` is valid plain data.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags =
+            (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+        // SAFETY: the descriptor is open and the argument points to a valid `ifreq`.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &request) })?;
+        let size: libc::c_int = HEADER as libc::c_int;
+        // SAFETY: the argument points to an int, as TUNSETVNETHDRSZ wants.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &size) })?;
+        let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+        let mut udp_offload = true;
+        // SAFETY: TUNSETOFFLOAD takes its flags by value.
+        let set = |flags: libc::c_uint| {
+            check(unsafe {
+                libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags))
+            })
+        };
+        if set(tcp | TUN_F_USO4 | TUN_F_USO6).is_err() {
+            udp_offload = false;
+            set(tcp)?;
+        }
+        Ok(Self { file, name: name.to_owned(), udp_offload })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the kernel hands over and takes UDP super-packets.
+    pub fn udp_offload(&self) -> bool {
+        self.udp_offload
+    }
+
+    /// Reads one packet: its [`HEADER`] bytes into `header`, the rest into `packet`; gives the
+    /// packet's length, or `None` when none waits.
+    pub fn read(&self, header: &mut [u8; HEADER], packet: &mut [u8]) -> io::Result<Option<usize>> {
+        let mut parts = [IoSliceMut::new(header), IoSliceMut::new(packet)];
+        match (&self.file).read_vectored(&mut parts) {
+            Ok(count) => Ok(count.checked_sub(HEADER)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes one packet from its parts: header, IP and transport headers, payload.
+    ///
+    /// # Errors
+    /// `EIO` when the kernel finds that the offload header does not fit the bytes: count it and go
+    /// on.
+    pub fn write(
+        &self,
+        header: &[u8; HEADER],
+        packet_header: &[u8],
+        payload: &[u8],
+    ) -> io::Result<()> {
+        use std::io::Write;
+        let parts = [IoSlice::new(header), IoSlice::new(packet_header), IoSlice::new(payload)];
+        (&self.file).write_vectored(&parts).map(|_| ())
+    }
+
+    /// Plugs the carrier in or out: without it the interface is up but has no link.
+    pub fn set_carrier(&self, carrier: bool) -> io::Result<()> {
+        let value = libc::c_int::from(carrier);
+        // SAFETY: the argument points to an int, as TUNSETCARRIER wants.
+        check(unsafe { libc::ioctl(self.file.as_raw_fd(), TUNSETCARRIER as _, &value) })
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
