@@ -1,0 +1,32 @@
+# Every recipe sets itself up first: scripts/setup installs what is missing, and says so.
+
+# rustup puts cargo here, and a shell that was open before set-up does not know it yet.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+MANYWAYS := $(TARGET)/release/manyways
+
+.PHONY: help demo test lint bench
+.DEFAULT_GOAL := help
+
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: ## Fetch a file over emulated Wi-Fi and LTE, and write report.html (needs root)
+	@scripts/setup demo
+	cargo build --release -p manyways-cli
+	$(MANYWAYS) demo
+
+test: ## Run every test, those in network namespaces included (as root)
+	@scripts/setup test
+	@scripts/test
+
+lint: ## Check format, lints, docs, layers, licences and shell scripts
+	@scripts/setup lint
+	@scripts/lint
+
+bench: ## Measure the emulator; rewrites docs/benchmarks/lab.md (needs root)
+	@scripts/setup bench
+	cargo build --release -p manyways-cli
+	mkdir -p bench/results docs/benchmarks
+	$(MANYWAYS) lab bench --json bench/results/lab.json --table docs/benchmarks/lab.md
