@@ -4,8 +4,12 @@
 //! numbers. Start with [`Time`] and [`LinkTrace`]; a whole experiment is a [`scenario::Scenario`].
 #![forbid(unsafe_code)]
 
+pub mod human;
+pub mod link_text;
 pub mod link_trace;
+mod nearest;
 pub mod scenario;
+pub mod trace_file;
 pub mod unit;
 
 pub use link_trace::{InvalidTrace, LinkTrace, Steps};

@@ -5,6 +5,10 @@
 
 use crate::{LinkTrace, Rate, Size, Span, Steps};
 
+mod read;
+
+pub use read::{ScenarioError, parse};
+
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -216,8 +220,12 @@ pub enum Change {
     Jitter(Direction, Span),
     /// New loss, by direction.
     Loss(Direction, LossSpec),
-    /// New queue, by direction; packets that wait stay.
-    Queue(Direction, QueueSpec),
+    /// Whether jitter may reorder, by direction.
+    Reorder(Direction, bool),
+    /// New queue limit, by direction; packets that wait stay.
+    Queue(Direction, QueueLimit),
+    /// New queue discipline, by direction; packets that wait stay.
+    Discipline(Direction, Discipline),
 }
 
 /// Which way.
@@ -229,6 +237,64 @@ pub enum Direction {
     Up,
     /// Both ways.
     Both,
+}
+
+impl Default for DirectionSpec {
+    /// No limit, no delay, no loss; where a capacity is set later, 150 ms of drop-tail queue.
+    fn default() -> Self {
+        Self {
+            capacity: CapacitySpec::Unlimited,
+            delay: DelaySpec::Constant(Span::ZERO),
+            jitter: Span::ZERO,
+            reorder: false,
+            loss: LossSpec::None,
+            queue: QueueSpec {
+                limit: QueueLimit::Time(Span::from_millis(150)),
+                discipline: Discipline::DropTail,
+            },
+        }
+    }
+}
+
+impl LinkSpec {
+    /// A link that is up, limits nothing and adds nothing: MTU 1500, not metered, no middlebox.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            down: DirectionSpec::default(),
+            up: DirectionSpec::default(),
+            mtu: 1500,
+            middlebox: None,
+            metered: false,
+            state: LinkState::Up,
+        }
+    }
+
+    /// What the link is after `change`.
+    pub fn apply(&mut self, change: &Change) {
+        match change {
+            Change::State(state) => self.state = *state,
+            Change::Down(capacity) => self.down.capacity = capacity.clone(),
+            Change::Up(capacity) => self.up.capacity = capacity.clone(),
+            Change::Delay(way, delay) => self.each(*way, |d| d.delay = delay.clone()),
+            Change::Jitter(way, jitter) => self.each(*way, |d| d.jitter = *jitter),
+            Change::Loss(way, loss) => self.each(*way, |d| d.loss = *loss),
+            Change::Reorder(way, reorder) => self.each(*way, |d| d.reorder = *reorder),
+            Change::Queue(way, limit) => self.each(*way, |d| d.queue.limit = *limit),
+            Change::Discipline(way, discipline) => {
+                self.each(*way, |d| d.queue.discipline = *discipline);
+            }
+        }
+    }
+
+    fn each(&mut self, way: Direction, set: impl Fn(&mut DirectionSpec)) {
+        if way != Direction::Up {
+            set(&mut self.down);
+        }
+        if way != Direction::Down {
+            set(&mut self.up);
+        }
+    }
 }
 
 /// A command that runs on the device.

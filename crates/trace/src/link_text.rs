@@ -1,0 +1,448 @@
+//! Links in words: one vocabulary of keys for `--link` on the command line, for `lab set`, and
+//! for the link and event tables of a scenario.
+//!
+//! `wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms,loss=0.1%`
+//!
+//! | Key | Value | Default |
+//! |---|---|---|
+//! | `down`, `up` | a rate like `10mbit`, `unlimited`, or `trace:FILE` | `unlimited` |
+//! | `delay` | a time like `14ms`, or `trace:FILE`; one way | `0s` |
+//! | `jitter` | a time: each packet's delay varies by up to this, either way | `0s` |
+//! | `reorder` | `yes` or `no`: whether jitter may reorder | `no` |
+//! | `loss` | `none`, `0.1%`, or `ge:P_BAD:P_GOOD[:LOSS_GOOD:LOSS_BAD]` (Gilbert-Elliott; 0 and 100%) | `none` |
+//! | `queue` | a time, a size like `64KB`, packets like `100p`, or `unlimited` | `150ms` |
+//! | `aqm` | `drop-tail`, `drop-head`, or `codel[:target=5ms][:interval=100ms]` | `drop-tail` |
+//! | `state` | `up`, `silent` (swallows everything) or `no-carrier` | `up` |
+//! | `mtu` | bytes, 1280 to 65535 | `1500` |
+//! | `metered` | `yes` or `no` | `no` |
+//! | `middlebox` | `none`, `nat[:idle=120s]` or `strip-mptcp` | `none` |
+//!
+//! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` hold both ways; with `down-` or `up-`
+//! before them, one way, which goes before the common one wherever it stands. A trace is
+//! `trace:FILE`, or `trace:FORMAT:FILE` where its format is not to be guessed (see
+//! [`trace_file`]). On the command line a file name holds no comma; a scenario has no such limit.
+//! While a link runs, all but `mtu`, `metered` and `middlebox` can change.
+//!
+//! A link with `unlimited` capacity never queues, so that its queue matters only once a capacity
+//! is set. The NAT forgets after 120 s by default, the least that RFC 4787 lets UDP have.
+
+use crate::human::{InvalidValue, probability, quoted, yes_or_no};
+use crate::nearest::nearest;
+use crate::scenario::{
+    CapacitySpec, Change, DelaySpec, Direction, Discipline, LinkSpec, LinkState, LossSpec,
+    Middlebox, QueueLimit,
+};
+use crate::trace_file::{self, Format, TraceError};
+use crate::{Rate, Size, Span};
+
+/// How the caller reads the files that a text names: bytes, or one sentence why not.
+pub type Reader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
+
+/// Every key, as the user writes it.
+pub const KEYS: [&str; 24] = [
+    "down",
+    "up",
+    "delay",
+    "jitter",
+    "reorder",
+    "loss",
+    "queue",
+    "aqm",
+    "down-delay",
+    "down-jitter",
+    "down-reorder",
+    "down-loss",
+    "down-queue",
+    "down-aqm",
+    "up-delay",
+    "up-jitter",
+    "up-reorder",
+    "up-loss",
+    "up-queue",
+    "up-aqm",
+    "state",
+    "mtu",
+    "metered",
+    "middlebox",
+];
+
+/// Why a text makes no link; [`LinkError::hint`] says what would.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The name of the link.
+    #[error(
+        "`{0}` cannot name a link: a small letter, then at most nine small letters, digits and hyphens, and not `lo`"
+    )]
+    Name(String),
+    /// Something that is no `key=value`.
+    #[error("`{0}` is no setting of a link: key=value was expected")]
+    NoSetting(String),
+    /// A key that does not exist.
+    #[error("a link has no `{key}`")]
+    UnknownKey {
+        /// As the user wrote it.
+        key: String,
+        /// What it probably meant.
+        nearest: Option<&'static str>,
+    },
+    /// A key that comes twice.
+    #[error("`{0}` is given twice")]
+    Twice(&'static str),
+    /// A key that is fixed once the link runs.
+    #[error("`{0}` cannot change while the link runs")]
+    Fixed(&'static str),
+    /// A value that does not read.
+    #[error("{key}: {invalid}")]
+    Value {
+        /// Whose value.
+        key: &'static str,
+        /// What is wrong.
+        invalid: InvalidValue,
+    },
+    /// A file that cannot be read.
+    #[error("{key}: cannot read `{file}`: {reason}")]
+    File {
+        /// Whose value.
+        key: &'static str,
+        /// As the user named it.
+        file: String,
+        /// The reader's words.
+        reason: String,
+    },
+    /// A file that holds no such trace.
+    #[error("{key}: `{file}`: {error}")]
+    Trace {
+        /// Whose value.
+        key: &'static str,
+        /// As the user named it.
+        file: String,
+        /// What is wrong.
+        error: TraceError,
+    },
+}
+
+impl LinkError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Name(_) | Self::NoSetting(_) => {
+                Some("write a link like wifi:down=10mbit,up=5mbit,delay=14ms".to_owned())
+            }
+            Self::UnknownKey { nearest: Some(nearest), .. } => {
+                Some(format!("did you mean `{nearest}`?"))
+            }
+            Self::UnknownKey { nearest: None, .. } => {
+                Some(format!("the keys are {}", KEYS.join(", ")))
+            }
+            Self::Trace { error: TraceError::UnknownFormat, .. } => {
+                Some("name the format, like trace:mahimahi:FILE".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// One key with its value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Setting {
+    /// What can also change while the link runs.
+    Change(Change),
+    /// MTU in bytes.
+    Mtu(u16),
+    /// Whether it is metered.
+    Metered(bool),
+    /// What sits on the link.
+    Middlebox(Option<Middlebox>),
+}
+
+impl LinkSpec {
+    /// Reads `NAME` or `NAME:key=value,key=value…`.
+    pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Self, LinkError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        link_name(name)?;
+        let settings = pairs(rest.split(',').filter(|part| !part.trim().is_empty()), read)?;
+        let mut link = Self::new(name);
+        link.configure(settings);
+        Ok(link)
+    }
+
+    /// Takes the settings over: the common ones first, then those of one direction.
+    pub fn configure(&mut self, settings: Vec<Setting>) {
+        for setting in in_order(settings) {
+            match setting {
+                Setting::Change(change) => self.apply(&change),
+                Setting::Mtu(mtu) => self.mtu = mtu,
+                Setting::Metered(metered) => self.metered = metered,
+                Setting::Middlebox(middlebox) => self.middlebox = middlebox,
+            }
+        }
+    }
+}
+
+/// Reads `key=value` words, as `lab set LINK` takes them, into changes in the order in which they
+/// are to be applied.
+pub fn changes<'t>(
+    words: impl IntoIterator<Item = &'t str>,
+    read: &mut Reader<'_>,
+) -> Result<Vec<Change>, LinkError> {
+    let settings = in_order(pairs(words, read)?);
+    settings.into_iter().map(|setting| setting.while_running()).collect()
+}
+
+/// Checks a link's name.
+pub fn link_name(name: &str) -> Result<(), LinkError> {
+    let fits = name.len() <= 10
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && name != "lo";
+    if fits { Ok(()) } else { Err(LinkError::Name(quoted(name))) }
+}
+
+fn pairs<'t>(
+    words: impl IntoIterator<Item = &'t str>,
+    read: &mut Reader<'_>,
+) -> Result<Vec<Setting>, LinkError> {
+    let mut seen = Vec::new();
+    let mut settings = Vec::new();
+    for word in words {
+        let (key, value) =
+            word.split_once('=').ok_or_else(|| LinkError::NoSetting(quoted(word.trim())))?;
+        let key = known_key(key.trim())?;
+        if seen.contains(&key) {
+            return Err(LinkError::Twice(key));
+        }
+        seen.push(key);
+        settings.push(setting(key, value.trim(), read)?);
+    }
+    Ok(settings)
+}
+
+fn in_order(mut settings: Vec<Setting>) -> Vec<Setting> {
+    settings.sort_by_key(|setting| match setting {
+        Setting::Change(change) => change.direction().is_some_and(|way| way != Direction::Both),
+        _ => false,
+    });
+    settings
+}
+
+impl Change {
+    /// Which way it works, where that can be chosen.
+    pub fn direction(&self) -> Option<Direction> {
+        match self {
+            Self::State(_) | Self::Down(_) | Self::Up(_) => None,
+            Self::Delay(way, _)
+            | Self::Jitter(way, _)
+            | Self::Loss(way, _)
+            | Self::Reorder(way, _)
+            | Self::Queue(way, _)
+            | Self::Discipline(way, _) => Some(*way),
+        }
+    }
+}
+
+impl Setting {
+    /// The same as a change to a running link, where that is possible.
+    pub fn while_running(self) -> Result<Change, LinkError> {
+        match self {
+            Self::Change(change) => Ok(change),
+            Self::Mtu(_) => Err(LinkError::Fixed("mtu")),
+            Self::Metered(_) => Err(LinkError::Fixed("metered")),
+            Self::Middlebox(_) => Err(LinkError::Fixed("middlebox")),
+        }
+    }
+}
+
+/// The key of that name.
+pub fn known_key(key: &str) -> Result<&'static str, LinkError> {
+    KEYS.iter()
+        .find(|known| **known == key)
+        .copied()
+        .ok_or_else(|| LinkError::UnknownKey { key: quoted(key), nearest: nearest(key, KEYS) })
+}
+
+/// Reads the value of one key.
+pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting, LinkError> {
+    let key = known_key(key)?;
+    let (way, word) = match key.split_once('-') {
+        Some(("down", word)) => (Direction::Down, word),
+        Some((_, word)) => (Direction::Up, word),
+        None => (Direction::Both, key),
+    };
+    let invalid = |invalid| LinkError::Value { key, invalid };
+    Ok(Setting::Change(match word {
+        "down" => Change::Down(capacity(key, value, read)?),
+        "up" => Change::Up(capacity(key, value, read)?),
+        "delay" => Change::Delay(way, delay(key, value, read)?),
+        "jitter" => Change::Jitter(way, value.parse().map_err(invalid)?),
+        "reorder" => Change::Reorder(way, yes_or_no(value).map_err(invalid)?),
+        "loss" => Change::Loss(way, loss(value).map_err(invalid)?),
+        "queue" => Change::Queue(way, queue(value).map_err(invalid)?),
+        "aqm" => Change::Discipline(way, discipline(value).map_err(invalid)?),
+        "state" => Change::State(state(value).map_err(invalid)?),
+        "mtu" => return Ok(Setting::Mtu(mtu(value).map_err(invalid)?)),
+        "metered" => return Ok(Setting::Metered(yes_or_no(value).map_err(invalid)?)),
+        _ => return Ok(Setting::Middlebox(middlebox(value).map_err(invalid)?)),
+    }))
+}
+
+fn capacity(
+    key: &'static str,
+    value: &str,
+    read: &mut Reader<'_>,
+) -> Result<CapacitySpec, LinkError> {
+    if let Some(source) = value.strip_prefix("trace:") {
+        let trace = trace(key, source, read, trace_file::capacity)?;
+        return Ok(CapacitySpec::Trace { source: source.to_owned(), trace });
+    }
+    match value {
+        "unlimited" => Ok(CapacitySpec::Unlimited),
+        _ => value.parse::<Rate>().map(CapacitySpec::Constant).map_err(|_| LinkError::Value {
+            key,
+            invalid: InvalidValue::new(
+                value,
+                "a capacity",
+                "it in bits a second, like 10mbit, 2.5gbit or 500kbit, or unlimited, or trace:FILE",
+            ),
+        }),
+    }
+}
+
+fn delay(key: &'static str, value: &str, read: &mut Reader<'_>) -> Result<DelaySpec, LinkError> {
+    if let Some(source) = value.strip_prefix("trace:") {
+        let steps = trace(key, source, read, trace_file::delay)?;
+        return Ok(DelaySpec::Trace { source: source.to_owned(), steps });
+    }
+    value.parse().map(DelaySpec::Constant).map_err(|_| LinkError::Value {
+        key,
+        invalid: InvalidValue::new(value, "a delay", "it like 14ms, 1.5s or 100us, or trace:FILE"),
+    })
+}
+
+fn trace<T>(
+    key: &'static str,
+    source: &str,
+    read: &mut Reader<'_>,
+    parse: impl Fn(&[u8], Option<Format>) -> Result<T, TraceError>,
+) -> Result<T, LinkError> {
+    let named = source
+        .split_once(':')
+        .and_then(|(format, file)| Format::named(format).map(|format| (Some(format), file)));
+    let (format, file) = named.unwrap_or((None, source));
+    let bytes = read(file).map_err(|reason| LinkError::File { key, file: quoted(file), reason })?;
+    parse(&bytes, format).map_err(|error| LinkError::Trace { key, file: quoted(file), error })
+}
+
+fn loss(value: &str) -> Result<LossSpec, InvalidValue> {
+    let Some(chain) = value.strip_prefix("ge:") else {
+        return match value {
+            "none" => Ok(LossSpec::None),
+            _ => match probability(value)? {
+                0.0 => Ok(LossSpec::None),
+                probability => Ok(LossSpec::Independent(probability)),
+            },
+        };
+    };
+    let parts: Vec<f64> = chain.split(':').map(probability_or_one).collect::<Result<_, _>>()?;
+    let (to_bad, to_good, loss_good, loss_bad) = match parts[..] {
+        [to_bad, to_good] => (to_bad, to_good, 0.0, 1.0),
+        [to_bad, to_good, loss_good, loss_bad] => (to_bad, to_good, loss_good, loss_bad),
+        _ => {
+            return Err(InvalidValue::new(
+                value,
+                "a loss",
+                "ge:P_BAD:P_GOOD or ge:P_BAD:P_GOOD:LOSS_GOOD:LOSS_BAD with percentages",
+            ));
+        }
+    };
+    Ok(LossSpec::GilbertElliott { to_bad, to_good, loss_good, loss_bad })
+}
+
+/// In a chain of probabilities 1 is no slip of the pen.
+fn probability_or_one(text: &str) -> Result<f64, InvalidValue> {
+    if text.trim() == "1" { Ok(1.0) } else { probability(text) }
+}
+
+fn queue(value: &str) -> Result<QueueLimit, InvalidValue> {
+    if value == "unlimited" {
+        return Ok(QueueLimit::Unlimited);
+    }
+    if let Some(packets) = value.strip_suffix('p') {
+        if let Ok(packets) = packets.trim_end().parse() {
+            return Ok(QueueLimit::Packets(packets));
+        }
+    }
+    // A bare zero has no unit, so that it would not say what is counted.
+    let with_unit = value.ends_with(|c: char| c.is_alphabetic());
+    match (value.parse::<Span>(), value.parse::<Size>()) {
+        (Ok(span), _) if with_unit => Ok(QueueLimit::Time(span)),
+        (_, Ok(size)) if with_unit => Ok(QueueLimit::Bytes(size)),
+        _ => Err(InvalidValue::new(
+            value,
+            "a queue",
+            "a time like 150ms, a size like 64KB, packets like 100p, or unlimited",
+        )),
+    }
+}
+
+fn discipline(value: &str) -> Result<Discipline, InvalidValue> {
+    let invalid = || {
+        InvalidValue::new(
+            value,
+            "a queue discipline",
+            "drop-tail, drop-head, codel or codel:target=5ms:interval=100ms",
+        )
+    };
+    let mut parts = value.split(':');
+    match parts.next() {
+        Some("drop-tail") if parts.next().is_none() => Ok(Discipline::DropTail),
+        Some("drop-head") if parts.next().is_none() => Ok(Discipline::DropHead),
+        Some("codel") => {
+            let mut target = Span::from_millis(5);
+            let mut interval = Span::from_millis(100);
+            for part in parts {
+                let (name, span) = part.split_once('=').ok_or_else(invalid)?;
+                let span: Span = span.parse()?;
+                match name {
+                    "target" => target = span,
+                    "interval" if !span.is_zero() => interval = span,
+                    _ => return Err(invalid()),
+                }
+            }
+            Ok(Discipline::Codel { target, interval })
+        }
+        _ => Err(invalid()),
+    }
+}
+
+fn state(value: &str) -> Result<LinkState, InvalidValue> {
+    match value {
+        "up" => Ok(LinkState::Up),
+        "silent" => Ok(LinkState::Silent),
+        "no-carrier" => Ok(LinkState::NoCarrier),
+        _ => Err(InvalidValue::new(value, "a state", "up, silent or no-carrier")),
+    }
+}
+
+fn mtu(value: &str) -> Result<u16, InvalidValue> {
+    value
+        .parse()
+        .ok()
+        .filter(|mtu| *mtu >= 1280)
+        .ok_or_else(|| InvalidValue::new(value, "an MTU", "a number of bytes from 1280 to 65535"))
+}
+
+fn middlebox(value: &str) -> Result<Option<Middlebox>, InvalidValue> {
+    match value.split_once(':').unwrap_or((value, "")) {
+        ("none", "") => Ok(None),
+        ("strip-mptcp", "") => Ok(Some(Middlebox::StripMptcp)),
+        ("nat", "") => Ok(Some(Middlebox::Nat { idle: Span::from_secs(120) })),
+        ("nat", option) if option.starts_with("idle=") => {
+            Ok(Some(Middlebox::Nat { idle: option["idle=".len()..].parse()? }))
+        }
+        _ => Err(InvalidValue::new(value, "a middlebox", "none, nat, nat:idle=30s or strip-mptcp")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
