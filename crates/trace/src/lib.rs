@@ -4,6 +4,7 @@
 //! numbers. Start with [`Time`] and [`LinkTrace`]; a whole experiment is a [`scenario::Scenario`].
 #![forbid(unsafe_code)]
 
+pub mod event;
 pub mod human;
 pub mod link_text;
 pub mod link_trace;
