@@ -5,8 +5,20 @@
 //! netlink, `/sys/class/net`, `/proc/sys/net`, and the files that DHCP clients and network
 //! managers leave behind.
 
+pub mod announced;
+mod kernel;
+mod kind;
+mod mark;
+mod reach;
+mod records;
+
 use std::fmt;
 use std::net::IpAddr;
+
+use kernel::{Address, Kernel, Link};
+use kind::Facts;
+pub use mark::Mark;
+use records::{Record, Records};
 
 /// One network interface of this host (of the network namespace of the calling thread).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +39,9 @@ pub struct Interface {
     pub gateways: Vec<IpAddr>,
     /// The name servers that this network announced, or the host's own when it announced none.
     pub dns: Vec<IpAddr>,
+    /// Whether `dns` is what this network announced; else it may well be another network's, and
+    /// refuse to answer over this one.
+    pub dns_announced: bool,
     /// Whether using it costs money by the byte.
     pub metered: Metered,
     /// The largest IP packet in bytes.
@@ -191,6 +206,130 @@ pub fn list() -> Result<Vec<Interface>, ListError> {
 /// As [`list`], with `usable` meaning that at least one of the `destinations` can be reached.
 /// An empty list means the internet at large.
 pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError> {
-    let _ = destinations;
-    Ok(Vec::new())
+    let mut kernel = Kernel::open().map_err(ListError::Netlink)?;
+    let links = kernel.links().map_err(ListError::Netlink)?;
+    let addresses = kernel.addresses().map_err(ListError::Netlink)?;
+    let defaults = kernel.default_routes().map_err(ListError::Netlink)?;
+    let records = Records::read();
+
+    let mut interfaces = Vec::with_capacity(links.len());
+    for link in &links {
+        let reach = reach(&mut kernel, link, &addresses, destinations, &links)
+            .map_err(ListError::Netlink)?;
+        let mut gateways = Vec::new();
+        let own = defaults.iter().filter(|route| route.index == link.index);
+        for gateway in own.clone().filter_map(|route| route.gateway).chain(reach.gateways) {
+            if !gateways.contains(&gateway) {
+                gateways.push(gateway);
+            }
+        }
+        let mark = Mark::parse(&link.alias);
+        let kind = mark
+            .as_ref()
+            .and_then(|mark| mark.kind)
+            .unwrap_or_else(|| kind::classify(link, &Facts::read(link)));
+        let record = match &mark {
+            // An emulated link has no records, and files with its index are another's.
+            Some(mark) => Record { dns: mark.dns.clone(), ..Record::default() },
+            None if link.loopback => Record::default(),
+            None => records.of(link, &reach.all),
+        };
+        let dns_announced = !record.dns.is_empty();
+        interfaces.push(Interface {
+            index: link.index,
+            name: link.name.clone(),
+            kind,
+            metered: metered(kind, mark.as_ref(), &record),
+            addresses: if reach.usable.is_ok() { reach.open } else { reach.all },
+            stranded: if reach.usable.is_ok() { reach.stranded } else { Vec::new() },
+            gateways,
+            dns: if dns_announced || link.loopback { record.dns } else { records.host().to_vec() },
+            dns_announced,
+            mtu: link.mtu,
+            metric: own.map(|route| route.metric).min(),
+            usable: reach.usable,
+        });
+    }
+    interfaces
+        .sort_by_key(|interface| (interface.metric.is_none(), interface.metric, interface.index));
+    Ok(interfaces)
 }
+
+/// The ways out of one interface.
+struct Ways {
+    all: Vec<IpAddr>,
+    open: Vec<IpAddr>,
+    stranded: Vec<(IpAddr, Unusable)>,
+    gateways: Vec<IpAddr>,
+    usable: Result<(), Unusable>,
+}
+
+fn reach(
+    kernel: &mut Kernel,
+    link: &Link,
+    addresses: &[Address],
+    destinations: &[IpAddr],
+    links: &[Link],
+) -> std::io::Result<Ways> {
+    let all = reach::sources(link, addresses);
+    let of = link
+        .controller
+        .and_then(|index| links.iter().find(|other| other.index == index))
+        .map(|other| other.name.clone());
+    let closed = if !link.up {
+        Some(Unusable::Down)
+    } else if !link.carrier {
+        Some(Unusable::NoCarrier)
+    } else if all.is_empty() {
+        Some(of.map_or(Unusable::NoAddress, |of| Unusable::PartOf { of }))
+    } else {
+        None
+    };
+    if let Some(why) = closed {
+        let (open, stranded, gateways) = (Vec::new(), Vec::new(), Vec::new());
+        return Ok(Ways { all, open, stranded, gateways, usable: Err(why) });
+    }
+    let found = reach::ask(kernel, link, &all, destinations, links)?;
+    let usable = if found.addresses.is_empty() {
+        // Of several reasons, the one that is not a mere lack says the most.
+        let mut reasons = found.stranded.iter().map(|(_, why)| why);
+        let telling = reasons.clone().find(|why| **why != Unusable::NoRoute);
+        Err(telling.or_else(|| reasons.next()).cloned().unwrap_or(Unusable::NoRoute))
+    } else {
+        Ok(())
+    };
+    Ok(Ways {
+        all,
+        open: found.addresses,
+        stranded: found.stranded,
+        gateways: found.gateways,
+        usable,
+    })
+}
+
+fn metered(kind: Kind, mark: Option<&Mark>, record: &Record) -> Metered {
+    if let Some(metered) = mark.and_then(|mark| mark.metered) {
+        return if metered { Metered::Yes } else { Metered::No };
+    }
+    if record.announced_metered {
+        return Metered::Yes;
+    }
+    if let Some((metered, guess)) = record.network_manager_metered {
+        return match (metered, guess) {
+            (metered, true) => Metered::Guessed { metered, why: "NetworkManager guesses so" },
+            (true, false) => Metered::Yes,
+            (false, false) => Metered::No,
+        };
+    }
+    match kind {
+        Kind::Loopback | Kind::Virtual => Metered::No,
+        Kind::Cellular => Metered::Guessed { metered: true, why: "it is a mobile network" },
+        Kind::UsbTether | Kind::Bluetooth => {
+            Metered::Guessed { metered: true, why: "it is a phone's connection" }
+        }
+        _ => Metered::Guessed { metered: false, why: "nothing says that it is metered" },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! Where DHCP clients and network managers keep what a network announced.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::announced::{self, Announced};
+use super::kernel::Link;
+
+/// A file of this kind that is larger is no such file.
+const FILE_LIMIT: u64 = 1 << 20;
+/// NetworkManager answers in milliseconds when it is well.
+const NMCLI_PATIENCE: Duration = Duration::from_secs(1);
+
+/// All that is known on this host besides the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    network_manager: HashMap<String, (Vec<IpAddr>, Option<(bool, bool)>)>,
+    host: Vec<IpAddr>,
+}
+
+/// What is known of one interface.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    pub dns: Vec<IpAddr>,
+    /// The network itself said so.
+    pub announced_metered: bool,
+    /// NetworkManager's word: metered, and whether that is a guess.
+    pub network_manager_metered: Option<(bool, bool)>,
+}
+
+impl Records {
+    pub(super) fn read() -> Self {
+        let network_manager = if Path::new("/run/NetworkManager").exists() {
+            announced::nmcli(&nmcli())
+                .into_iter()
+                .map(|(name, dns, metered)| (name, (dns, metered)))
+                .collect()
+        } else {
+            HashMap::new()
+        };
+        let mut host = announced::resolv_conf(&bytes(Path::new("/etc/resolv.conf"))).dns;
+        // A stub on this host hides the servers that it asks, and asks them over whichever
+        // network it likes.
+        if !host.is_empty() && host.iter().all(IpAddr::is_loopback) {
+            let behind =
+                announced::resolv_conf(&bytes(Path::new("/run/systemd/resolve/resolv.conf")));
+            if !behind.dns.is_empty() {
+                host = behind.dns;
+            }
+        }
+        Self { network_manager, host }
+    }
+
+    /// The name servers of the host as a whole.
+    pub(super) fn host(&self) -> &[IpAddr] {
+        &self.host
+    }
+
+    /// What was written down about `link`, which has the `addresses` now.
+    pub(super) fn of(&self, link: &Link, addresses: &[IpAddr]) -> Record {
+        let Link { index, name, .. } = link;
+        let mut record = Record::default();
+        if let Some((dns, metered)) = self.network_manager.get(name) {
+            record.dns.clone_from(dns);
+            record.network_manager_metered = *metered;
+        }
+        let state = |path: String| announced::systemd_state(&bytes(Path::new(&path)));
+        let mut sources = vec![
+            state(format!("/run/systemd/resolve/netif/{index}")),
+            state(format!("/run/systemd/netif/links/{index}")),
+            state(format!("/run/systemd/netif/leases/{index}")),
+            announced::network_manager_device(&bytes(Path::new(&format!(
+                "/run/NetworkManager/devices/{index}"
+            )))),
+        ];
+        for file in folder("/var/lib/NetworkManager") {
+            let file_name = file.file_name().unwrap_or_default().to_string_lossy();
+            if file_name.ends_with(&format!("-{name}.lease")) {
+                sources.push(if file_name.starts_with("internal-") {
+                    announced::systemd_state(&bytes(&file))
+                } else {
+                    announced::dhclient_leases(&bytes(&file), name)
+                });
+            }
+        }
+        for place in ["/var/lib/dhcp", "/var/lib/dhclient"] {
+            for file in folder(place) {
+                sources.push(announced::dhclient_leases(&bytes(&file), name));
+            }
+        }
+        for place in ["/run/resolvconf/interface", "/run/resolvconf/interfaces"] {
+            for file in folder(place) {
+                let file_name = file.file_name().unwrap_or_default().to_string_lossy();
+                let of_this = file_name
+                    .strip_prefix(name.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+                if of_this {
+                    sources.push(announced::resolv_conf(&bytes(&file)));
+                }
+            }
+        }
+        for source in sources.into_iter().filter(|source| current(source, addresses)) {
+            record.announced_metered |= source.metered;
+            if record.dns.is_empty() {
+                record.dns = source.dns;
+            }
+        }
+        record
+    }
+}
+
+/// A lease for an address that the interface does not have is a memory of another network.
+fn current(announced: &Announced, addresses: &[IpAddr]) -> bool {
+    announced.address.is_none_or(|address| addresses.contains(&address))
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = fs::File::open(path) {
+        // Half a file is read as far as it goes.
+        let _ = file.take(FILE_LIMIT).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+fn folder(path: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+/// NetworkManager's tool, because its state files do not say whether a network is metered and
+/// D-Bus from here would be a library of its own. Empty when it does not answer soon.
+fn nmcli() -> Vec<u8> {
+    let fields = "GENERAL.DEVICE,GENERAL.METERED,IP4.DNS,IP6.DNS";
+    let child = Command::new("nmcli")
+        .args(["--terse", "--fields", fields, "device", "show"])
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    match child {
+        Ok(child) => output_within(child, NMCLI_PATIENCE),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// What a child prints, or nothing when it takes longer than `patience`; it is gone afterwards.
+fn output_within(mut child: Child, patience: Duration) -> Vec<u8> {
+    let Some(stdout) = child.stdout.take() else { return Vec::new() };
+    let (sender, receiver) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.take(FILE_LIMIT).read_to_end(&mut bytes);
+        // Nobody listens any more when it came too late.
+        let _ = sender.send(read.map(|_| bytes).unwrap_or_default());
+    });
+    let bytes = receiver.recv_timeout(patience).unwrap_or_default();
+    // Killing it also ends the reader, at the end of the pipe.
+    let _ = child.kill();
+    let _ = child.wait();
+    let _ = reader.join();
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_child_costs_the_patience_and_no_more() {
+        let sleeper =
+            Command::new("sleep").arg("1000").stdout(Stdio::piped()).spawn().expect("sleep starts");
+        assert!(output_within(sleeper, Duration::ZERO).is_empty());
+        let echo =
+            Command::new("echo").arg("here").stdout(Stdio::piped()).spawn().expect("echo starts");
+        assert_eq!(output_within(echo, Duration::from_secs(60)), b"here\n");
+    }
+
+    #[test]
+    fn a_lease_counts_while_the_interface_has_its_address() {
+        let address: IpAddr = "192.0.2.7".parse().unwrap();
+        let lease = Announced { address: Some(address), ..Announced::default() };
+        assert!(current(&lease, &[address]));
+        assert!(!current(&lease, &["192.0.2.8".parse().unwrap()]));
+        assert!(current(&Announced::default(), &[]));
+    }
+}
