@@ -1,1 +1,26 @@
-//! placeholder
+//! What a link does to packets, as a pure core under virtual time.
+//!
+//! A [`Pipe`] is one direction of a link: a queue, a wire with a capacity that may change, loss and
+//! delay. Hand it [`Packet`]s at a time, and it says which of their segments are delivered or
+//! dropped, and at which time. Two pipes make a link.
+//!
+//! This crate reads no clock, opens nothing and holds no bytes of any packet: the shell keeps the
+//! buffers and finds them by [`Packet::id`]. The same seed and the same input give the same output,
+//! so that one core serves simulations under virtual time and emulation under real time.
+#![forbid(unsafe_code)]
+
+mod capacity;
+mod codel;
+mod delay;
+mod flight;
+mod loss;
+mod packet;
+mod pipe;
+mod queue;
+mod random;
+mod stats;
+
+pub use packet::{Cause, Output, Packet};
+pub use pipe::Pipe;
+pub use random::Random;
+pub use stats::{Count, Stats};

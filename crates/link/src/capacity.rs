@@ -1,0 +1,314 @@
+//! When the wire has carried the next bytes.
+//!
+//! Work is counted in nano-bits: a rate of `r` bit/s carries exactly `r` of them in a nanosecond.
+//! A packet is done at the first whole nanosecond by which the wire could have carried it and all
+//! that went before it in the same busy period. What that last nanosecond offered beyond the need
+//! is kept for the next packet, so that rounding never adds up: departures are
+//! `ceil(cumulative bits / rate)`.
+
+use manyways_trace::scenario::CapacitySpec;
+use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
+
+const NANO: u128 = 1_000_000_000;
+
+/// Maps time to the position in all traces of one pipe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TraceClock {
+    origin: Time,
+    offset: Span,
+}
+
+impl TraceClock {
+    /// The traces stand at `offset` when the time is `origin`.
+    pub fn new(origin: Time, offset: Span) -> Self {
+        Self { origin, offset }
+    }
+
+    /// Where the traces stand at `time`.
+    pub fn position(&self, time: Time) -> Span {
+        time.since(self.origin) + self.offset
+    }
+}
+
+/// How far the capacity has been used up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cursor {
+    /// Everything offered before this moment is used or lost.
+    pub at: Time,
+    /// Nano-bits offered at `at` that may still be used.
+    left: u128,
+    /// Opportunities: the next one, counted from the trace's position zero over all laps.
+    next: u64,
+}
+
+impl Cursor {
+    pub const START: Self = Self { at: Time::ZERO, left: 0, next: 0 };
+}
+
+/// What one packet needs, in nano-bits.
+pub(crate) fn need_of(size: Size) -> u128 {
+    size.as_bits() * NANO
+}
+
+/// The capacity of one direction.
+#[derive(Clone, Debug)]
+pub(crate) enum Capacity {
+    Unlimited,
+    Constant(u64),
+    Rates(Rates),
+    Opportunities(Opportunities),
+}
+
+impl Capacity {
+    pub fn new(spec: &CapacitySpec) -> Self {
+        match spec {
+            CapacitySpec::Unlimited => Self::Unlimited,
+            CapacitySpec::Constant(rate) => Self::Constant(rate.as_bps()),
+            CapacitySpec::Trace { trace: LinkTrace::Rates(steps), .. } => {
+                Self::Rates(Rates::new(steps.clone()))
+            }
+            CapacitySpec::Trace {
+                trace: LinkTrace::Opportunities { at, size, period }, ..
+            } => Self::Opportunities(Opportunities {
+                at: at.clone(),
+                each: need_of(*size),
+                period: *period,
+            }),
+        }
+    }
+
+    /// Where a busy period that begins at `now` starts: what was offered up to and at `now` is
+    /// gone. As in Mahimahi, a packet that arrives at the very moment of an opportunity is too late
+    /// for it.
+    pub fn begin(&self, clock: TraceClock, now: Time) -> Cursor {
+        let next = match self {
+            Self::Opportunities(opportunities) => opportunities.first_after(clock.position(now)),
+            _ => 0,
+        };
+        Cursor { at: now, left: 0, next }
+    }
+
+    /// When the first bit after `from` can move; none if never.
+    pub fn ready(&self, clock: TraceClock, from: Cursor) -> Option<Time> {
+        if from.left > 0 {
+            return Some(from.at);
+        }
+        match self {
+            Self::Unlimited => Some(from.at),
+            Self::Constant(rate) => (*rate > 0).then_some(from.at),
+            Self::Rates(rates) => {
+                let position = clock.position(from.at);
+                later(from.at, position, rates.first_flow(position)?)
+            }
+            Self::Opportunities(opportunities) => {
+                later(from.at, clock.position(from.at), opportunities.position(from.next)?)
+            }
+        }
+    }
+
+    /// Carries `need` nano-bits after `from`: the moment when they are through, as the cursor of
+    /// what follows; none if never.
+    pub fn carry(&self, clock: TraceClock, from: Cursor, need: u128) -> Option<Cursor> {
+        if need <= from.left {
+            return Some(Cursor { left: from.left - need, ..from });
+        }
+        let need = need - from.left;
+        match self {
+            Self::Unlimited => Some(Cursor { left: 0, ..from }),
+            Self::Constant(rate) => {
+                let (span, left) = time_for(need, *rate)?;
+                let at = from.at.as_nanos().checked_add(span)?;
+                Some(Cursor { at: Time::from_nanos(at), left, next: 0 })
+            }
+            Self::Rates(rates) => {
+                let position = clock.position(from.at);
+                let (end, left) = rates.carry(position, need)?;
+                Some(Cursor { at: later(from.at, position, end)?, left, next: 0 })
+            }
+            Self::Opportunities(opportunities) => {
+                let uses = need.div_ceil(opportunities.each);
+                let last = from.next.checked_add(u64::try_from(uses - 1).ok()?)?;
+                let end = opportunities.position(last)?;
+                Some(Cursor {
+                    at: later(from.at, clock.position(from.at), end)?,
+                    left: uses * opportunities.each - need,
+                    next: last.checked_add(1)?,
+                })
+            }
+        }
+    }
+
+    /// Nano-bits that were offered after `from` until `until`, what `from` has left included.
+    pub fn offered(&self, clock: TraceClock, from: Cursor, until: Time) -> u128 {
+        let more = match self {
+            Self::Unlimited => u128::MAX,
+            Self::Constant(rate) => u128::from(*rate) * nanos(until.since(from.at)),
+            Self::Rates(rates) => rates.offered(clock.position(from.at), until.since(from.at)),
+            Self::Opportunities(opportunities) => {
+                let next = opportunities.first_after(clock.position(until));
+                opportunities.each.saturating_mul(u128::from(next.saturating_sub(from.next)))
+            }
+        };
+        more.saturating_add(from.left)
+    }
+
+    /// The rate that turns a queue's time into bytes; none when it is unlimited.
+    pub fn mean_rate(spec: &CapacitySpec) -> Option<Rate> {
+        match spec {
+            CapacitySpec::Unlimited => None,
+            CapacitySpec::Constant(rate) => Some(*rate),
+            CapacitySpec::Trace { trace, .. } => Some(trace.mean_rate()),
+        }
+    }
+}
+
+fn nanos(span: Span) -> u128 {
+    u128::from(span.as_nanos())
+}
+
+/// The time of `position`, when `at` is the time of the earlier `base`; none beyond all time.
+fn later(at: Time, base: Span, position: Span) -> Option<Time> {
+    at.as_nanos().checked_add((position - base).as_nanos()).map(Time::from_nanos)
+}
+
+/// Whole nanoseconds until `need` is carried, and what the last of them offers beyond it.
+fn time_for(need: u128, rate: u64) -> Option<(u64, u128)> {
+    if rate == 0 {
+        return None;
+    }
+    // A packet nearly always fits in 64 bits, where a division costs a third.
+    if let Ok(need) = u64::try_from(need) {
+        let (whole, rest) = (need / rate, need % rate);
+        return Some(if rest == 0 { (whole, 0) } else { (whole + 1, u128::from(rate - rest)) });
+    }
+    let span = need.div_ceil(u128::from(rate));
+    Some((u64::try_from(span).ok()?, span * u128::from(rate) - need))
+}
+
+/// Rates in steps, repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct Rates {
+    steps: Steps<Rate>,
+    /// Nano-bits of one period.
+    per_period: u128,
+}
+
+impl Rates {
+    fn new(steps: Steps<Rate>) -> Self {
+        let per_period = steps.holds().fold(0_u128, |sum, (span, rate)| {
+            sum.saturating_add(u128::from(rate.as_bps()) * nanos(span))
+        });
+        Self { steps, per_period }
+    }
+
+    /// The steps from `position` on, without end: `(rate, where it ends)`.
+    fn from(&self, position: Span) -> impl Iterator<Item = (u64, Span)> {
+        let period = self.steps.period().as_nanos();
+        let all = self.steps.steps();
+        let within = Span::from_nanos(position.as_nanos() % period);
+        let mut lap = position.as_nanos() - within.as_nanos();
+        let mut index = all.partition_point(|step| step.0 <= within) - 1;
+        std::iter::from_fn(move || {
+            let rate = all[index].1.as_bps();
+            let end = all.get(index + 1).map_or(period, |step| step.0.as_nanos());
+            let end = lap.saturating_add(end);
+            index += 1;
+            if index == all.len() {
+                index = 0;
+                lap = lap.saturating_add(period);
+            }
+            Some((rate, Span::from_nanos(end)))
+        })
+    }
+
+    /// Where the rate is above zero for the first time from `position` on.
+    fn first_flow(&self, position: Span) -> Option<Span> {
+        if self.per_period == 0 {
+            return None;
+        }
+        let mut start = position;
+        for (rate, end) in self.from(position) {
+            if rate > 0 {
+                return Some(start);
+            }
+            if end == Span::MAX {
+                return None;
+            }
+            start = end;
+        }
+        None
+    }
+
+    /// Where `need` (more than zero) is carried, and what the last nanosecond offers beyond it.
+    fn carry(&self, position: Span, mut need: u128) -> Option<(Span, u128)> {
+        if self.per_period == 0 {
+            return None;
+        }
+        // Any whole period carries the same, wherever it starts.
+        let periods = u64::try_from((need - 1) / self.per_period).ok()?;
+        need -= u128::from(periods) * self.per_period;
+        let skipped = self.steps.period().as_nanos().checked_mul(periods)?;
+        let mut start = position.as_nanos().checked_add(skipped)?;
+        for (rate, end) in self.from(Span::from_nanos(start)) {
+            let end = end.as_nanos();
+            let offered = u128::from(rate) * u128::from(end - start);
+            if need <= offered {
+                let (span, left) = time_for(need, rate)?;
+                return Some((Span::from_nanos(start + span), left));
+            }
+            if end == u64::MAX {
+                return None;
+            }
+            need -= offered;
+            start = end;
+        }
+        None
+    }
+
+    /// Nano-bits offered in `span` from `position` on.
+    fn offered(&self, position: Span, span: Span) -> u128 {
+        let period = self.steps.period();
+        let periods = span.as_nanos() / period.as_nanos();
+        let mut sum = self.per_period.saturating_mul(u128::from(periods));
+        let mut start = position + period * periods;
+        let stop = position + span;
+        for (rate, end) in self.from(start) {
+            let end = end.min(stop);
+            sum = sum.saturating_add(u128::from(rate) * nanos(end - start));
+            if end >= stop {
+                break;
+            }
+            start = end;
+        }
+        sum
+    }
+}
+
+/// Mahimahi's delivery opportunities, repeated.
+#[derive(Clone, Debug)]
+pub(crate) struct Opportunities {
+    at: Vec<Span>,
+    /// Nano-bits of each.
+    each: u128,
+    period: Span,
+}
+
+impl Opportunities {
+    /// Where opportunity `n` is, counted from the trace's position zero; none beyond all time.
+    fn position(&self, n: u64) -> Option<Span> {
+        let len = self.at.len() as u64;
+        let lap = self.period.as_nanos().checked_mul(n / len)?;
+        lap.checked_add(self.at[(n % len) as usize].as_nanos()).map(Span::from_nanos)
+    }
+
+    /// The first opportunity later than `position`.
+    fn first_after(&self, position: Span) -> u64 {
+        let lap = position.as_nanos() / self.period.as_nanos();
+        let within = Span::from_nanos(position.as_nanos() % self.period.as_nanos());
+        let before = self.at.partition_point(|at| *at <= within);
+        lap.saturating_mul(self.at.len() as u64).saturating_add(before as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

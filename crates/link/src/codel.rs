@@ -1,0 +1,106 @@
+//! CoDel, RFC 8289: drops when packets have waited too long for too long.
+
+use manyways_trace::{Size, Span, Time};
+
+use crate::packet::Segment;
+use crate::queue::Queue;
+
+/// The state of RFC 8289 §5.3, with the RFC's names.
+///
+/// Where the RFC leaves room: MAXPACKET is the largest packet seen so far, because a pipe knows no
+/// MTU, and the count with which dropping resumes is that of the RFC's text, as in Linux.
+#[derive(Clone, Debug)]
+pub(crate) struct Codel {
+    target: Span,
+    interval: Span,
+    first_above: Option<Time>,
+    drop_next: Time,
+    count: u64,
+    last_count: u64,
+    dropping: bool,
+    max_packet: Size,
+}
+
+impl Codel {
+    pub fn new(target: Span, interval: Span) -> Self {
+        Self {
+            target,
+            interval,
+            first_above: None,
+            drop_next: Time::ZERO,
+            count: 0,
+            last_count: 0,
+            dropping: false,
+            max_packet: Size::ZERO,
+        }
+    }
+
+    /// The next packet for the wire, if any is left; those that go instead to `drop`.
+    pub fn dequeue(
+        &mut self,
+        now: Time,
+        queue: &mut Queue,
+        mut drop: impl FnMut(Segment),
+    ) -> Option<Segment> {
+        let (mut head, mut ok_to_drop) = self.take(now, queue)?;
+        if self.dropping {
+            if !ok_to_drop {
+                self.dropping = false;
+            }
+            while self.dropping && now >= self.drop_next {
+                drop(head);
+                self.count += 1;
+                match self.take(now, queue) {
+                    Some(next) => (head, ok_to_drop) = next,
+                    None => {
+                        self.dropping = false;
+                        return None;
+                    }
+                }
+                if ok_to_drop {
+                    self.drop_next = self.control_law(self.drop_next);
+                } else {
+                    self.dropping = false;
+                }
+            }
+        } else if ok_to_drop {
+            drop(head);
+            let next = self.take(now, queue);
+            self.dropping = true;
+            // Soon after the last cycle, start at the drop rate that had then worked.
+            let worked = self.count - self.last_count;
+            let recent = now.since(self.drop_next) < self.interval * 16;
+            self.count = if worked > 1 && recent { worked } else { 1 };
+            self.drop_next = self.control_law(now);
+            self.last_count = self.count;
+            return next.map(|(head, _)| head);
+        }
+        Some(head)
+    }
+
+    /// The oldest packet, and whether the waiting times so far allow to drop it.
+    fn take(&mut self, now: Time, queue: &mut Queue) -> Option<(Segment, bool)> {
+        let Some(head) = queue.pop() else {
+            self.first_above = None;
+            return None;
+        };
+        self.max_packet = self.max_packet.max(head.size);
+        let sojourn = now.since(head.arrived);
+        if sojourn < self.target || queue.waiting().size <= self.max_packet {
+            self.first_above = None;
+            return Some((head, false));
+        }
+        let first_above = *self.first_above.get_or_insert(now + self.interval);
+        Some((head, now >= first_above))
+    }
+
+    fn control_law(&self, from: Time) -> Time {
+        // IEEE 754 fixes the result of a square root and of a division: the same everywhere.
+        from + Span::from_nanos(
+            (self.interval.as_nanos() as f64 / (self.count as f64).sqrt()) as u64,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

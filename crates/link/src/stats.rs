@@ -1,0 +1,70 @@
+//! What has passed through a pipe so far.
+
+use manyways_trace::Size;
+
+use crate::Cause;
+
+/// Wire packets and their IP bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    /// Wire packets: segments of super-packets count one by one.
+    pub packets: u64,
+    /// Their IP bytes.
+    pub size: Size,
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, packets: u32, size: Size) {
+        self.packets += u64::from(packets);
+        self.size += size;
+    }
+
+    pub(crate) fn remove(&mut self, packets: u32, size: Size) {
+        self.packets -= u64::from(packets);
+        self.size -= size;
+    }
+}
+
+/// Counters since the pipe was made, and what is inside it now.
+///
+/// They always add up: `arrived` = `delivered` + all drops + `backlog` + `in_flight`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Handed to the pipe.
+    pub arrived: Count,
+    /// Reported as delivered.
+    pub delivered: Count,
+    /// Dropped because the queue had no room.
+    pub dropped_queue: Count,
+    /// Dropped by CoDel.
+    pub dropped_aqm: Count,
+    /// Lost on the wire.
+    pub dropped_loss: Count,
+    /// Dropped because the link was or went down.
+    pub dropped_down: Count,
+    /// Waiting, the packet that is being sent included.
+    pub backlog: Count,
+    /// Off the wire and not yet delivered.
+    pub in_flight: Count,
+}
+
+impl Stats {
+    /// What was dropped for that reason.
+    pub fn dropped(&self, cause: Cause) -> Count {
+        match cause {
+            Cause::Queue => self.dropped_queue,
+            Cause::Aqm => self.dropped_aqm,
+            Cause::Loss => self.dropped_loss,
+            Cause::Down => self.dropped_down,
+        }
+    }
+
+    pub(crate) fn dropped_mut(&mut self, cause: Cause) -> &mut Count {
+        match cause {
+            Cause::Queue => &mut self.dropped_queue,
+            Cause::Aqm => &mut self.dropped_aqm,
+            Cause::Loss => &mut self.dropped_loss,
+            Cause::Down => &mut self.dropped_down,
+        }
+    }
+}
