@@ -219,26 +219,8 @@ fn pairs<'t>(
 }
 
 fn in_order(mut settings: Vec<Setting>) -> Vec<Setting> {
-    settings.sort_by_key(|setting| match setting {
-        Setting::Change(change) => change.direction().is_some_and(|way| way != Direction::Both),
-        _ => false,
-    });
+    settings.sort_by_key(|setting| matches!(setting, Setting::Change(change) if change.one_way()));
     settings
-}
-
-impl Change {
-    /// Which way it works, where that can be chosen.
-    pub fn direction(&self) -> Option<Direction> {
-        match self {
-            Self::State(_) | Self::Down(_) | Self::Up(_) => None,
-            Self::Delay(way, _)
-            | Self::Jitter(way, _)
-            | Self::Loss(way, _)
-            | Self::Reorder(way, _)
-            | Self::Queue(way, _)
-            | Self::Discipline(way, _) => Some(*way),
-        }
-    }
 }
 
 impl Setting {

@@ -6,8 +6,9 @@
 use crate::{LinkTrace, Rate, Size, Span, Steps};
 
 mod read;
+mod table;
 
-pub use read::{ScenarioError, parse};
+pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse};
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -226,6 +227,26 @@ pub enum Change {
     Queue(Direction, QueueLimit),
     /// New queue discipline, by direction; packets that wait stay.
     Discipline(Direction, Discipline),
+}
+
+impl Change {
+    /// Which way it works, where that can be chosen.
+    pub fn direction(&self) -> Option<Direction> {
+        match self {
+            Self::State(_) | Self::Down(_) | Self::Up(_) => None,
+            Self::Delay(way, _)
+            | Self::Jitter(way, _)
+            | Self::Loss(way, _)
+            | Self::Reorder(way, _)
+            | Self::Queue(way, _)
+            | Self::Discipline(way, _) => Some(*way),
+        }
+    }
+
+    /// Whether it works one way only: such a change goes after the common ones.
+    pub(crate) fn one_way(&self) -> bool {
+        self.direction().is_some_and(|way| way != Direction::Both)
+    }
 }
 
 /// Which way.

@@ -1,7 +1,19 @@
 //! The scenario file (TOML): text in, a [`Scenario`] or the place that is wrong out.
 
-use super::Scenario;
-use crate::link_text::Reader;
+use toml::de::DeTable;
+
+use super::table::{Entry, Fault, Table, unknown};
+use super::{Change, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
+use crate::Span;
+use crate::human::quoted;
+use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, setting};
+
+/// The longest scenario file, in bytes.
+pub const MAX_TEXT: usize = 1 << 20;
+/// The most links of a scenario.
+pub const MAX_LINKS: usize = 16;
+/// The most hosts of a scenario.
+pub const MAX_HOSTS: usize = 64;
 
 /// What is wrong with a scenario file, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,13 +29,337 @@ pub struct ScenarioError {
     pub hint: Option<String>,
 }
 
-/// Reads a scenario file; `read` opens the files that it names.
+/// Reads a scenario file; `read` opens the files that it names, relative to the scenario.
+///
+/// | Key | Value | Default |
+/// |---|---|---|
+/// | `name` | `[a-z0-9-]+` | needed |
+/// | `about` | a sentence | empty |
+/// | `seed` | a whole number | `1` |
+/// | `cc` | TCP congestion control | `"cubic"` |
+/// | `trace-offset` | where traces start | `"0s"` |
+/// | `[link.NAME]` | settings of a link, see [`link_text`](crate::link_text) | at least one link |
+/// | `[host.NAME]` | `names`, `serve`: lists of strings; `extra-delay`: a table of times by link | one host `origin` |
+/// | `[[event]]` | `at`, `link`, and settings that change | none |
+/// | `[[workload]]` | `name`, `run`, `timeout` (`"60s"`) | none |
+/// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `LINK.down_bytes`, `LINK.up_bytes`), `is` like `"<= 2.5"` | none |
+///
+/// Links, hosts and workloads keep the order of the file; events are sorted by time. Limits:
+/// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_HOSTS`].
 pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Scenario, ScenarioError> {
-    let _ = (text, read);
-    Err(ScenarioError {
-        line: 1,
-        column: 1,
-        sentence: "scenario files are not read yet".to_owned(),
-        hint: None,
+    scenario(text, read).map_err(|fault| {
+        let before = &text.as_bytes()[..fault.at.min(text.len())];
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        ScenarioError {
+            line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
+            column: String::from_utf8_lossy(&before[line_start..]).chars().count() + 1,
+            sentence: fault.sentence,
+            hint: fault.hint,
+        }
     })
 }
+
+fn scenario(text: &str, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
+    if text.len() > MAX_TEXT {
+        return Err(Fault::new(0, format!("a scenario has at most {MAX_TEXT} bytes")));
+    }
+    let root = DeTable::parse(text).map_err(|error| {
+        let sentence = error.message().replace('\n', ", ");
+        Fault::new(error.span().map_or(0, |span| span.start), sentence)
+    })?;
+    let root = Table::new(0, "the scenario", root.get_ref()).only(&[
+        "name",
+        "about",
+        "seed",
+        "cc",
+        "trace-offset",
+        "link",
+        "host",
+        "event",
+        "workload",
+        "expect",
+    ])?;
+    let name = slug(&root.required("name")?)?;
+    let links = links(&root, read)?;
+    let hosts = hosts(&root, &links)?;
+    let events = events(&root, &links, read)?;
+    let workloads = workloads(&root)?;
+    let expectations = expectations(&root, &links, &workloads)?;
+    Ok(Scenario {
+        name,
+        about: root.entry("about").map_or(Ok(""), |entry| entry.one_line())?.to_owned(),
+        seed: root.entry("seed").map_or(Ok(1), |entry| entry.seed())?,
+        cc: root.entry("cc").map_or(Ok("cubic".to_owned()), |entry| congestion_control(&entry))?,
+        trace_offset: root.entry("trace-offset").map_or(Ok(Span::ZERO), |entry| entry.read())?,
+        links,
+        hosts,
+        events,
+        workloads,
+        expectations,
+    })
+}
+
+fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, Fault> {
+    let entry = root.required("link").map_err(|fault| {
+        Fault { sentence: "the scenario has no link".to_owned(), ..fault }
+            .hint("add one like [link.wifi]")
+    })?;
+    let all = entry.table("the links")?;
+    if all.entries.is_empty() {
+        return Err(Fault::new(all.at, "the scenario has no link").hint("add one like [link.wifi]"));
+    }
+    all.entries
+        .iter()
+        .enumerate()
+        .map(|(index, entry)| {
+            if index == MAX_LINKS {
+                let sentence = format!("a scenario has at most {MAX_LINKS} links");
+                return Err(Fault::new(entry.key_at, sentence));
+            }
+            link_name(entry.key).map_err(|error| Fault::new(entry.key_at, error.to_string()))?;
+            let table = entry.table("a link")?.only(&KEYS)?;
+            let mut link = LinkSpec::new(entry.key);
+            let settings: Result<Vec<Setting>, Fault> =
+                table.entries.iter().map(|entry| link_setting(entry, read)).collect();
+            link.configure(settings?);
+            Ok(link)
+        })
+        .collect()
+}
+
+fn link_setting(entry: &Entry<'_>, read: &mut Reader<'_>) -> Result<Setting, Fault> {
+    setting(entry.key, &entry.words()?, read).map_err(|error| link_fault(entry.at(), &error))
+}
+
+fn link_fault(at: usize, error: &LinkError) -> Fault {
+    Fault { hint: error.hint(), ..Fault::new(at, error.to_string()) }
+}
+
+fn hosts(root: &Table<'_>, links: &[LinkSpec]) -> Result<Vec<HostSpec>, Fault> {
+    let Some(entry) = root.entry("host") else { return Ok(Vec::new()) };
+    let all = entry.table("the hosts")?;
+    if let Some(entry) = all.entries.get(MAX_HOSTS) {
+        let sentence = format!("a scenario has at most {MAX_HOSTS} hosts");
+        return Err(Fault::new(entry.key_at, sentence));
+    }
+    all.entries.iter().map(|entry| host(entry, links)).collect()
+}
+
+fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
+    if !is_label(entry.key) {
+        let sentence = format!(
+            "`{}` cannot name a host: small letters, digits and hyphens",
+            quoted(entry.key)
+        );
+        return Err(Fault::new(entry.key_at, sentence));
+    }
+    let table = entry.table("a host")?.only(&["names", "serve", "extra-delay"])?;
+    let mut host = HostSpec {
+        name: entry.key.to_owned(),
+        extra_delay: Vec::new(),
+        names: Vec::new(),
+        serve: Vec::new(),
+    };
+    if let Some(delays) = table.entry("extra-delay") {
+        for delay in &delays.table("the extra delays")?.entries {
+            known_link(delay.key, delay.key_at, links)?;
+            host.extra_delay.push((delay.key.to_owned(), delay.read()?));
+        }
+    }
+    if let Some(names) = table.entry("names") {
+        for (at, text) in names.strings()? {
+            let (name, link) = match text.split_once('@') {
+                Some((name, link)) => (name, Some(link)),
+                None => (text, None),
+            };
+            if name.len() > 253 || !name.split('.').all(is_label) {
+                let sentence = format!("`{}` is no host name", quoted(name));
+                return Err(Fault::new(at, sentence)
+                    .hint("write a name like www.example.lab, or cdn.lab@wifi for one link"));
+            }
+            if let Some(link) = link {
+                known_link(link, at, links)?;
+            }
+            let name = (name.to_owned(), link.map(str::to_owned));
+            if host.names.contains(&name) {
+                return Err(Fault::new(at, format!("the name `{text}` stands here twice")));
+            }
+            host.names.push(name);
+        }
+    }
+    if let Some(serve) = table.entry("serve") {
+        host.serve = serve.strings()?.into_iter().map(|(_, text)| text.to_owned()).collect();
+    }
+    Ok(host)
+}
+
+fn events(
+    root: &Table<'_>,
+    links: &[LinkSpec],
+    read: &mut Reader<'_>,
+) -> Result<Vec<Event>, Fault> {
+    let Some(entry) = root.entry("event") else { return Ok(Vec::new()) };
+    let mut events: Vec<Event> = entry
+        .tables("an event")?
+        .into_iter()
+        .map(|table| event(&table, links, read))
+        .collect::<Result<_, _>>()?;
+    events.sort_by_key(|event| event.at);
+    Ok(events)
+}
+
+fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result<Event, Fault> {
+    let at = table.required("at")?.read()?;
+    let link = table.required("link")?;
+    known_link(link.string()?, link.at(), links)?;
+    let mut settings = Vec::new();
+    for entry in &table.entries {
+        match entry.key {
+            "at" | "link" => continue,
+            key if !KEYS.contains(&key) => {
+                return Err(unknown(entry, table.what, &[&["at", "link"], &KEYS[..]].concat()));
+            }
+            _ => {}
+        }
+        let change = link_setting(entry, read)?
+            .while_running()
+            .map_err(|error| link_fault(entry.key_at, &error))?;
+        settings.push(change);
+    }
+    if settings.is_empty() {
+        return Err(Fault::new(table.at, "the event changes nothing")
+            .hint("add what changes, like state = \"silent\" or down = \"2mbit\""));
+    }
+    settings.sort_by_key(Change::one_way);
+    Ok(Event { at, link: link.string()?.to_owned(), change: settings })
+}
+
+fn workloads(root: &Table<'_>) -> Result<Vec<Workload>, Fault> {
+    let Some(entry) = root.entry("workload") else { return Ok(Vec::new()) };
+    let mut workloads: Vec<Workload> = Vec::new();
+    for table in entry.tables("a workload")? {
+        let table = table.only(&["name", "run", "timeout"])?;
+        let name_entry = table.required("name")?;
+        let name = slug(&name_entry)?;
+        if workloads.iter().any(|other| other.name == name) {
+            return Err(name_entry.fault(format!("there are two workloads `{name}`")));
+        }
+        let run_entry = table.required("run")?;
+        let run = run_entry.string()?;
+        if run.trim().is_empty() || run.contains('\0') {
+            return Err(run_entry.fault("a command was expected"));
+        }
+        let timeout = match table.entry("timeout") {
+            None => Span::from_secs(60),
+            Some(entry) => match entry.read()? {
+                Span::ZERO => return Err(entry.fault("a time above zero was expected")),
+                timeout => timeout,
+            },
+        };
+        workloads.push(Workload { name, run: run.to_owned(), timeout });
+    }
+    Ok(workloads)
+}
+
+fn expectations(
+    root: &Table<'_>,
+    links: &[LinkSpec],
+    workloads: &[Workload],
+) -> Result<Vec<Expectation>, Fault> {
+    let Some(entry) = root.entry("expect") else { return Ok(Vec::new()) };
+    entry
+        .tables("an expectation")?
+        .into_iter()
+        .map(|table| {
+            let table = table.only(&["workload", "value", "is"])?;
+            let workload = table.required("workload")?;
+            let known: Vec<&str> = workloads.iter().map(|one| one.name.as_str()).collect();
+            known_name(workload.string()?, "workload", workload.at(), &known)?;
+            let value = table.required("value")?;
+            let mut values = vec!["exit".to_owned(), "seconds".to_owned()];
+            for link in links {
+                values.push(format!("{}.down_bytes", link.name));
+                values.push(format!("{}.up_bytes", link.name));
+            }
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            known_name(value.string()?, "value", value.at(), &values)?;
+            let (op, bound) = comparison(&table.required("is")?)?;
+            Ok(Expectation {
+                workload: workload.string()?.to_owned(),
+                value: value.string()?.to_owned(),
+                op,
+                bound,
+            })
+        })
+        .collect()
+}
+
+/// `<= 2.5` as operator and bound.
+fn comparison(entry: &Entry<'_>) -> Result<(String, f64), Fault> {
+    let text = entry.string()?.trim();
+    let invalid = || {
+        entry
+            .fault(format!("`{}` is no comparison", quoted(text)))
+            .hint("write <, <=, ==, >= or > and a number, like \"<= 2.5\"")
+    };
+    let op = ["<=", "==", ">=", "<", ">"].into_iter().find(|op| text.starts_with(op));
+    let op = op.ok_or_else(invalid)?;
+    let bound: f64 = text[op.len()..].trim().parse().map_err(|_| invalid())?;
+    if !bound.is_finite() {
+        return Err(invalid());
+    }
+    Ok((op.to_owned(), bound))
+}
+
+fn known_link(name: &str, at: usize, links: &[LinkSpec]) -> Result<(), Fault> {
+    let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+    known_name(name, "link", at, &known)
+}
+
+fn known_name(name: &str, what: &str, at: usize, known: &[&str]) -> Result<(), Fault> {
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let fault = Fault::new(at, format!("there is no {what} `{}`", quoted(name)));
+    Err(match crate::nearest::nearest(name, known.iter().copied()) {
+        Some(nearest) => fault.hint(format!("did you mean `{nearest}`?")),
+        None if known.is_empty() => fault,
+        None => fault.hint(format!("there is {}", known.join(", "))),
+    })
+}
+
+/// A name of a scenario or workload.
+fn slug(entry: &Entry<'_>) -> Result<String, Fault> {
+    let text = entry.string()?;
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text.is_empty() || text.len() > 64 || !text.bytes().all(fits) {
+        return Err(entry
+            .fault(format!("`{}` is no name", quoted(text)))
+            .hint("a name has 1 to 64 small letters, digits and hyphens"));
+    }
+    Ok(text.to_owned())
+}
+
+/// A label of a host name.
+fn is_label(label: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&label.len())
+        && label.bytes().all(fits)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+fn congestion_control(entry: &Entry<'_>) -> Result<String, Fault> {
+    let text = entry.string()?;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    // The kernel's TCP_CA_NAME_MAX is 16 with the closing zero.
+    if text.is_empty() || text.len() > 15 || !text.bytes().all(fits) {
+        return Err(entry
+            .fault(format!("`{}` cannot name a congestion control", quoted(text)))
+            .hint("the usual ones are cubic, reno and bbr"));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! TOML tables whose every key and value knows its place in the text.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::human::quoted;
+use crate::nearest::nearest;
+
+/// Something wrong at a byte of the text.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) at: usize,
+    pub(super) sentence: String,
+    pub(super) hint: Option<String>,
+}
+
+impl Fault {
+    pub(super) fn new(at: usize, sentence: impl Into<String>) -> Self {
+        Self { at, sentence: sentence.into(), hint: None }
+    }
+
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+/// One `key = value` of a table.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'t> {
+    pub(super) key: &'t str,
+    /// Where the key stands.
+    pub(super) key_at: usize,
+    value: &'t Spanned<DeValue<'t>>,
+}
+
+/// A table, its entries in the order of the text.
+pub(super) struct Table<'t> {
+    /// Where it begins, for what is missing in it.
+    pub(super) at: usize,
+    /// What it is to people: "a link", "the scenario".
+    pub(super) what: &'static str,
+    pub(super) entries: Vec<Entry<'t>>,
+}
+
+impl<'t> Table<'t> {
+    pub(super) fn new(at: usize, what: &'static str, table: &'t DeTable<'t>) -> Self {
+        let mut entries: Vec<Entry<'t>> = table
+            .iter()
+            .map(|(key, value)| Entry {
+                key: key.get_ref().as_ref(),
+                key_at: key.span().start,
+                value,
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.key_at);
+        Self { at, what, entries }
+    }
+
+    /// Refuses keys that are not `known`.
+    pub(super) fn only(self, known: &[&str]) -> Result<Self, Fault> {
+        match self.entries.iter().find(|entry| !known.contains(&entry.key)) {
+            None => Ok(self),
+            Some(entry) => Err(unknown(entry, self.what, known)),
+        }
+    }
+
+    pub(super) fn entry(&self, key: &str) -> Option<Entry<'t>> {
+        self.entries.iter().find(|entry| entry.key == key).copied()
+    }
+
+    pub(super) fn required(&self, key: &str) -> Result<Entry<'t>, Fault> {
+        self.entry(key).ok_or_else(|| Fault::new(self.at, format!("{} needs `{key}`", self.what)))
+    }
+}
+
+/// The error for a key that does not exist.
+pub(super) fn unknown(entry: &Entry<'_>, what: &str, known: &[&str]) -> Fault {
+    let hint = match nearest(entry.key, known.iter().copied()) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("the keys are {}", known.join(", ")),
+    };
+    Fault::new(entry.key_at, format!("{what} has no `{}`", quoted(entry.key))).hint(hint)
+}
+
+impl<'t> Entry<'t> {
+    /// Where the value stands.
+    pub(super) fn at(&self) -> usize {
+        self.value.span().start
+    }
+
+    /// An error about the value.
+    pub(super) fn fault(&self, sentence: impl std::fmt::Display) -> Fault {
+        Fault::new(self.at(), format!("{}: {sentence}", quoted(self.key)))
+    }
+
+    fn wanted(&self, wanted: &str) -> Fault {
+        self.fault(format!("{wanted} was expected, not {}", kind(self.value.get_ref())))
+    }
+
+    pub(super) fn string(&self) -> Result<&'t str, Fault> {
+        self.value.get_ref().as_str().ok_or_else(|| self.wanted("a string in quotes"))
+    }
+
+    /// A string without a line break, for names and sentences.
+    pub(super) fn one_line(&self) -> Result<&'t str, Fault> {
+        let text = self.string()?;
+        if text.chars().any(char::is_control) {
+            return Err(self.fault("one line of text was expected"));
+        }
+        Ok(text)
+    }
+
+    /// A value of a link in words: numbers and booleans may stand without quotes.
+    pub(super) fn words(&self) -> Result<String, Fault> {
+        match self.value.get_ref() {
+            DeValue::String(text) => Ok(text.as_ref().to_owned()),
+            DeValue::Integer(number) => Ok(number.to_string()),
+            DeValue::Float(number) => Ok(number.as_str().to_owned()),
+            DeValue::Boolean(yes) => Ok(if *yes { "yes" } else { "no" }.to_owned()),
+            _ => Err(self.wanted("a string, a number or true or false")),
+        }
+    }
+
+    pub(super) fn seed(&self) -> Result<u64, Fault> {
+        let number = self
+            .value
+            .get_ref()
+            .as_integer()
+            .ok_or_else(|| self.wanted("a whole number that is not negative"))?;
+        u64::from_str_radix(number.as_str(), number.radix())
+            .map_err(|_| self.fault("a whole number that is not negative was expected"))
+    }
+
+    /// A string that reads as a `T`.
+    pub(super) fn read<T: std::str::FromStr<Err: std::fmt::Display>>(&self) -> Result<T, Fault> {
+        self.string()?.parse().map_err(|error| self.fault(error))
+    }
+
+    pub(super) fn table(&self, what: &'static str) -> Result<Table<'t>, Fault> {
+        let table = self.value.get_ref().as_table().ok_or_else(|| self.wanted("a table"))?;
+        Ok(Table::new(self.key_at, what, table))
+    }
+
+    /// The tables of `[[key]]`.
+    pub(super) fn tables(&self, what: &'static str) -> Result<Vec<Table<'t>>, Fault> {
+        let wanted = || self.wanted(&format!("[[{}]]", self.key));
+        let array = self.value.get_ref().as_array().ok_or_else(wanted)?;
+        array
+            .iter()
+            .map(|item| {
+                let table = item.get_ref().as_table().ok_or_else(wanted)?;
+                Ok(Table::new(item.span().start, what, table))
+            })
+            .collect()
+    }
+
+    /// The strings of an array with their places.
+    pub(super) fn strings(&self) -> Result<Vec<(usize, &'t str)>, Fault> {
+        let wanted = || self.wanted("a list of strings in quotes");
+        let array = self.value.get_ref().as_array().ok_or_else(wanted)?;
+        array
+            .iter()
+            .map(|item| Ok((item.span().start, item.get_ref().as_str().ok_or_else(wanted)?)))
+            .collect()
+    }
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
