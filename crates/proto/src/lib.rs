@@ -1,1 +1,12 @@
-//! placeholder
+//! Every multipath decision, as pure cores under virtual time.
+//!
+//! A core takes the time as an argument and never reads a clock, opens a socket, spawns a task or
+//! sleeps: `handle(now, input)`, `poll(now) -> Option<Output>`, `next_wakeup() -> Option<Time>`.
+//! It names no library's types; a shell in `manyways-net` moves the bytes.
+//!
+//! Start with [`fetch::Fetch`], which spreads the download of one object over several paths, and
+//! [`estimate::Throughput`], which tells how fast a path is.
+#![forbid(unsafe_code)]
+
+pub mod estimate;
+pub mod fetch;

@@ -1,0 +1,353 @@
+//! The download of one object over several paths: which bytes to ask for, where and when.
+//!
+//! [`Fetch`] is sans-IO. It is told what happened with [`Fetch::handle`], says what to do with
+//! [`Fetch::poll`], and names the next moment at which it wants to be polled with
+//! [`Fetch::next_wakeup`]. It knows paths and requests by number, and nothing of sockets, TLS or
+//! an HTTP version.
+//!
+//! # How the bytes are split
+//! The first path asks for the whole object with a plain GET: no HEAD, no request is wasted. Its
+//! answer tells the length, and whether bytes from several answers may be mixed at all (ranges
+//! and a strong validator, see [`Validator::choose`]). Then:
+//!
+//! - Every gap of bytes that nobody fetches has at most one *lead*: a request for all of the gap
+//!   that eats it upward and owns one chunk ahead of itself. Other paths take chunks off the upper
+//!   end. So the first GET streams on without a pause, until it meets bytes that someone else
+//!   took, once, at the end; then it is cancelled.
+//! - When no bytes are free, an idle path takes the end of what another path still owes, so that
+//!   both finish together (equation 1 of MP-H2), where that saves at least [`Config::gain`].
+//! - A request that has gone silent is not waited for: an idle path asks for all that it owes. The
+//!   silent one may go on; whichever bytes come first count, the others are duplicates.
+//! - A path that fails gives its bytes back. It is tried again with growing pauses, and is dropped
+//!   after [`Config::attempts`] failures without a useful byte between them.
+//!
+//! Every byte is written once, whoever brings it. Nothing is written from an answer that does not
+//! prove that it belongs to the same object.
+
+mod answer;
+mod content_range;
+mod ranges;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod transfer;
+
+use std::fmt;
+
+use manyways_trace::{Rate, Size, Span};
+
+pub use answer::{Head, Object, Unfit, Validator};
+pub use content_range::ContentRange;
+pub use ranges::{Range, Ranges};
+pub use transfer::Fetch;
+
+/// A path, by the number that the shell gave it. Lower numbers are preferred for the first GET.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PathId(pub usize);
+
+/// A request. Numbers are never used twice within a fetch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+/// How much may be received over metered paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allowance {
+    /// As much as helps.
+    All,
+    /// Nothing: metered paths are not even connected.
+    Nothing,
+    /// At most this. Only the bytes of answers count; what was in flight at a cancel may come on
+    /// top where the server answers a range request with the whole object.
+    Limit(Size),
+}
+
+/// What a caller may set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How much one request of a later path asks for.
+    pub chunk: Size,
+    /// What metered paths may be used for.
+    pub metered: Allowance,
+    /// A request is given up when nothing came for so long and another path is there.
+    pub stall: Span,
+    /// The same where this is the only path left.
+    pub stall_alone: Span,
+    /// A connection attempt, name look-up and TLS included, may take so long.
+    pub connect: Span,
+    /// How long the first GET waits for a preferred path when another one is connected already.
+    pub head_start: Span,
+    /// The least time that taking bytes over from another path must save: δ of MP-H2.
+    pub gain: Span,
+    /// A path is dropped after so many failures in a row.
+    pub attempts: u32,
+    /// The pause after the first failure; it doubles with each one that follows.
+    pub pause: Span,
+    /// How often a download that cannot be continued is begun anew.
+    pub restarts: u32,
+    /// What an earlier run left: the object, and the bytes that are there.
+    pub resume: Option<(Object, Ranges)>,
+}
+
+impl Default for Config {
+    /// 1 MiB chunks, all paths; the times suit Wi-Fi and cellular networks.
+    fn default() -> Self {
+        Self {
+            chunk: Size::from_mib(1),
+            metered: Allowance::All,
+            stall: Span::from_secs(5),
+            stall_alone: Span::from_secs(20),
+            connect: Span::from_secs(15),
+            head_start: Span::from_millis(250),
+            gain: Span::from_millis(50),
+            attempts: 5,
+            pause: Span::from_millis(250),
+            restarts: 2,
+            resume: None,
+        }
+    }
+}
+
+/// What went wrong on a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FaultClass {
+    /// The name was not resolved.
+    Dns,
+    /// No connection came about.
+    Connect,
+    /// The TLS handshake failed.
+    Tls,
+    /// The connection broke.
+    Reset,
+    /// The body ended before its announced length.
+    Truncated,
+    /// The server said that it takes no more requests on this connection.
+    GoAway,
+    /// What came is not HTTP.
+    Protocol,
+    /// Nothing came for too long.
+    Stalled,
+    /// The path's interface is gone.
+    Down,
+    /// The answer cannot be used; see [`Unfit`].
+    Unfit,
+}
+
+/// A fault of a path, with words for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// What kind of fault.
+    pub class: FaultClass,
+    /// One clause without a full stop: "connection refused by 192.0.2.1".
+    pub words: String,
+    /// Trying again may help.
+    pub again: bool,
+}
+
+impl Fault {
+    /// A fault after which the path may be tried again.
+    pub fn passing(class: FaultClass, words: impl Into<String>) -> Self {
+        Self { class, words: words.into(), again: true }
+    }
+
+    /// A fault that will not go away.
+    pub fn lasting(class: FaultClass, words: impl Into<String>) -> Self {
+        Self { class, words: words.into(), again: false }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A path is there, or is back.
+    PathUp {
+        /// Its number.
+        path: PathId,
+        /// Its bytes cost money.
+        metered: bool,
+    },
+    /// A path's interface is gone, and with it all its connections.
+    PathDown {
+        /// Its number.
+        path: PathId,
+    },
+    /// The answer to [`Output::Connect`]: the path can take a request.
+    Connected {
+        /// The path.
+        path: PathId,
+    },
+    /// The other answer to [`Output::Connect`].
+    ConnectFailed {
+        /// The path.
+        path: PathId,
+        /// Why.
+        fault: Fault,
+    },
+    /// The head of an answer arrived.
+    Head {
+        /// The request.
+        request: RequestId,
+        /// What it says.
+        head: Head,
+    },
+    /// The next `length` bytes of a body arrived.
+    Bytes {
+        /// The request.
+        request: RequestId,
+        /// How many.
+        length: u64,
+    },
+    /// The body ended as it should.
+    Finished {
+        /// The request.
+        request: RequestId,
+    },
+    /// The request broke off.
+    Failed {
+        /// The request.
+        request: RequestId,
+        /// Why.
+        fault: Fault,
+    },
+}
+
+/// What to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Connect this path to the server, unless it still is. Answered by [`Input::Connected`] or
+    /// [`Input::ConnectFailed`].
+    Connect {
+        /// The path.
+        path: PathId,
+    },
+    /// Break off everything on this path and close its connection; no answer is expected.
+    Disconnect {
+        /// The path.
+        path: PathId,
+    },
+    /// Ask for the object. Each path has at most one request at a time.
+    Request {
+        /// The number for this request's inputs.
+        request: RequestId,
+        /// The path.
+        path: PathId,
+        /// Which bytes; `None` for a plain GET.
+        range: Option<Range>,
+        /// The value of `If-Range`.
+        if_range: Option<Validator>,
+    },
+    /// Nothing more is wanted of this request; no input about it is expected.
+    Cancel {
+        /// The request.
+        request: RequestId,
+    },
+    /// Of the bytes that the latest [`Input::Bytes`] announced, write these. A piece of bytes may
+    /// lead to no write or to several.
+    Write {
+        /// Whose bytes.
+        request: RequestId,
+        /// Where in the object.
+        at: u64,
+        /// Where in the piece that arrived.
+        skip: u64,
+        /// How many.
+        length: u64,
+    },
+    /// Forget every byte that was written: the object is fetched anew, from its beginning.
+    Restart,
+    /// The length of the object is known, or that it cannot be known.
+    Sized(Option<u64>),
+    /// Something that the user should know.
+    Note(Note),
+    /// Every byte is written.
+    Done,
+    /// There is no way left.
+    Failed(Reason),
+}
+
+/// What a user should know although the download goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Note {
+    /// One path only: the server does not answer range requests.
+    NoRanges,
+    /// One path only: nothing identifies the object's version.
+    NoValidator,
+    /// One path only: the length is not known.
+    NoLength,
+    /// One path only: the server compresses the body.
+    Encoded,
+    /// The download could not be continued and begins anew.
+    Restarted,
+    /// This path is not used any more.
+    Dropped {
+        /// The path.
+        path: PathId,
+        /// Why.
+        fault: Fault,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRanges => {
+                f.write_str("the server does not answer range requests, so only one path is used")
+            }
+            Self::NoValidator => f.write_str(
+                "the server gives neither a strong ETag nor a usable Last-Modified, \
+                 so only one path is used",
+            ),
+            Self::NoLength => {
+                f.write_str("the server does not tell the length, so only one path is used")
+            }
+            Self::Encoded => f.write_str(
+                "the server sends the object with a Content-Encoding, \
+                 so only one path is used and the bytes are kept as they came",
+            ),
+            Self::Restarted => {
+                f.write_str("the download could not be continued and begins from its start")
+            }
+            Self::Dropped { path, fault } => {
+                write!(f, "path {} is not used any more: {fault}", path.0)
+            }
+        }
+    }
+}
+
+/// Why a fetch failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The server answered the first request with this status.
+    Status(u16),
+    /// The first answer contradicts itself; the words say how.
+    Nonsense(String),
+    /// The object is not the one whose bytes are already there.
+    Changed,
+    /// No path works any more; each one's last fault.
+    NoPathLeft(Vec<(PathId, Fault)>),
+    /// Only metered paths are left, and they may not bring more.
+    AllowanceSpent,
+    /// The transfer broke off, cannot be continued, and was begun anew often enough.
+    CannotContinue(Fault),
+}
+
+/// What a path did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PathStats {
+    /// Bytes that were written.
+    pub useful: u64,
+    /// Bytes that came although they were there already.
+    pub duplicate: u64,
+    /// Requests.
+    pub requests: u64,
+    /// How fast it is now.
+    pub rate: Option<Rate>,
+}

@@ -1,0 +1,199 @@
+//! What a server's answer says about the object, and whether its bytes may be mixed with others.
+
+use std::fmt;
+
+use super::{ContentRange, Range};
+
+/// What proves that two answers carry bytes of the same object (RFC 9110 §8.8).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Validator {
+    /// A strong entity tag, with its quotes.
+    Etag(String),
+    /// A `Last-Modified` date, as the server wrote it.
+    LastModified(String),
+}
+
+impl Validator {
+    /// Picks the validator from the headers of an answer.
+    ///
+    /// A weak tag (`W/"…"`) proves nothing about bytes. A `Last-Modified` that equals `Date` may
+    /// still change within the same second, so it is none either (RFC 9110 §8.8.2.2).
+    pub fn choose(
+        etag: Option<&str>,
+        last_modified: Option<&str>,
+        date: Option<&str>,
+    ) -> Option<Self> {
+        if let Some(tag) = etag
+            && tag.len() >= 2
+            && tag.starts_with('"')
+            && tag.ends_with('"')
+        {
+            return Some(Self::Etag(tag.to_owned()));
+        }
+        let modified = last_modified?;
+        (!modified.is_empty() && date != Some(modified))
+            .then(|| Self::LastModified(modified.to_owned()))
+    }
+
+    /// The value for `If-Range`.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Etag(text) | Self::LastModified(text) => text,
+        }
+    }
+}
+
+impl fmt::Display for Validator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Etag(tag) => write!(f, "ETag {tag}"),
+            Self::LastModified(date) => write!(f, "Last-Modified {date}"),
+        }
+    }
+}
+
+/// The head of an answer, as far as a fetch cares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// The status code.
+    pub status: u16,
+    /// `Content-Length`.
+    pub length: Option<u64>,
+    /// `Content-Range`: `Some(None)` where there is one that cannot be read.
+    pub content_range: Option<Option<ContentRange>>,
+    /// The object's validator.
+    pub validator: Option<Validator>,
+    /// The server said `Accept-Ranges: none`.
+    pub refuses_ranges: bool,
+    /// The server compressed the body although it was asked not to.
+    pub encoded: bool,
+}
+
+/// What is known of the object that all answers must agree with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Object {
+    /// Its length, where the server told it.
+    pub length: Option<u64>,
+    /// What identifies this version of it.
+    pub validator: Option<Validator>,
+}
+
+/// Why an answer to a range request cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// The whole object instead of the range, but the same object: the server has no ranges.
+    NoRanges,
+    /// Another version of the object, or another object.
+    Changed,
+    /// A 206 whose `Content-Range` is missing.
+    NoContentRange,
+    /// A 206 whose `Content-Range` is unreadable or is not what was asked for.
+    WrongContentRange,
+    /// Another status.
+    Status(u16),
+}
+
+/// Judges the answer to a request for `asked`: the range that the body will bring, or why not.
+///
+/// A server may send less than it was asked for, never more and never from elsewhere.
+pub(super) fn judge(head: &Head, asked: Range, object: &Object) -> Result<Range, Unfit> {
+    let same = match (&head.validator, &object.validator) {
+        (Some(theirs), Some(ours)) => Some(theirs == ours),
+        _ => None,
+    };
+    match head.status {
+        206 => {}
+        200 => {
+            let same = same == Some(true) && head.length == object.length;
+            return Err(if same { Unfit::NoRanges } else { Unfit::Changed });
+        }
+        412 | 416 => return Err(Unfit::Changed),
+        status => return Err(Unfit::Status(status)),
+    }
+    let content_range = head.content_range.ok_or(Unfit::NoContentRange)?;
+    let content_range = content_range.ok_or(Unfit::WrongContentRange)?;
+    let range = content_range.range.ok_or(Unfit::WrongContentRange)?;
+    let other_length = matches!(
+        (content_range.length, object.length),
+        (Some(theirs), Some(ours)) if theirs != ours
+    );
+    if other_length || same == Some(false) {
+        return Err(Unfit::Changed);
+    }
+    let fits = range.start == asked.start && range.end <= asked.end;
+    let agrees = head.length.is_none_or(|length| length == range.len());
+    if !fits || !agrees || head.encoded {
+        return Err(Unfit::WrongContentRange);
+    }
+    Ok(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_strong_validators_count() {
+        let choose = Validator::choose;
+        assert_eq!(choose(Some("\"a\""), Some("x"), None), Some(Validator::Etag("\"a\"".into())));
+        assert_eq!(choose(Some("W/\"a\""), None, None), None);
+        assert_eq!(choose(Some("\""), None, None), None);
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(
+            choose(Some("W/\"a\""), Some(date), Some("Sun, 06 Nov 1994 08:49:38 GMT")),
+            Some(Validator::LastModified(date.into()))
+        );
+        assert_eq!(choose(None, Some(date), Some(date)), None);
+    }
+
+    #[test]
+    fn judges_answers_to_a_range() {
+        let object = Object { length: Some(100), validator: Some(Validator::Etag("\"a\"".into())) };
+        let asked = Range::new(10, 20);
+        let good = Head {
+            status: 206,
+            length: Some(10),
+            content_range: Some(ContentRange::parse(b"bytes 10-19/100")),
+            validator: object.validator.clone(),
+            refuses_ranges: false,
+            encoded: false,
+        };
+        let judged = |change: &dyn Fn(&mut Head)| {
+            let mut head = good.clone();
+            change(&mut head);
+            judge(&head, asked, &object)
+        };
+        let says = |text: &str| Some(ContentRange::parse(text.as_bytes()));
+        assert_eq!(judged(&|_| {}), Ok(asked));
+        assert_eq!(judged(&|h| h.validator = None), Ok(asked));
+        assert_eq!(
+            judged(&|h| (h.content_range, h.length) = (says("bytes 10-14/100"), Some(5))),
+            Ok(Range::new(10, 15))
+        );
+        assert_eq!(judged(&|h| h.content_range = None), Err(Unfit::NoContentRange));
+        for wrong in ["bytes 11-20/100", "bytes 9-18/100", "bytes 10-20/100", "bytes */100", "x"] {
+            assert_eq!(
+                judged(&|h| h.content_range = says(wrong)),
+                Err(Unfit::WrongContentRange),
+                "{wrong}"
+            );
+        }
+        assert_eq!(judged(&|h| h.length = Some(9)), Err(Unfit::WrongContentRange));
+        assert_eq!(judged(&|h| h.encoded = true), Err(Unfit::WrongContentRange));
+        assert_eq!(judged(&|h| h.content_range = says("bytes 10-19/101")), Err(Unfit::Changed));
+        let other = Some(Validator::Etag("\"b\"".into()));
+        assert_eq!(judged(&|h| h.validator = other.clone()), Err(Unfit::Changed));
+        assert_eq!(judged(&|h| h.status = 416), Err(Unfit::Changed));
+        assert_eq!(judged(&|h| h.status = 403), Err(Unfit::Status(403)));
+        let whole = |h: &mut Head| (h.status, h.length, h.content_range) = (200, Some(100), None);
+        assert_eq!(judged(&whole), Err(Unfit::NoRanges));
+        assert_eq!(
+            judged(&|h| {
+                whole(h);
+                h.validator = other.clone();
+            }),
+            Err(Unfit::Changed)
+        );
+    }
+}
