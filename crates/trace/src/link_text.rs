@@ -35,6 +35,8 @@ use crate::scenario::{
 use crate::trace_file::{self, Format, TraceError};
 use crate::{Rate, Size, Span};
 
+mod write;
+
 /// How the caller reads the files that a text names: bytes, or one sentence why not.
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
@@ -349,10 +351,8 @@ fn queue(value: &str) -> Result<QueueLimit, InvalidValue> {
     if value == "unlimited" {
         return Ok(QueueLimit::Unlimited);
     }
-    if let Some(packets) = value.strip_suffix('p') {
-        if let Ok(packets) = packets.trim_end().parse() {
-            return Ok(QueueLimit::Packets(packets));
-        }
+    if let Some(Ok(packets)) = value.strip_suffix('p').map(|count| count.trim_end().parse()) {
+        return Ok(QueueLimit::Packets(packets));
     }
     // A bare zero has no unit, so that it would not say what is counted.
     let with_unit = value.ends_with(|c: char| c.is_alphabetic());

@@ -1,13 +1,261 @@
-use super::*;
+use proptest::prelude::*;
 
-fn no_files(file: &str) -> Result<Vec<u8>, String> {
-    Err(format!("no {file} here"))
+use super::*;
+use crate::LinkTrace;
+use crate::scenario::{DirectionSpec, QueueSpec};
+
+fn files(file: &str) -> Result<Vec<u8>, String> {
+    match file {
+        "lte.down" => Ok(b"0\n5\n10\n".to_vec()),
+        "delays" => Ok(b"0 40\n1 60\n".to_vec()),
+        "prose" => Ok(b"hello\n".to_vec()),
+        _ => Err("no such file".to_owned()),
+    }
 }
 
 fn link(text: &str) -> LinkSpec {
-    LinkSpec::parse(text, &mut no_files).unwrap()
+    LinkSpec::parse(text, &mut files).unwrap()
 }
 
 fn wrong(text: &str) -> LinkError {
-    LinkSpec::parse(text, &mut no_files).unwrap_err()
+    LinkSpec::parse(text, &mut files).unwrap_err()
+}
+
+#[test]
+fn a_plain_link() {
+    let wifi = link("wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms");
+    let direction = |mbps| DirectionSpec {
+        capacity: CapacitySpec::Constant(Rate::from_mbps(mbps)),
+        delay: DelaySpec::Constant(Span::from_millis(14)),
+        ..DirectionSpec::default()
+    };
+    assert_eq!(wifi, LinkSpec { down: direction(10), up: direction(5), ..LinkSpec::new("wifi") });
+    assert_eq!(link("eth0"), LinkSpec::new("eth0"));
+    assert_eq!(link("eth0:"), LinkSpec::new("eth0"));
+}
+
+#[test]
+fn every_key() {
+    let lte = link(
+        "lte:down=trace:lte.down,up=trace:mahimahi:lte.down,delay=trace:delays,jitter=2ms,\
+         reorder=yes,loss=ge:1%:25%,queue=64KB,aqm=codel:target=10ms,state=silent,mtu=1400,\
+         metered=yes,middlebox=nat:idle=30s",
+    );
+    let at = vec![Span::ZERO, Span::from_millis(5), Span::from_millis(10)];
+    let size = Size::from_bytes(1504);
+    let trace = LinkTrace::opportunities(at, size, Span::from_millis(10)).unwrap();
+    let source = "mahimahi:lte.down".to_owned();
+    assert_eq!(lte.up.capacity, CapacitySpec::Trace { source, trace });
+    assert!(matches!(&lte.down.delay, DelaySpec::Trace { steps, .. } if steps.steps().len() == 2));
+    assert_eq!((lte.down.jitter, lte.down.reorder), (Span::from_millis(2), true));
+    let ge =
+        LossSpec::GilbertElliott { to_bad: 0.01, to_good: 0.25, loss_good: 0.0, loss_bad: 1.0 };
+    assert_eq!(lte.up.loss, ge);
+    assert_eq!(
+        lte.up.queue,
+        QueueSpec {
+            limit: QueueLimit::Bytes(Size::from_bytes(64_000)),
+            discipline: Discipline::Codel {
+                target: Span::from_millis(10),
+                interval: Span::from_millis(100),
+            },
+        }
+    );
+    assert_eq!((lte.state, lte.mtu, lte.metered), (LinkState::Silent, 1400, true));
+    assert_eq!(lte.middlebox, Some(Middlebox::Nat { idle: Span::from_secs(30) }));
+}
+
+#[test]
+fn one_direction_goes_before_both_wherever_it_stands() {
+    for text in ["a:down-delay=9ms,delay=1ms", "a:delay=1ms,down-delay=9ms"] {
+        let link = link(text);
+        assert_eq!(link.down.delay, DelaySpec::Constant(Span::from_millis(9)), "{text}");
+        assert_eq!(link.up.delay, DelaySpec::Constant(Span::from_millis(1)), "{text}");
+    }
+}
+
+#[test]
+fn values_with_few_words() {
+    let of = |text: &str| link(&format!("a:{text}")).down;
+    assert_eq!(of("queue=unlimited").queue.limit, QueueLimit::Unlimited);
+    assert_eq!(of("queue=100p").queue.limit, QueueLimit::Packets(100));
+    assert_eq!(of("queue=20ms").queue.limit, QueueLimit::Time(Span::from_millis(20)));
+    assert_eq!(of("aqm=drop-head").queue.discipline, Discipline::DropHead);
+    assert_eq!(of("loss=0.1%").loss, LossSpec::Independent(0.001));
+    assert_eq!(of("loss=none").loss, LossSpec::None);
+    assert_eq!(of("down=unlimited").capacity, CapacitySpec::Unlimited);
+    assert_eq!(of("down=0bit").capacity, CapacitySpec::Constant(Rate::ZERO));
+    assert_eq!(link("a:middlebox=none").middlebox, None);
+    assert_eq!(link("a:middlebox=strip-mptcp").middlebox, Some(Middlebox::StripMptcp));
+    let nat = Some(Middlebox::Nat { idle: Span::from_secs(120) });
+    assert_eq!(link("a:middlebox=nat").middlebox, nat);
+}
+
+#[test]
+fn errors_say_what_is_wrong_and_what_to_do() {
+    let said = |text: &str| {
+        let error = wrong(text);
+        (error.to_string(), error.hint().unwrap_or_default())
+    };
+    let (sentence, hint) = said("wifi:deley=1ms");
+    assert_eq!(
+        (sentence.as_str(), hint.as_str()),
+        ("a link has no `deley`", "did you mean `delay`?")
+    );
+    let (_, hint) = said("wifi:colour=red");
+    assert!(hint.starts_with("the keys are down, up, delay"), "{hint}");
+    assert_eq!(wrong("wifi:delay=1ms,delay=2ms"), LinkError::Twice("delay"));
+    assert_eq!(wrong("wifi:fast"), LinkError::NoSetting("fast".into()));
+    for name in ["", "lo", "Wifi", "wi fi", "-a", "9a", "a-name-too-long", "wifi/0"] {
+        assert!(matches!(wrong(name), LinkError::Name(_)), "{name}");
+    }
+    assert_eq!(said("a:down=trace:x").0, "down: cannot read `x`: no such file");
+    let (sentence, hint) = said("a:down=trace:prose");
+    assert!(sentence.starts_with("down: `prose`: the format of the trace is unknown"));
+    assert_eq!(hint, "name the format, like trace:mahimahi:FILE");
+    assert_eq!(
+        said("a:delay=trace:lte.down").0,
+        "delay: `lte.down`: a `mahimahi` trace says nothing about delay"
+    );
+    for text in [
+        "a:down=10",
+        "a:down=10mbps",
+        "a:delay=14",
+        "a:jitter=-1ms",
+        "a:reorder=maybe",
+        "a:loss=1",
+        "a:loss=ge:1%",
+        "a:loss=ge:1%:2%:3%",
+        "a:loss=200%",
+        "a:queue=0",
+        "a:queue=100",
+        "a:aqm=red",
+        "a:aqm=codel:target",
+        "a:aqm=codel:interval=0s",
+        "a:aqm=drop-tail:x",
+        "a:state=down",
+        "a:mtu=1279",
+        "a:mtu=65536",
+        "a:metered=2",
+        "a:middlebox=nat:idle",
+        "a:middlebox=proxy",
+        "a:delay=",
+    ] {
+        assert!(matches!(wrong(text), LinkError::Value { .. }), "{text}");
+    }
+}
+
+#[test]
+fn a_running_link_changes_what_can_change() {
+    let read = changes(["up-loss=1%", "loss=none", "state=silent"], &mut files).unwrap();
+    assert_eq!(
+        read,
+        [
+            Change::Loss(Direction::Both, LossSpec::None),
+            Change::State(LinkState::Silent),
+            Change::Loss(Direction::Up, LossSpec::Independent(0.01)),
+        ]
+    );
+    assert_eq!(changes(["mtu=1400"], &mut files), Err(LinkError::Fixed("mtu")));
+    let mut wifi = link("wifi:aqm=codel,queue=100p");
+    for change in changes(["down-queue=9p"], &mut files).unwrap() {
+        wifi.apply(&change);
+    }
+    assert_eq!(wifi, link("wifi:aqm=codel,up-queue=100p,down-queue=9p"));
+}
+
+#[test]
+fn every_key_is_documented() {
+    let source = include_str!("../link_text.rs");
+    for key in KEYS.iter().filter(|key| !key.contains('-')) {
+        let documented = |line: &str| {
+            line.starts_with("//! |")
+                && line.split('|').nth(1).unwrap().contains(&format!("`{key}`"))
+        };
+        assert!(source.lines().any(documented), "{key}");
+    }
+}
+
+fn spans() -> impl Strategy<Value = Span> {
+    prop_oneof![
+        any::<u64>().prop_map(Span::from_nanos),
+        (0_u64..100_000).prop_map(Span::from_micros),
+    ]
+}
+
+fn directions() -> impl Strategy<Value = DirectionSpec> {
+    let capacity = prop_oneof![
+        Just(CapacitySpec::Unlimited),
+        any::<u64>().prop_map(|bps| CapacitySpec::Constant(Rate::from_bps(bps))),
+        (0_u64..10_000).prop_map(|mbps| CapacitySpec::Constant(Rate::from_mbps(mbps))),
+    ];
+    let p = || 0.0..=1.0;
+    let loss = prop_oneof![
+        Just(LossSpec::None),
+        (0.000_001..=1.0).prop_map(LossSpec::Independent),
+        (p(), p(), p(), p()).prop_map(|(to_bad, to_good, loss_good, loss_bad)| {
+            LossSpec::GilbertElliott { to_bad, to_good, loss_good, loss_bad }
+        }),
+    ];
+    let limit = prop_oneof![
+        Just(QueueLimit::Unlimited),
+        any::<u64>().prop_map(QueueLimit::Packets),
+        spans().prop_map(QueueLimit::Time),
+        any::<u64>().prop_map(|bytes| QueueLimit::Bytes(Size::from_bytes(bytes))),
+    ];
+    let discipline = prop_oneof![
+        Just(Discipline::DropTail),
+        Just(Discipline::DropHead),
+        (spans(), 1..u64::MAX).prop_map(|(target, interval)| Discipline::Codel {
+            target,
+            interval: Span::from_nanos(interval),
+        }),
+    ];
+    (capacity, spans(), spans(), any::<bool>(), loss, limit, discipline).prop_map(
+        |(capacity, delay, jitter, reorder, loss, limit, discipline)| DirectionSpec {
+            capacity,
+            delay: DelaySpec::Constant(delay),
+            jitter,
+            reorder,
+            loss,
+            queue: QueueSpec { limit, discipline },
+        },
+    )
+}
+
+fn links() -> impl Strategy<Value = LinkSpec> {
+    let middlebox = prop_oneof![
+        Just(None),
+        Just(Some(Middlebox::StripMptcp)),
+        spans().prop_map(|idle| Some(Middlebox::Nat { idle })),
+    ];
+    let state =
+        prop_oneof![Just(LinkState::Up), Just(LinkState::Silent), Just(LinkState::NoCarrier)];
+    let both = prop_oneof![
+        (directions(), directions()),
+        directions().prop_map(|direction| (direction.clone(), direction)),
+    ];
+    ("[a-z][a-z0-9-]{2,9}", both, 1280..=u16::MAX, middlebox, any::<bool>(), state).prop_map(
+        |(name, (down, up), mtu, middlebox, metered, state)| LinkSpec {
+            name,
+            down,
+            up,
+            mtu,
+            middlebox,
+            metered,
+            state,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_back_as_the_same(spec in links()) {
+        prop_assert_eq!(link(&spec.to_string()), spec);
+    }
+
+    #[test]
+    fn no_text_panics(text in "[a-z:=,.0-9%-]{0,60}") {
+        let _ = LinkSpec::parse(&text, &mut files);
+    }
 }

@@ -1,0 +1,157 @@
+//! Links and changes back in words, exactly: what is written reads back as the same.
+
+use std::fmt;
+
+use super::{Change, LinkSpec};
+use crate::scenario::{
+    CapacitySpec, DelaySpec, Direction, DirectionSpec, Discipline, LinkState, LossSpec, Middlebox,
+    QueueLimit,
+};
+use crate::{Rate, Size, Span};
+
+impl fmt::Display for LinkSpec {
+    /// `NAME:key=value,…` as [`LinkSpec::parse`] reads it, without what is as by default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let default = Self::new("");
+        let mut words: Vec<String> = Vec::new();
+        for (key, now, before) in [
+            ("down", &self.down.capacity, &default.down.capacity),
+            ("up", &self.up.capacity, &default.up.capacity),
+        ] {
+            if now != before {
+                words.push(format!("{key}={}", capacity(now)));
+            }
+        }
+        let each: [fn(&DirectionSpec, Direction) -> Change; 6] = [
+            |spec, way| Change::Delay(way, spec.delay.clone()),
+            |spec, way| Change::Jitter(way, spec.jitter),
+            |spec, way| Change::Reorder(way, spec.reorder),
+            |spec, way| Change::Loss(way, spec.loss),
+            |spec, way| Change::Queue(way, spec.queue.limit),
+            |spec, way| Change::Discipline(way, spec.queue.discipline),
+        ];
+        for change in each {
+            let both = |spec| change(spec, Direction::Both);
+            if both(&self.down) == both(&self.up) {
+                if both(&self.down) != both(&default.down) {
+                    words.push(both(&self.down).to_string());
+                }
+                continue;
+            }
+            for (spec, way) in [(&self.down, Direction::Down), (&self.up, Direction::Up)] {
+                if both(spec) != both(&default.down) {
+                    words.push(change(spec, way).to_string());
+                }
+            }
+        }
+        if self.state != default.state {
+            words.push(Change::State(self.state).to_string());
+        }
+        if self.mtu != default.mtu {
+            words.push(format!("mtu={}", self.mtu));
+        }
+        if self.metered {
+            words.push("metered=yes".to_owned());
+        }
+        match self.middlebox {
+            None => {}
+            Some(Middlebox::StripMptcp) => words.push("middlebox=strip-mptcp".to_owned()),
+            Some(Middlebox::Nat { idle }) => {
+                words.push(format!("middlebox=nat:idle={}", span(idle)));
+            }
+        }
+        f.write_str(&self.name)?;
+        if !words.is_empty() {
+            write!(f, ":{}", words.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Change {
+    /// `key=value` as `lab set` takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.direction() {
+            Some(Direction::Down) => f.write_str("down-")?,
+            Some(Direction::Up) => f.write_str("up-")?,
+            _ => {}
+        }
+        match self {
+            Self::State(state) => write!(
+                f,
+                "state={}",
+                match state {
+                    LinkState::Up => "up",
+                    LinkState::Silent => "silent",
+                    LinkState::NoCarrier => "no-carrier",
+                }
+            ),
+            Self::Down(spec) => write!(f, "down={}", capacity(spec)),
+            Self::Up(spec) => write!(f, "up={}", capacity(spec)),
+            Self::Delay(_, DelaySpec::Constant(delay)) => write!(f, "delay={}", span(*delay)),
+            Self::Delay(_, DelaySpec::Trace { source, .. }) => write!(f, "delay=trace:{source}"),
+            Self::Jitter(_, jitter) => write!(f, "jitter={}", span(*jitter)),
+            Self::Reorder(_, yes) => write!(f, "reorder={}", if *yes { "yes" } else { "no" }),
+            Self::Loss(_, loss) => match loss {
+                LossSpec::None => f.write_str("loss=none"),
+                LossSpec::Independent(p) => write!(f, "loss={}", probability(*p)),
+                LossSpec::GilbertElliott { to_bad, to_good, loss_good, loss_bad } => {
+                    f.write_str("loss=ge")?;
+                    for p in [to_bad, to_good, loss_good, loss_bad] {
+                        write!(f, ":{}", probability(*p))?;
+                    }
+                    Ok(())
+                }
+            },
+            Self::Queue(_, limit) => match limit {
+                QueueLimit::Bytes(bytes) => write!(f, "queue={}", size(*bytes)),
+                QueueLimit::Packets(packets) => write!(f, "queue={packets}p"),
+                QueueLimit::Time(time) => write!(f, "queue={}", span(*time)),
+                QueueLimit::Unlimited => f.write_str("queue=unlimited"),
+            },
+            Self::Discipline(_, discipline) => match discipline {
+                Discipline::DropTail => f.write_str("aqm=drop-tail"),
+                Discipline::DropHead => f.write_str("aqm=drop-head"),
+                Discipline::Codel { target, interval } => {
+                    write!(f, "aqm=codel:target={}:interval={}", span(*target), span(*interval))
+                }
+            },
+        }
+    }
+}
+
+fn capacity(spec: &CapacitySpec) -> String {
+    match spec {
+        CapacitySpec::Unlimited => "unlimited".to_owned(),
+        CapacitySpec::Constant(constant) => rate(*constant),
+        CapacitySpec::Trace { source, .. } => format!("trace:{source}"),
+    }
+}
+
+/// The shortest decimal that reads back; 1 needs its percent sign.
+fn probability(p: f64) -> String {
+    if p == 1.0 { "100%".to_owned() } else { p.to_string() }
+}
+
+fn span(span: Span) -> String {
+    in_unit(span.as_nanos(), &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)])
+}
+
+fn rate(rate: Rate) -> String {
+    in_unit(
+        rate.as_bps(),
+        &[("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000), ("bit", 1)],
+    )
+}
+
+fn size(size: Size) -> String {
+    in_unit(size.as_bytes(), &[("MiB", 1 << 20), ("KiB", 1 << 10), ("KB", 1_000), ("B", 1)])
+}
+
+/// In the largest unit in which it is whole.
+fn in_unit(value: u64, units: &[(&str, u64)]) -> String {
+    units
+        .iter()
+        .find(|(_, scale)| value.is_multiple_of(*scale))
+        .map_or_else(|| value.to_string(), |(unit, scale)| format!("{}{unit}", value / scale))
+}
