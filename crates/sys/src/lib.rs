@@ -12,3 +12,4 @@ pub mod sandbox;
 pub mod signal;
 pub mod thread;
 pub mod tun;
+pub mod wait;

@@ -6,7 +6,7 @@
 //! their own, so that `/proc`, `/sys` and a few files of `/etc` can fit the network that they are
 //! in.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -132,34 +132,33 @@ pub fn spawn_in(
 
 /// Moves a process that is about to execute its program to where it belongs.
 fn settle(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()> {
-    // SAFETY: plain system calls with valid descriptors and NUL-terminated strings, here and below.
-    check(unsafe { libc::setns(mounts, libc::CLONE_NEWNS) })?;
-    check(unsafe { libc::setns(network, libc::CLONE_NEWNET) })?;
-    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    // SAFETY: plain system calls with open descriptors.
+    unsafe {
+        check(libc::setns(mounts, libc::CLONE_NEWNS))?;
+        check(libc::setns(network, libc::CLONE_NEWNET))?;
+        check(libc::unshare(libc::CLONE_NEWNS))?;
+    }
     make_private()?;
     // The view of /sys belongs to whoever mounted it. Where that is refused, programs that ask
     // /sys/class/net see the host's interfaces; everything else works.
-    unsafe {
-        libc::mount(
-            c"sysfs".as_ptr(),
-            c"/sys".as_ptr(),
-            c"sysfs".as_ptr(),
-            libc::MS_RDONLY,
-            std::ptr::null(),
-        )
-    };
+    let _ = mount(Some(c"sysfs"), c"/sys", Some(c"sysfs"), libc::MS_RDONLY);
     for (file, at) in &view.binds {
-        check(unsafe {
-            libc::mount(
-                file.as_ptr(),
-                at.as_ptr(),
-                std::ptr::null(),
-                libc::MS_BIND,
-                std::ptr::null(),
-            )
-        })?;
+        mount(Some(file), at, None, libc::MS_BIND)?;
     }
     Ok(())
+}
+
+fn mount(
+    source: Option<&CStr>,
+    target: &CStr,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
+    let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: every string ends in NUL and outlives the call; null is allowed where it is given.
+    check(unsafe {
+        libc::mount(pointer(source), target.as_ptr(), pointer(kind), flags, std::ptr::null())
+    })
 }
 
 /// The life of the sandbox's first process.
@@ -178,13 +177,8 @@ fn become_init(lifeline: RawFd, ready: RawFd) -> ! {
             libc::_exit(1);
         }
         // Refused in some containers, where the outer /proc then shows the outer process ids.
-        libc::mount(
-            c"proc".as_ptr(),
-            c"/proc".as_ptr(),
-            c"proc".as_ptr(),
-            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
-            std::ptr::null(),
-        );
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+        let _ = mount(Some(c"proc"), c"/proc", Some(c"proc"), flags);
         if libc::write(ready, c"r".as_ptr().cast(), 1) != 1 {
             libc::_exit(1);
         }
@@ -201,16 +195,7 @@ fn become_init(lifeline: RawFd, ready: RawFd) -> ! {
 }
 
 fn make_private() -> io::Result<()> {
-    // SAFETY: a mount call with NUL-terminated strings.
-    check(unsafe {
-        libc::mount(
-            std::ptr::null(),
-            c"/".as_ptr(),
-            std::ptr::null(),
-            libc::MS_REC | libc::MS_PRIVATE,
-            std::ptr::null(),
-        )
-    })
+    mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)
 }
 
 /// Makes the calling process root of a user namespace of its own, in which it may make the other
@@ -232,6 +217,11 @@ pub fn become_root_of_user_namespace() -> io::Result<()> {
 /// Whether the process may make namespaces as it is.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
+}
+
+/// The effective user's id.
+pub fn user_id() -> u32 {
+    nix::unistd::geteuid().as_raw()
 }
 
 fn cstring(text: &OsStr) -> io::Result<CString> {

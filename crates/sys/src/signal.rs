@@ -1,6 +1,7 @@
 //! Signals as events, and signals to others.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -43,13 +44,14 @@ impl Termination {
     }
 }
 
-/// Sends a signal to a process.
+impl AsFd for Termination {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Sends a signal to a process, or to a process group by its negative number.
 pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     kill(Pid::from_raw(pid), Signal::try_from(signal)?)?;
     Ok(())
-}
-
-/// Whether a process is there (it may belong to somebody else).
-pub fn is_alive(pid: i32) -> bool {
-    !matches!(kill(Pid::from_raw(pid), None), Err(nix::errno::Errno::ESRCH))
 }

@@ -54,11 +54,10 @@ impl Tun {
         check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETVNETHDRSZ as _, &size) })?;
         let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
         let mut udp_offload = true;
-        // SAFETY: TUNSETOFFLOAD takes its flags by value.
         let set = |flags: libc::c_uint| {
-            check(unsafe {
-                libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(flags))
-            })
+            let flags = libc::c_ulong::from(flags);
+            // SAFETY: TUNSETOFFLOAD takes its flags by value.
+            check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, flags) })
         };
         if set(tcp | TUN_F_USO4 | TUN_F_USO6).is_err() {
             udp_offload = false;

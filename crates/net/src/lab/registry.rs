@@ -1,0 +1,257 @@
+//! Which labs run on this machine, and what must be undone on the host when one has gone.
+//!
+//! A lab's namespaces and processes end with it, whatever happens. What outlives a killed lab is
+//! its folder here and what it changed on the host; both are written down before the change is
+//! made, so that [`Registry::collect`] can take them back later.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::network;
+
+const ALLOWED_CC: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+/// The folder with one folder a lab.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    folder: PathBuf,
+}
+
+/// What is written down about a lab.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name.
+    pub name: String,
+    /// The process that runs it.
+    pub pid: i32,
+    /// When that process started, in the kernel's ticks: process ids come back.
+    pub started: u64,
+    /// First process of its sandbox.
+    pub init: i32,
+    /// The process's descriptor of the device's namespace.
+    pub device_fd: i32,
+    /// The hosts and the descriptors of their namespaces.
+    pub hosts: Vec<(String, i32)>,
+    /// The links.
+    pub links: Vec<String>,
+    /// What it changed on the host.
+    pub undo: Undo,
+}
+
+/// What to take back on the host.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Undo {
+    /// A congestion control that was added to the allowed ones.
+    pub allowed_cc: Option<String>,
+    /// An nftables table.
+    pub nft_table: Option<String>,
+    /// `net.ipv4.ip_forward` was off before.
+    pub forwarding: bool,
+}
+
+/// A lab's folder; its removal, and what must be undone, happen when this is dropped.
+#[derive(Debug)]
+pub struct Entry {
+    registry: Registry,
+    record: Record,
+}
+
+impl Registry {
+    /// The registry of this user: `/run/manyways` for root, else below `XDG_RUNTIME_DIR`.
+    ///
+    /// Ask before joining a user namespace, in which everybody looks like root.
+    pub fn of_user() -> io::Result<Self> {
+        let folder = if manyways_sys::sandbox::is_root() {
+            PathBuf::from("/run/manyways")
+        } else if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
+            Path::new(&runtime).join("manyways")
+        } else {
+            std::env::temp_dir().join(format!("manyways-{}", manyways_sys::sandbox::user_id()))
+        };
+        Self::at(folder)
+    }
+
+    /// The registry in a folder, which is made if it is not there.
+    pub fn at(folder: PathBuf) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder)?;
+        Ok(Self { folder })
+    }
+
+    /// A lab's folder.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Makes a lab's folder. `name` must not be in use.
+    pub fn claim(&self, name: &str) -> io::Result<Entry> {
+        let _lock = self.lock()?;
+        fs::DirBuilder::new().mode(0o755).create(self.folder(name))?;
+        let pid = std::process::id() as i32;
+        let record = Record {
+            name: name.to_owned(),
+            pid,
+            started: start_time(pid).unwrap_or_default(),
+            ..Record::default()
+        };
+        let entry = Entry { registry: self.clone(), record };
+        entry.save()?;
+        Ok(entry)
+    }
+
+    /// What is written down about every lab, running or not.
+    pub fn records(&self) -> io::Result<Vec<Record>> {
+        let mut records = Vec::new();
+        for folder in fs::read_dir(&self.folder)? {
+            let folder = folder?;
+            if !folder.file_type()?.is_dir() {
+                continue;
+            }
+            // A folder without a readable record was left by a lab that died while starting.
+            let record = fs::read(folder.path().join("lab.json"))
+                .ok()
+                .and_then(|text| serde_json::from_slice(&text).ok())
+                .unwrap_or_else(|| Record {
+                    name: folder.file_name().to_string_lossy().into_owned(),
+                    ..Record::default()
+                });
+            records.push(record);
+        }
+        records.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(records)
+    }
+
+    /// Removes what labs that died have left, and gives their names.
+    pub fn collect(&self) -> io::Result<Vec<String>> {
+        let _lock = self.lock()?;
+        let (alive, dead): (Vec<_>, Vec<_>) =
+            self.records()?.into_iter().partition(Record::is_alive);
+        for record in &dead {
+            take_back(&record.undo, &alive);
+            fs::remove_dir_all(self.folder(&record.name))?;
+        }
+        Ok(dead.into_iter().map(|record| record.name).collect())
+    }
+
+    fn lock(&self) -> io::Result<File> {
+        let file = File::create(self.folder.join("lock"))?;
+        file.lock()?;
+        Ok(file)
+    }
+}
+
+impl Record {
+    /// Whether the process that runs the lab is there.
+    pub fn is_alive(&self) -> bool {
+        self.pid != 0 && start_time(self.pid) == Some(self.started)
+    }
+}
+
+impl Entry {
+    /// The lab's folder.
+    pub fn folder(&self) -> PathBuf {
+        self.registry.folder(&self.record.name)
+    }
+
+    /// What is written down.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Changes what is written down.
+    pub fn update(&mut self, change: impl FnOnce(&mut Record)) -> io::Result<()> {
+        change(&mut self.record);
+        self.save()
+    }
+
+    /// Lets namespaces choose `cc`, which the host must allow.
+    ///
+    /// # Errors
+    /// `NotFound` when the kernel does not have it; `PermissionDenied` without root.
+    pub fn allow_cc(&mut self, cc: &str) -> io::Result<()> {
+        let _lock = self.registry.lock()?;
+        let allowed = fs::read_to_string(ALLOWED_CC)?;
+        if allowed.split_whitespace().any(|name| name == cc) {
+            // Allowed for another lab's sake: whichever goes last takes it back.
+            let lent = self.registry.records()?.iter().any(|other| {
+                other.is_alive() && other.undo.allowed_cc.as_deref() == Some(cc)
+            });
+            if lent {
+                self.update(|record| record.undo.allowed_cc = Some(cc.to_owned()))?;
+            }
+            return Ok(());
+        }
+        let available =
+            fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+        if !available.split_whitespace().any(|name| name == cc) {
+            // The kernel may have it as a module.
+            let module = format!("tcp_{cc}");
+            let _ = network::run("modprobe", &["-q", &module], "");
+        }
+        self.update(|record| record.undo.allowed_cc = Some(cc.to_owned()))?;
+        fs::write(ALLOWED_CC, format!("{} {cc}", allowed.trim())).map_err(|error| {
+            // The kernel's word for a congestion control that it does not have.
+            const ENOENT: i32 = 2;
+            if error.raw_os_error() == Some(ENOENT) {
+                io::Error::from(io::ErrorKind::NotFound)
+            } else {
+                error
+            }
+        })
+    }
+
+    fn save(&self) -> io::Result<()> {
+        let text = serde_json::to_vec_pretty(&self.record)?;
+        let file = self.folder().join("lab.json");
+        // Renamed into place, so that nobody ever reads half of it.
+        let fresh = self.folder().join("lab.json.new");
+        fs::write(&fresh, text)?;
+        fs::set_permissions(&fresh, fs::Permissions::from_mode(0o644))?;
+        fs::rename(fresh, file)
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let Ok(_lock) = self.registry.lock() else { return };
+        let others: Vec<_> = self
+            .registry
+            .records()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|other| other.name != self.record.name && other.is_alive())
+            .collect();
+        take_back(&self.record.undo, &others);
+        if let Err(error) = fs::remove_dir_all(self.folder()) {
+            tracing::warn!(%error, "cannot remove {}", self.folder().display());
+        }
+    }
+}
+
+/// Takes back what a lab changed on the host, but for what another lab needs too.
+fn take_back(undo: &Undo, others: &[Record]) {
+    if let Some(cc) = &undo.allowed_cc
+        && !others.iter().any(|other| other.undo.allowed_cc == undo.allowed_cc)
+        && let Ok(allowed) = fs::read_to_string(ALLOWED_CC)
+    {
+        let kept: Vec<_> = allowed.split_whitespace().filter(|name| name != cc).collect();
+        let _ = fs::write(ALLOWED_CC, kept.join(" "));
+    }
+    if let Some(table) = &undo.nft_table {
+        let _ = network::run("nft", &["delete", "table", "inet", table], "");
+    }
+    if undo.forwarding && !others.iter().any(|other| other.undo.forwarding) {
+        let _ = network::sysctl("net/ipv4/ip_forward", "0");
+    }
+}
+
+/// When a process started, in ticks since boot.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is a name in parentheses that may hold anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
