@@ -360,12 +360,13 @@ impl Pipe {
 
     /// Segments leave the wire together.
     fn depart(&mut self, at: Time, id: u64, first: u32, count: u32, size: Size) {
+        // Drawn for lost packets too, so that loss does not shift the jitter of the others.
+        let mut arrival = self.delay.arrival(self.clock, at);
         if self.loss.draw() {
             let gone = Dropped { at, id, first, count, size, cause: Cause::Loss };
             self.drops.push(&mut self.stats, gone);
             return;
         }
-        let mut arrival = self.delay.arrival(self.clock, at);
         if !self.flight.reorders() {
             arrival = arrival.max(self.latest);
             self.latest = arrival;
