@@ -1,0 +1,40 @@
+//! What is fed: one function a parser.
+
+mod trace;
+
+/// A parser under fire.
+pub struct Target {
+    /// Its name; also the folder of its seeds under `corpus/`.
+    pub name: &'static str,
+    /// Takes any bytes; panics where the parser has a fault.
+    pub run: fn(&[u8]),
+    /// Words that mean something to the parser.
+    pub words: &'static [&'static str],
+    /// More folders with seeds, from the package's folder.
+    pub more_seeds: &'static [&'static str],
+}
+
+/// Every target.
+pub const ALL: &[Target] = &[
+    Target {
+        name: "trace-capacity",
+        run: trace::capacity,
+        words: trace::TRACE_WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "trace-delay", run: trace::delay, words: trace::TRACE_WORDS, more_seeds: &[] },
+    Target { name: "values", run: trace::values, words: trace::VALUE_WORDS, more_seeds: &[] },
+    Target { name: "link", run: trace::link, words: trace::LINK_WORDS, more_seeds: &[] },
+    Target {
+        name: "scenario",
+        run: trace::scenario,
+        words: trace::SCENARIO_WORDS,
+        more_seeds: &["../scenarios"],
+    },
+    Target { name: "event-log", run: trace::event_log, words: trace::EVENT_WORDS, more_seeds: &[] },
+];
+
+/// The target of that name.
+pub fn named(name: &str) -> Option<&'static Target> {
+    ALL.iter().find(|target| target.name == name)
+}
