@@ -1,0 +1,80 @@
+//! What a test needs of the machine, and how it says that it could not run.
+
+use std::env;
+use std::path::Path;
+
+/// Something that a test cannot do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need<'a> {
+    /// The right to make network namespaces and devices in them: root, and not a container that
+    /// took this right from root.
+    Root,
+    /// A command of this name on the path.
+    Command(&'a str),
+    /// A file or folder at this path.
+    File(&'a str),
+}
+
+/// Says what is missing, in words for a reader; nothing where all is there.
+pub fn lack(needs: &[Need<'_>]) -> Option<String> {
+    needs.iter().find_map(|need| match *need {
+        Need::Root if !may_administer() => {
+            Some("needs root with the right to make network namespaces".into())
+        }
+        Need::Root if !Path::new("/dev/net/tun").exists() => Some("needs /dev/net/tun".into()),
+        Need::Command(name) if !on_path(name) => Some(format!("needs the command {name}")),
+        Need::File(path) if !Path::new(path).exists() => Some(format!("needs {path}")),
+        _ => None,
+    })
+}
+
+/// Leaves a test early, and says why, where the machine lacks what the test needs. The runner
+/// counts the test as skipped.
+///
+/// ```no_run
+/// # use manyways_tests::{Need, needs};
+/// needs!(Need::Root, Need::Command("nginx"));
+/// ```
+#[macro_export]
+macro_rules! needs {
+    ($($need:expr),+ $(,)?) => {
+        if let Some(lack) = $crate::lack(&[$($need),+]) {
+            eprintln!("skipped: {lack}");
+            return;
+        }
+    };
+}
+
+/// Whether this process has CAP_NET_ADMIN and CAP_SYS_ADMIN.
+fn may_administer() -> bool {
+    const NET_ADMIN: u64 = 1 << 12;
+    const SYS_ADMIN: u64 = 1 << 21;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & NET_ADMIN != 0 && mask & SYS_ADMIN != 0)
+}
+
+fn on_path(name: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    // Servers are in sbin, which an ordinary user's path lacks.
+    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(Into::into);
+    env::split_paths(&path).chain(sbin).any(|folder: std::path::PathBuf| folder.join(name).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_missing_thing_is_named() {
+        assert_eq!(lack(&[Need::Command("sh"), Need::File("/proc/self")]), None);
+        assert_eq!(
+            lack(&[Need::Command("sh"), Need::Command("no-such-command"), Need::File("/nowhere")]),
+            Some("needs the command no-such-command".into())
+        );
+        assert_eq!(lack(&[Need::File("/nowhere")]), Some("needs /nowhere".into()));
+    }
+}

@@ -1,0 +1,71 @@
+//! Files to serve and to compare.
+
+use std::fs::{self, File, Permissions};
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+/// A folder that goes with the value. Everybody may read it, because servers that root starts
+/// read their files as somebody else.
+pub fn folder() -> TempDir {
+    let folder =
+        tempfile::Builder::new().prefix("manyways-").tempdir().expect("a temporary folder");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its permissions");
+    folder
+}
+
+/// Writes a file of `bytes` bytes into `folder` that no compression shrinks, as if an hour ago.
+/// The same `seed` makes the same bytes.
+pub fn object(folder: &Path, name: &str, bytes: u64, seed: u64) -> PathBuf {
+    let path = folder.join(name);
+    let mut file = BufWriter::new(File::create(&path).expect("a new file"));
+    let mut left = bytes;
+    let mut state = seed;
+    while left > 0 {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^= word >> 31;
+        let take = left.min(8);
+        file.write_all(&word.to_le_bytes()[..take as usize]).expect("room on the disk");
+        left -= take;
+    }
+    let file = file.into_inner().expect("room on the disk");
+    // Apache calls its ETag of a file weak that was written within the last second.
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600))
+        .expect("a new modification time");
+    path
+}
+
+/// Whether two files hold the same bytes.
+pub fn same_content(one: &Path, other: &Path) -> bool {
+    let open = |path: &Path| {
+        let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let length = file.metadata().expect("an open file has a length").len();
+        (length, BufReader::new(file).bytes())
+    };
+    let (one_length, one) = open(one);
+    let (other_length, other) = open(other);
+    one_length == other_length
+        && one.zip(other).all(|(a, b)| a.expect("a readable file") == b.expect("a readable file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_differ_by_seed_and_size_only() {
+        let folder = folder();
+        let first = object(folder.path(), "a", 100_003, 1);
+        assert_eq!(fs::metadata(&first).unwrap().len(), 100_003);
+        assert!(same_content(&first, &object(folder.path(), "b", 100_003, 1)));
+        assert!(!same_content(&first, &object(folder.path(), "c", 100_003, 2)));
+        assert!(!same_content(&first, &object(folder.path(), "d", 100_002, 1)));
+    }
+}

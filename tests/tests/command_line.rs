@@ -1,0 +1,89 @@
+//! The command line as a user meets it: help, usage errors, completions and man pages.
+
+use manyways_tests::{finish, folder, manyways};
+
+/// The subcommands that a help text lists.
+fn subcommands(help: &str) -> Vec<String> {
+    help.lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        // A description that wraps is indented further.
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(String::from)
+        .collect()
+}
+
+/// Every command there is, as the words after `manyways`, with its help.
+fn commands() -> Vec<(Vec<String>, String)> {
+    let mut todo = vec![Vec::new()];
+    let mut known = Vec::new();
+    while let Some(words) = todo.pop() {
+        let help = finish(manyways().args(&words).arg("--help")).succeeded().stdout;
+        todo.extend(subcommands(&help).into_iter().map(|name| [&words[..], &[name]].concat()));
+        known.push((words, help));
+    }
+    known
+}
+
+#[test]
+fn every_command_shows_an_example() {
+    let commands = commands();
+    for name in ["get", "paths", "lab", "completions", "man"] {
+        assert!(
+            commands.iter().any(|(words, _)| *words == [name]),
+            "there is no `manyways {name}`"
+        );
+    }
+    let without: Vec<String> = commands
+        .iter()
+        // A command that only gathers others is shown by theirs.
+        .filter(|(_, help)| subcommands(help).is_empty())
+        .filter(|(words, help)| {
+            let example = format!("manyways {}", words.join(" "));
+            let shows = |line: &str| line.contains(&example) && !line.starts_with("Usage");
+            !(help.contains("Example") && help.lines().any(shows))
+        })
+        .map(|(words, _)| words.join(" "))
+        .collect();
+    assert!(without.is_empty(), "no example in --help of: {}", without.join(", "));
+}
+
+#[test]
+fn bad_usage_leaves_with_2_and_says_why_on_stderr() {
+    for words in [&["no-such-command"][..], &[], &["get"], &["completions", "no-such-shell"]] {
+        let done = finish(manyways().args(words));
+        assert_eq!(done.code(), 2, "manyways {words:?}: {}", done.stderr);
+        assert_eq!(done.stdout, "", "manyways {words:?}");
+        assert!(done.stderr.contains("Usage") || done.stderr.contains("help"), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn completions_come_out_for_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = finish(manyways().args(["completions", shell])).succeeded().stdout;
+        assert!(script.contains("manyways") && script.contains("paths"), "{shell}: {script}");
+    }
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let folder = folder();
+    let target = folder.path().join("new/man1");
+    finish(manyways().arg("man").arg(&target)).succeeded();
+    for (words, _) in commands() {
+        let name = [&["manyways".to_string()][..], &words].concat().join("-");
+        let page = std::fs::read_to_string(target.join(format!("{name}.1")))
+            .unwrap_or_else(|error| panic!("{name}.1: {error}"));
+        assert!(page.contains(".TH") && page.contains("NAME"), "{name}.1: {page}");
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = finish(manyways().arg("--version")).succeeded().stdout;
+    assert_eq!(version.trim(), concat!("manyways ", env!("CARGO_PKG_VERSION")));
+}
