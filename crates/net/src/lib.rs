@@ -1,3 +1,4 @@
 //! placeholder
+#![forbid(unsafe_code)]
 
 pub mod resolve;
