@@ -18,6 +18,7 @@ mod packet;
 mod pipe;
 mod queue;
 mod random;
+pub mod segment;
 mod stats;
 
 pub use packet::{Cause, Output, Packet};

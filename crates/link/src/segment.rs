@@ -1,0 +1,402 @@
+//! Super-packets: what a TUN device with `IFF_VNET_HDR` hands over, and how to cut it.
+//!
+//! The kernel leaves segmentation (TSO, USO) and checksums to a device that can do them, so up to
+//! 64 KiB arrive as one packet with an [`Offload`] in front. [`plan`] says which wire packets those
+//! are, [`slice()`] gives any run of them as a smaller super-packet, and [`wire`] gives one of them
+//! complete, as it would be seen on a cable. Only headers are ever copied by [`plan`] and
+//! [`slice()`], and they allocate nothing.
+//!
+//! How a segment's headers differ from those of the whole follows Linux (`tcp_gso_segment`,
+//! `__udp_gso_segment`, `inet_gso_segment`): lengths, IPv4 identification (one more each), TCP
+//! sequence number, PSH and FIN only on the last, CWR only on the first.
+
+pub(crate) mod checksum;
+pub(crate) mod header;
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+use self::checksum::{Delta, put_word, word};
+use self::header::{Fragment, Ip, TCP, UDP};
+
+/// Most bytes of IP and transport headers of a super-packet that can be cut.
+///
+/// IPv4 needs at most 120; IPv6 has no limit, but Linux sends nothing near this one.
+pub const MAX_HEADER: usize = 256;
+
+/// Room for the headers of one slice.
+pub type HeaderBuffer = [u8; MAX_HEADER];
+
+const NEEDS_CSUM: u8 = 1;
+const GSO_ECN: u8 = 0x80;
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+
+/// What the kernel has left to the device: a `virtio_net_hdr` (Virtio 1.2, section 5.1.6).
+///
+/// The flag that a checksum has been verified already is not kept: it saves work only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// The checksum is to be computed from `csum_start` to the end of each segment; its field
+    /// holds the pseudo-header's sum.
+    pub needs_csum: bool,
+    /// Where the sum begins, in bytes from the start of the IP header.
+    pub csum_start: u16,
+    /// Where the checksum goes, in bytes from `csum_start`.
+    pub csum_offset: u16,
+    /// How to cut.
+    pub gso: Gso,
+    /// Payload bytes of each segment but the last.
+    pub gso_size: u16,
+    /// Length of all headers. A hint that may be wrong; never believed here.
+    pub hdr_len: u16,
+    /// CWR may be set on the first segment.
+    pub ecn: bool,
+}
+
+/// How a super-packet is cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gso {
+    /// Not at all: an ordinary packet.
+    #[default]
+    None,
+    /// TCP over IPv4.
+    TcpV4,
+    /// TCP over IPv6.
+    TcpV6,
+    /// UDP, each segment a datagram of its own.
+    UdpL4,
+    /// Something that was not negotiated; [`plan`] refuses it.
+    Other(u8),
+}
+
+impl Offload {
+    /// Reads the header in the machine's byte order, as TUN devices write it.
+    pub fn from_bytes(bytes: &[u8; 10]) -> Self {
+        let field = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        Self {
+            needs_csum: bytes[0] & NEEDS_CSUM != 0,
+            gso: match bytes[1] & !GSO_ECN {
+                0 => Gso::None,
+                1 => Gso::TcpV4,
+                4 => Gso::TcpV6,
+                5 => Gso::UdpL4,
+                other => Gso::Other(other),
+            },
+            ecn: bytes[1] & GSO_ECN != 0,
+            hdr_len: field(2),
+            gso_size: field(4),
+            csum_start: field(6),
+            csum_offset: field(8),
+        }
+    }
+
+    /// Writes the header in the machine's byte order.
+    pub fn to_bytes(&self) -> [u8; 10] {
+        let mut bytes = [0; 10];
+        bytes[0] = if self.needs_csum { NEEDS_CSUM } else { 0 };
+        bytes[1] = match self.gso {
+            Gso::None => 0,
+            Gso::TcpV4 => 1,
+            Gso::TcpV6 => 4,
+            Gso::UdpL4 => 5,
+            Gso::Other(other) => other,
+        };
+        if self.ecn {
+            bytes[1] |= GSO_ECN;
+        }
+        for (at, field) in
+            [(2, self.hdr_len), (4, self.gso_size), (6, self.csum_start), (8, self.csum_offset)]
+        {
+            bytes[at..at + 2].copy_from_slice(&field.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// Where the checksum to be computed goes, when it is inside `length` bytes.
+    fn checksum_field(&self, length: usize) -> Option<usize> {
+        let at = usize::from(self.csum_start) + usize::from(self.csum_offset);
+        (self.needs_csum && at + 2 <= length).then_some(at)
+    }
+}
+
+/// The wire packets ("segments") of one packet. Sizes are bytes from the IP header on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How many, at least one.
+    pub segments: u32,
+    /// Size of each but the last.
+    pub segment: u32,
+    /// Size of the last, which is the only one of an ordinary packet.
+    pub last: u32,
+    /// What the packet is made of, as far as cutting it takes.
+    layout: Layout,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Layout {
+    /// Length of the packet.
+    length: u32,
+    /// Payload bytes of each segment but the last.
+    payload: u16,
+    /// Length of all headers.
+    header: u16,
+    /// Where the transport header begins.
+    transport: u16,
+    v6: bool,
+    udp: bool,
+}
+
+/// Why a packet cannot be what its offload header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// It has no bytes, or more than any packet.
+    #[error("a packet of {0} bytes")]
+    Length(usize),
+    /// The checksum would be written outside.
+    #[error("the checksum's place is outside the packet, or not the transport header's")]
+    Checksum,
+    /// The kind of segmentation is not known.
+    #[error("segmentation kind {0} is not known")]
+    Kind(u8),
+    /// Segments of no bytes.
+    #[error("segments without payload")]
+    SegmentSize,
+    /// The headers are not those of a packet that can be cut so.
+    #[error("the headers do not fit the kind of segmentation")]
+    Headers,
+}
+
+/// Says which wire packets a packet is.
+///
+/// A packet without segmentation is one segment whatever its bytes are. One with segmentation must
+/// have the headers that its kind promises, and their length must be the packet's.
+///
+/// # Errors
+/// [`Malformed`] when the offload header does not fit the bytes; the kernel would refuse such a
+/// packet, too.
+pub fn plan(packet: &[u8], offload: &Offload) -> Result<Plan, Malformed> {
+    let length = u32::try_from(packet.len()).map_err(|_| Malformed::Length(packet.len()))?;
+    if length == 0 {
+        return Err(Malformed::Length(0));
+    }
+    if offload.needs_csum && offload.checksum_field(packet.len()).is_none() {
+        return Err(Malformed::Checksum);
+    }
+    let (v6, protocol) = match offload.gso {
+        Gso::None => {
+            let layout = Layout { length, ..Layout::default() };
+            return Ok(Plan { segments: 1, segment: length, last: length, layout });
+        }
+        Gso::TcpV4 => (Some(false), TCP),
+        Gso::TcpV6 => (Some(true), TCP),
+        Gso::UdpL4 => (None, UDP),
+        Gso::Other(kind) => return Err(Malformed::Kind(kind)),
+    };
+    if offload.gso_size == 0 {
+        return Err(Malformed::SegmentSize);
+    }
+    let ip = Ip::parse(packet).ok_or(Malformed::Headers)?;
+    if v6.is_some_and(|v6| v6 != ip.v6)
+        || ip.protocol != protocol
+        || ip.fragment != Fragment::Whole
+        || ip.end != packet.len()
+    {
+        return Err(Malformed::Headers);
+    }
+    let udp = protocol == UDP;
+    let header = ip.transport + transport_header(&packet[ip.transport..], udp)?;
+    if header > MAX_HEADER {
+        return Err(Malformed::Headers);
+    }
+    let place = (usize::from(offload.csum_start), usize::from(offload.csum_offset));
+    if offload.needs_csum && place != (ip.transport, checksum_offset(udp)) {
+        return Err(Malformed::Checksum);
+    }
+    let payload = packet.len() - header;
+    let size = usize::from(offload.gso_size);
+    // Headers alone are still one packet.
+    let segments = payload.div_ceil(size).max(1);
+    let last = (header + payload - (segments - 1) * size) as u32;
+    Ok(Plan {
+        segments: segments as u32,
+        segment: if segments == 1 { last } else { (header + size) as u32 },
+        last,
+        layout: Layout {
+            length,
+            payload: offload.gso_size,
+            header: header as u16,
+            transport: ip.transport as u16,
+            v6: ip.v6,
+            udp,
+        },
+    })
+}
+
+/// Length of the transport header that `bytes` begin with.
+fn transport_header(bytes: &[u8], udp: bool) -> Result<usize, Malformed> {
+    let length =
+        if udp { 8 } else { usize::from(bytes.get(12).ok_or(Malformed::Headers)? >> 4) * 4 };
+    if (!udp && length < 20) || length > bytes.len() {
+        return Err(Malformed::Headers);
+    }
+    Ok(length)
+}
+
+fn checksum_offset(udp: bool) -> usize {
+    if udp { 6 } else { 16 }
+}
+
+/// A run of a packet's segments, as a packet of its own: headers, payload and offload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Bytes of the [`HeaderBuffer`] that are the slice's headers; none when `payload` has them.
+    pub header: Range<usize>,
+    /// Bytes of the original packet that follow.
+    pub payload: Range<usize>,
+    /// What is still left to the device.
+    pub offload: Offload,
+}
+
+impl Slice {
+    /// A buffer for [`slice()`] to write headers to.
+    pub fn header_buffer() -> HeaderBuffer {
+        [0; MAX_HEADER]
+    }
+
+    /// The slice's headers in the buffer that was given to [`slice()`].
+    pub fn header<'a>(&self, buffer: &'a HeaderBuffer) -> &'a [u8] {
+        &buffer[self.header.clone()]
+    }
+
+    /// Bytes of headers and payload.
+    pub fn len(&self) -> usize {
+        self.header.len() + self.payload.len()
+    }
+
+    /// Whether there are no bytes, which no slice of a planned packet is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Cuts `count` segments from `first` on out of a packet: `header` gets their headers, the payload
+/// stays where it is.
+///
+/// `plan` must be what [`plan`] said about these bytes. Segments beyond the last are not given, and
+/// at least one is. The checksum field of a slice of a super-packet holds the pseudo-header's sum,
+/// as `needs_csum` wants.
+///
+/// # Panics
+/// When `packet` is shorter than the one that was planned.
+pub fn slice(
+    packet: &[u8],
+    offload: &Offload,
+    plan: &Plan,
+    first: u32,
+    count: u32,
+    header: &mut HeaderBuffer,
+) -> Slice {
+    let layout = &plan.layout;
+    let first = first.min(plan.segments - 1);
+    let count = count.clamp(1, plan.segments - first);
+    if count == plan.segments {
+        let mut offload = *offload;
+        if count == 1 {
+            (offload.gso, offload.gso_size, offload.ecn) = (Gso::None, 0, false);
+        }
+        return Slice { header: 0..0, payload: 0..layout.length as usize, offload };
+    }
+    let (headers, size) = (usize::from(layout.header), usize::from(layout.payload));
+    let start = headers + first as usize * size;
+    let is_last = first + count == plan.segments;
+    let end = if is_last { layout.length as usize } else { start + count as usize * size };
+    let length = headers + (end - start);
+
+    let bytes = &mut header[..headers];
+    bytes.copy_from_slice(&packet[..headers]);
+    let transport = usize::from(layout.transport);
+    if layout.v6 {
+        put_word(bytes, 4, (length - 40) as u16);
+    } else {
+        put_word(bytes, 2, length as u16);
+        let id = word(bytes, 4).wrapping_add(first as u16);
+        put_word(bytes, 4, id);
+        put_word(bytes, 10, 0);
+        let sum = checksum::sum(&bytes[..transport]);
+        put_word(bytes, 10, !sum);
+    }
+    let (whole, part) = (layout.length as usize - transport, length - transport);
+    let field = transport + checksum_offset(layout.udp);
+    let old = word(bytes, field);
+    let mut needs_csum = true;
+    if offload.needs_csum {
+        let mut delta = Delta::default();
+        delta.word(whole as u16, part as u16);
+        put_word(bytes, field, delta.mend_sum(old));
+    } else if layout.udp && !layout.v6 && old == 0 {
+        needs_csum = false;
+    } else {
+        let (addresses, protocol) = if layout.v6 {
+            (&bytes[8..40], if layout.udp { UDP } else { TCP })
+        } else {
+            (&bytes[12..20], bytes[9])
+        };
+        let sum = checksum::pseudo(addresses, protocol, part as u16);
+        put_word(bytes, field, sum);
+    }
+    if layout.udp {
+        put_word(bytes, transport + 4, part as u16);
+    } else {
+        let tcp = &mut bytes[transport..];
+        let sequence = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+        let sequence = sequence.wrapping_add((start - headers) as u32);
+        tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
+        if first > 0 {
+            tcp[13] &= !CWR;
+        }
+        if !is_last {
+            tcp[13] &= !(PSH | FIN);
+        }
+    }
+    let cut = count > 1;
+    let offload = Offload {
+        needs_csum,
+        csum_start: if needs_csum { layout.transport } else { 0 },
+        csum_offset: if needs_csum { checksum_offset(layout.udp) as u16 } else { 0 },
+        gso: if cut { offload.gso } else { Gso::None },
+        gso_size: if cut { layout.payload } else { 0 },
+        hdr_len: if cut { layout.header } else { 0 },
+        ecn: cut && first == 0 && offload.ecn,
+    };
+    Slice { header: 0..headers, payload: start..end, offload }
+}
+
+/// Appends segment `index` of a packet to `out`, complete and with its checksum, as it would be
+/// seen on a cable.
+///
+/// # Panics
+/// As [`slice()`] does.
+pub fn wire(packet: &[u8], offload: &Offload, plan: &Plan, index: u32, out: &mut Vec<u8>) {
+    let mut header = Slice::header_buffer();
+    let part = slice(packet, offload, plan, index, 1, &mut header);
+    let begin = out.len();
+    out.extend_from_slice(part.header(&header));
+    out.extend_from_slice(&packet[part.payload.clone()]);
+    finish_checksum(&mut out[begin..], &part.offload);
+}
+
+/// Computes the checksum that was left to the device, in one wire packet. Does nothing where none
+/// was, or where its place is outside the packet.
+pub fn finish_checksum(packet: &mut [u8], offload: &Offload) {
+    if let Some(field) = offload.checksum_field(packet.len()) {
+        let sum = !checksum::sum(&packet[usize::from(offload.csum_start)..]);
+        // Zero would mean that a UDP datagram has none (RFC 768), and is the same number.
+        put_word(packet, field, if sum == 0 { 0xffff } else { sum });
+    }
+}
