@@ -14,6 +14,8 @@ use crate::{Span, Time};
 pub const SCHEMA: &str = "manyways.events/1";
 /// The longest line that is read, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
+/// The largest log that is read, in bytes.
+pub const MAX_LOG: usize = 1 << 30;
 
 /// The first line of a log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,6 +183,9 @@ pub enum EventError {
     /// There is not even a header.
     #[error("the event log is empty")]
     Empty,
+    /// More than [`MAX_LOG`].
+    #[error("the event log is larger than {} MiB", MAX_LOG >> 20)]
+    TooLarge,
     /// The first line names another schema.
     #[error("this is an event log of schema `{0}`, not {SCHEMA}")]
     Schema(String),
@@ -216,6 +221,9 @@ pub struct Log {
 /// Reads a whole log. A last line without its line feed was cut off by a killed writer and is
 /// left out when it does not read.
 pub fn parse(bytes: &[u8]) -> Result<Log, EventError> {
+    if bytes.len() > MAX_LOG {
+        return Err(EventError::TooLarge);
+    }
     let mut header = None;
     let mut records = Vec::new();
     let mut skipped = 0;
@@ -303,8 +311,9 @@ fn as_seconds<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Err
 
 fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let seconds = f64::deserialize(deserializer)?;
-    if !(0.0..1e9).contains(&seconds) {
-        return Err(D::Error::custom("a time is from 0 to 1e9 seconds"));
+    // Up to here a double holds every nanosecond through both conversions.
+    if !(0.0..2e6).contains(&seconds) {
+        return Err(D::Error::custom("a time is from 0 to 2e6 seconds"));
     }
     Ok(Time::ZERO + Span::from_secs_f64(seconds))
 }
