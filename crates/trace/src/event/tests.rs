@@ -122,3 +122,14 @@ fn a_line_that_is_wrong_is_named_but_a_torn_end_is_forgiven() {
     );
     assert!(matches!(parse(b"hello\n"), Err(EventError::Line { line: 1, .. })));
 }
+
+#[test]
+fn the_document_s_example_reads_and_names_every_kind() {
+    let document = include_str!("../../../../docs/event-log.md");
+    let example = document.rsplit("```json\n").next().unwrap().split("```").next().unwrap();
+    let read = parse(example.as_bytes()).unwrap();
+    assert_eq!((read.records.len(), read.skipped), (4, 0));
+    for kind in KINDS {
+        assert!(document.contains(&format!("`{kind}`")), "{kind}");
+    }
+}
