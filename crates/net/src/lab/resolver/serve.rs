@@ -39,7 +39,7 @@ const FIRST_CONNECTION: u64 = 4;
 pub struct Counters {
     /// Questions that came, of whatever shape.
     pub questions: u64,
-    /// Answers that went out.
+    /// Answers that were given, arrived or not.
     pub answers: u64,
     /// Questions handed to the upstream server.
     pub forwarded: u64,
@@ -221,21 +221,34 @@ impl Server {
     }
 
     fn accept(&mut self) {
-        let Ok((stream, _)) = self.tcp.accept() else { return };
+        let stream = match self.tcp.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, say: one who waits must not keep this thread busy.
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    self.end_oldest();
+                }
+                return;
+            }
+        };
         let token = self.next_token;
         if stream.set_nonblocking(true).is_err() || self.poller.add(stream.as_fd(), token).is_err()
         {
             return;
         }
         self.next_token += 1;
-        if self.connections.len() >= CONNECTION_LIMIT
-            && let Some(oldest) =
-                self.connections.iter().min_by_key(|(_, c)| c.last).map(|(token, _)| *token)
-        {
-            self.connections.remove(&oldest);
+        if self.connections.len() >= CONNECTION_LIMIT {
+            self.end_oldest();
         }
         let connection = Connection { stream, pending: Vec::new(), last: self.clock.now() };
         self.connections.insert(token, connection);
+    }
+
+    fn end_oldest(&mut self) {
+        let oldest = self.connections.iter().min_by_key(|(_, c)| c.last).map(|(token, _)| *token);
+        if let Some(oldest) = oldest {
+            self.connections.remove(&oldest);
+        }
     }
 
     /// Takes what has come; an error ends the connection.
@@ -285,6 +298,7 @@ impl Server {
     }
 
     fn reply(&mut self, asker: Asker, answer: &[u8]) {
+        self.shared.answers.fetch_add(1, Ordering::Relaxed);
         match asker {
             Asker::Udp(to) => {
                 // Lost as on any network; the asker asks again.
@@ -297,11 +311,9 @@ impl Server {
                 // One who asks without reading fills the socket, and loses it.
                 if connection.stream.write_all(&framed).is_err() {
                     self.connections.remove(&token);
-                    return;
                 }
             }
         }
-        self.shared.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     fn forward(&mut self, query: &[u8], asker: Asker) {
