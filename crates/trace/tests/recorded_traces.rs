@@ -2,6 +2,7 @@
 //! awk computed from the same files. Skipped where the collection is absent: none of it is ours
 //! to ship.
 #![allow(clippy::disallowed_methods, reason = "a test is a shell: it opens the files")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::path::{Path, PathBuf};
 
