@@ -1,4 +1,5 @@
 //! placeholder
 #![forbid(unsafe_code)]
 
+pub mod fetch;
 pub mod resolve;

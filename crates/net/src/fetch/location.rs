@@ -1,0 +1,282 @@
+//! Addresses of objects: `http://` and `https://` URLs, as far as a fetch needs them.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// Where an object is. Fragments are dropped; characters that may not stand in a request line are
+/// percent-encoded, as browsers do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Location {
+    origin: Origin,
+    /// From the leading slash on, with the query.
+    target: String,
+}
+
+/// Scheme, host and port: what one connection serves.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Origin {
+    /// Over TLS.
+    pub secure: bool,
+    /// A name in lower case, or an address without brackets.
+    pub host: String,
+    /// The TCP port.
+    pub port: u16,
+}
+
+/// Why a text is no address of an object.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LocationError {
+    /// Neither http nor https.
+    #[error("{0} is not an http:// or https:// URL")]
+    Scheme(String),
+    /// No host, or one with characters that no host has.
+    #[error("the URL {0} names no valid host")]
+    Host(String),
+    /// The port is no number from 1 to 65535.
+    #[error("the port in the URL {0} is not valid")]
+    Port(String),
+    /// A user name or password before the host.
+    #[error("the URL {0} carries a user name or password, which is not supported")]
+    UserInfo(String),
+}
+
+impl Location {
+    /// Reads an absolute URL.
+    pub fn parse(text: &str) -> Result<Self, LocationError> {
+        let text = text.trim();
+        let secure = match text.split_once("://") {
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => false,
+            _ => return Err(LocationError::Scheme(text.to_owned())),
+        };
+        let rest = &text[text.find("://").map_or(0, |at| at + 3)..];
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        if authority.contains('@') {
+            // The text holds a secret: it is not repeated.
+            let host = authority.rsplit('@').next().unwrap_or_default();
+            return Err(LocationError::UserInfo(host.to_owned()));
+        }
+        let (host, port) = split_port(authority);
+        let default = if secure { 443 } else { 80 };
+        let port = match port {
+            None | Some("") => default,
+            Some(digits) => digits
+                .parse()
+                .ok()
+                .filter(|&port: &u16| port > 0 && digits.bytes().all(|b| b.is_ascii_digit()))
+                .ok_or_else(|| LocationError::Port(text.to_owned()))?,
+        };
+        let host = valid_host(host).ok_or_else(|| LocationError::Host(text.to_owned()))?;
+        Ok(Self { origin: Origin { secure, host, port }, target: clean_target(target) })
+    }
+
+    /// Resolves a `Location` header against this address (RFC 3986 §5.2).
+    pub fn join(&self, reference: &str) -> Result<Self, LocationError> {
+        let reference = reference.trim();
+        let reference = reference.split('#').next().unwrap_or_default();
+        let scheme_end = reference.find([':', '/', '?']);
+        if scheme_end.is_some_and(|at| at > 0 && reference[at..].starts_with(':')) {
+            return Self::parse(reference);
+        }
+        if let Some(rest) = reference.strip_prefix("//") {
+            return Self::parse(&format!("{}://{rest}", self.origin.scheme()));
+        }
+        let path = self.target.split('?').next().unwrap_or("/");
+        let target = if reference.is_empty() {
+            self.target.clone()
+        } else if reference.starts_with('/') {
+            reference.to_owned()
+        } else if reference.starts_with('?') {
+            format!("{path}{reference}")
+        } else {
+            let folder = &path[..path.rfind('/').map_or(0, |at| at + 1)];
+            format!("{folder}{reference}")
+        };
+        Ok(Self { origin: self.origin.clone(), target: clean_target(&target) })
+    }
+
+    /// What serves it.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Path and query, as in a request line.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The last part of the path, percent-decoded, where it can be the name of a file.
+    pub fn file_name(&self) -> Option<String> {
+        let path = self.target.split('?').next()?;
+        let last = path.rsplit('/').next()?;
+        let name = decode(last);
+        let bad = name.is_empty()
+            || name == "."
+            || name == ".."
+            || name.len() > 200
+            || name.contains(['/', '\0'])
+            || name.chars().any(char::is_control);
+        (!bad).then_some(name)
+    }
+}
+
+impl Origin {
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &'static str {
+        if self.secure { "https" } else { "http" }
+    }
+
+    /// The host where it is an address.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+
+    /// Host and port for `Host` and `:authority`; the scheme's own port is left out.
+    pub fn authority(&self) -> String {
+        let host = match self.address() {
+            Some(IpAddr::V6(_)) => format!("[{}]", self.host),
+            _ => self.host.clone(),
+        };
+        let default = if self.secure { 443 } else { 80 };
+        if self.port == default { host } else { format!("{host}:{}", self.port) }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.origin.scheme(), self.origin.authority(), self.target)
+    }
+}
+
+fn split_port(authority: &str) -> (&str, Option<&str>) {
+    let after_bracket = authority.rfind(']').map_or(0, |at| at + 1);
+    match authority[after_bracket..].rfind(':') {
+        Some(at) => {
+            let at = after_bracket + at;
+            (&authority[..at], Some(&authority[at + 1..]))
+        }
+        None => (authority, None),
+    }
+}
+
+fn valid_host(host: &str) -> Option<String> {
+    if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return inner.parse::<std::net::Ipv6Addr>().ok().map(|address| address.to_string());
+    }
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    let fine = !host.is_empty() && host.len() <= 254 && host.bytes().all(plain);
+    fine.then(|| host.trim_end_matches('.').to_ascii_lowercase()).filter(|host| !host.is_empty())
+}
+
+/// Drops the fragment, resolves dot segments and encodes what may not stand in a request line.
+fn clean_target(text: &str) -> String {
+    let text = text.split('#').next().unwrap_or_default();
+    let (path, query) = match text.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (text, None),
+    };
+    let mut parts: Vec<&str> = Vec::new();
+    let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    parts.pop();
+                }
+                if last {
+                    parts.push("");
+                }
+            }
+            _ => parts.push(segment),
+        }
+    }
+    let mut target = String::from("/");
+    target.push_str(&parts.join("/"));
+    if let Some(query) = query {
+        target.push('?');
+        target.push_str(query);
+    }
+    let mut clean = String::with_capacity(target.len());
+    for b in target.bytes() {
+        if b.is_ascii_graphic()
+            && !matches!(b, b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}')
+        {
+            clean.push(char::from(b));
+        } else {
+            clean.push_str(&format!("%{b:02X}"));
+        }
+    }
+    clean
+}
+
+fn decode(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let hex = bytes.get(at + 1..at + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        let byte = hex
+            .filter(|hex| bytes[at] == b'%' && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        out.push(byte.unwrap_or(bytes[at]));
+        at += if byte.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(from: &str) -> String {
+        Location::parse(from).map_or_else(|error| format!("error: {error}"), |l| l.to_string())
+    }
+
+    #[test]
+    fn reads_urls() {
+        assert_eq!(text("HTTP://Example.COM"), "http://example.com/");
+        assert_eq!(text("https://example.com:443/a?b=c#d"), "https://example.com/a?b=c");
+        assert_eq!(text("http://[::1]:8080/x y/ä"), "http://[::1]:8080/x%20y/%C3%A4");
+        assert_eq!(text("http://a/b/../c/./d/.."), "http://a/c/");
+        assert_eq!(text("http://a?x=/../y"), "http://a/?x=/../y");
+        for bad in ["ftp://a/", "a/b", "http://", "http://a b/", "http://a:0/", "http://a:99999/"] {
+            assert!(text(bad).starts_with("error: "), "{bad}");
+        }
+        let secret = text("http://me:secret@a/");
+        assert!(secret.starts_with("error: ") && !secret.contains("secret"), "{secret}");
+    }
+
+    #[test]
+    fn resolves_redirects() -> Result<(), LocationError> {
+        let base = Location::parse("https://a.example/b/c?d")?;
+        for (reference, expected) in [
+            ("https://other/x", "https://other/x"),
+            ("//other/x", "https://other/x"),
+            ("/x", "https://a.example/x"),
+            ("x", "https://a.example/b/x"),
+            ("../x?y", "https://a.example/x?y"),
+            ("?y", "https://a.example/b/c?y"),
+            ("/x:y", "https://a.example/x:y"),
+            ("#f", "https://a.example/b/c?d"),
+        ] {
+            assert_eq!(base.join(reference)?.to_string(), expected, "{reference}");
+        }
+        assert!(base.join("mailto:x").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn names_files() -> Result<(), LocationError> {
+        let name = |url: &str| Location::parse(url).map(|location| location.file_name());
+        assert_eq!(name("http://a/b/c%20d.bin?x")?, Some("c d.bin".to_owned()));
+        for none in
+            ["http://a/", "http://a/b/", "http://a/%2e%2e", "http://a/x%2Fy", "http://a/%00"]
+        {
+            assert_eq!(name(none)?, None, "{none}");
+        }
+        Ok(())
+    }
+}

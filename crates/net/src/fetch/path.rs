@@ -1,0 +1,112 @@
+//! A path as the fetch sees it: a network of this host, and how names are resolved over it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use manyways_sys::interface::Interface;
+
+use crate::resolve::PathResolver;
+
+/// One of the ways to the server: connections over it leave through one network interface.
+#[derive(Clone)]
+pub struct PathSpec {
+    /// What people call it: the interface's name.
+    pub name: String,
+    /// Bind to this interface where the kernel lets us; `None` binds to an address only.
+    pub device: Option<String>,
+    /// Source addresses; the first of the server's family is bound to. Empty leaves it to the
+    /// kernel.
+    pub addresses: Vec<IpAddr>,
+    /// Its bytes cost money.
+    pub metered: bool,
+    /// How names become addresses.
+    pub names: Arc<dyn Names>,
+}
+
+/// Resolves names over one path.
+pub trait Names: Send + Sync {
+    /// The addresses of `host`, best first, or why there are none, as a clause.
+    fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a>;
+}
+
+/// What [`Names::lookup`] returns.
+pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, String>> + Send + 'a>>;
+
+impl PathSpec {
+    /// A path out of an interface, with its own name servers.
+    pub fn of(interface: &Interface) -> Self {
+        Self {
+            name: interface.name.clone(),
+            device: Some(interface.name.clone()),
+            addresses: interface.addresses.clone(),
+            metered: interface.metered.is_metered(),
+            names: Arc::new(PathResolver::from(interface)),
+        }
+    }
+
+    /// A path that is nothing but a source address: the kernel chooses the interface.
+    pub fn from_address(name: impl Into<String>, address: IpAddr) -> Self {
+        Self {
+            name: name.into(),
+            device: None,
+            addresses: vec![address],
+            metered: false,
+            names: Arc::new(HostNames),
+        }
+    }
+
+    /// Whether a server of this family can be reached.
+    pub(super) fn has_family(&self, server: IpAddr) -> bool {
+        self.addresses.is_empty() || self.source(server).is_some()
+    }
+
+    /// The source address towards a server.
+    pub(super) fn source(&self, server: IpAddr) -> Option<IpAddr> {
+        self.addresses.iter().copied().find(|own| own.is_ipv4() == server.is_ipv4())
+    }
+}
+
+impl fmt::Debug for PathSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathSpec")
+            .field("name", &self.name)
+            .field("device", &self.device)
+            .field("addresses", &self.addresses)
+            .field("metered", &self.metered)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Names for PathResolver {
+    fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
+        Box::pin(async move {
+            PathResolver::lookup(self, host).await.map_err(|error| error.to_string())
+        })
+    }
+}
+
+/// The host's own resolver: whatever `getaddrinfo` says.
+#[derive(Clone, Copy, Debug)]
+pub struct HostNames;
+
+impl Names for HostNames {
+    fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await;
+            let found = found.map_err(|error| format!("the name {host} was not found: {error}"))?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// A table of names: for tests, and to point a name at a server of one's choice.
+impl Names for HashMap<String, Vec<IpAddr>> {
+    fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
+        let found = self.get(host).cloned();
+        Box::pin(async move { found.ok_or_else(|| format!("the name {host} does not exist")) })
+    }
+}

@@ -1,0 +1,268 @@
+//! Where the bytes go: a file beside the target that takes the target's name when it is whole.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::dial::plain;
+use super::resume::{MOST_BYTES, ResumeError, Saved};
+
+/// What went wrong with the files of a download.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// The disk, or the quota, is full.
+    #[error("the disk is full: {path} cannot grow", path = .0.display())]
+    Full(PathBuf),
+    /// Anything else that the system says.
+    #[error("{path} cannot be written: {why}", path = .path.display(), why = plain(.source))]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The target is a folder, a pipe or a socket.
+    #[error("{path} is not a file that can be written at any place", path = .0.display())]
+    NotAFile(PathBuf),
+    /// Another process has the unfinished file open.
+    #[error("another download is writing {path}", path = .0.display())]
+    Busy(PathBuf),
+    /// The resume file cannot be used.
+    #[error("the resume file {path} cannot be used: {why}", path = .path.display())]
+    Resume {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: ResumeError,
+    },
+    /// The resume file belongs to another download.
+    #[error("the unfinished download {path} is of another URL: {url}", path = .path.display())]
+    OtherUrl {
+        /// The unfinished file.
+        path: PathBuf,
+        /// Its URL.
+        url: String,
+    },
+    /// The unfinished file is shorter than the resume file says.
+    #[error("the unfinished download {path} is shorter than its resume file says", path = .0.display())]
+    Shorter(PathBuf),
+}
+
+/// The files of one download.
+#[derive(Debug)]
+pub(super) struct Sink {
+    target: PathBuf,
+    part: PathBuf,
+    state: PathBuf,
+    file: Arc<File>,
+    /// A device such as `/dev/null` is written to as it is.
+    device: bool,
+    /// A resume file is there.
+    saved: bool,
+}
+
+impl Sink {
+    /// Opens the files for `url`; with `resume`, what an earlier run left is handed back.
+    pub(super) fn open(
+        target: &Path,
+        url: &str,
+        resume: bool,
+    ) -> Result<(Self, Option<Saved>), SinkError> {
+        let (part, state) = (beside(target, ".manyways-part"), beside(target, ".manyways"));
+        let device = match std::fs::metadata(target) {
+            Ok(metadata) if metadata.is_file() => false,
+            Ok(metadata) if metadata.file_type().is_char_device() => true,
+            Ok(_) => return Err(SinkError::NotAFile(target.to_owned())),
+            Err(_) => false,
+        };
+        if device {
+            let file = OpenOptions::new().write(true).open(target);
+            let file = Arc::new(file.map_err(|error| failed(target, error))?);
+            let sink = Self { target: target.to_owned(), part, state, file, device, saved: false };
+            return Ok((sink, None));
+        }
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
+        let file = open.map_err(|error| failed(&part, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(SinkError::Busy(target.to_owned())),
+            // Some file systems have no locks.
+            Err(TryLockError::Error(error)) => tracing::debug!("no lock: {error}"),
+        }
+        let saved = if resume { read_state(&state, &part, &file, url)? } else { None };
+        let mut sink = Self {
+            target: target.to_owned(),
+            part,
+            state,
+            file: Arc::new(file),
+            device,
+            saved: saved.is_some(),
+        };
+        if saved.is_none() {
+            sink.saved = sink.state.exists();
+            sink.restart()?;
+        }
+        Ok((sink, saved))
+    }
+
+    /// Writes at a place of the object.
+    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
+        let path = if self.device { &self.target } else { &self.part };
+        self.file.write_all_at(bytes, at).map_err(|error| failed(path, error))
+    }
+
+    /// Forgets what was written, and that it could be continued.
+    pub(super) fn restart(&mut self) -> Result<(), SinkError> {
+        if self.device {
+            return Ok(());
+        }
+        self.forget();
+        self.file.set_len(0).map_err(|error| failed(&self.part, error))
+    }
+
+    fn forget(&mut self) {
+        if std::mem::take(&mut self.saved)
+            && let Err(error) = std::fs::remove_file(&self.state)
+        {
+            tracing::debug!("{}: {error}", self.state.display());
+        }
+    }
+
+    /// Makes what `saved` says lasting: first the bytes, then the resume file. The work is blocking
+    /// and stands for itself, so that it can be done beside the download.
+    pub(super) fn checkpoint(
+        &mut self,
+        saved: &Saved,
+    ) -> impl FnOnce() -> Result<(), SinkError> + Send + 'static {
+        self.saved |= !self.device;
+        let (file, device) = (Arc::clone(&self.file), self.device);
+        let (part, state) = (self.part.clone(), self.state.clone());
+        let bytes = saved.to_bytes();
+        move || {
+            if device {
+                return Ok(());
+            }
+            file.sync_data().map_err(|error| failed(&part, error))?;
+            let fresh = beside(&state, "-new");
+            let write = || -> io::Result<()> {
+                let file = OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    // A URL may hold a key.
+                    .mode(0o600)
+                    .open(&fresh)?;
+                io::Write::write_all(&mut &file, &bytes)?;
+                file.sync_data()?;
+                std::fs::rename(&fresh, &state)
+            };
+            write().map_err(|error| {
+                let _ = std::fs::remove_file(&fresh);
+                failed(&state, error)
+            })
+        }
+    }
+
+    /// The object is whole: gives it its name.
+    pub(super) fn finish(&mut self, length: u64) -> Result<(), SinkError> {
+        if self.device {
+            return Ok(());
+        }
+        let whole = || -> io::Result<()> {
+            self.file.set_len(length)?;
+            self.file.sync_data()?;
+            std::fs::rename(&self.part, &self.target)
+        };
+        whole().map_err(|error| failed(&self.target, error))?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Leaves nothing behind of a download that cannot be continued.
+    pub(super) fn discard(&mut self) {
+        self.forget();
+        if !self.device
+            && let Err(error) = std::fs::remove_file(&self.part)
+        {
+            tracing::debug!("{}: {error}", self.part.display());
+        }
+    }
+
+    /// The unfinished file; `None` where the target is a device, which cannot be continued.
+    pub(super) fn part(&self) -> Option<&Path> {
+        (!self.device).then_some(&self.part)
+    }
+
+    /// The SHA-256 of what was written; blocking.
+    pub(super) fn sha256(&self) -> impl FnOnce() -> Result<[u8; 32], SinkError> + Send + 'static {
+        let path = self.part.clone();
+        let device = self.device;
+        let target = self.target.clone();
+        move || {
+            if device {
+                return Err(SinkError::NotAFile(target));
+            }
+            let hash = || -> io::Result<[u8; 32]> {
+                let mut file = File::open(&path)?;
+                let mut hash = Sha256::new();
+                let mut buffer = vec![0; 1 << 18];
+                loop {
+                    match file.read(&mut buffer)? {
+                        0 => return Ok(hash.finalize().into()),
+                        read => hash.update(&buffer[..read]),
+                    }
+                }
+            };
+            hash().map_err(|source| SinkError::Write { path, source })
+        }
+    }
+}
+
+fn read_state(
+    state: &Path,
+    part: &Path,
+    file: &File,
+    url: &str,
+) -> Result<Option<Saved>, SinkError> {
+    let unusable = |why| SinkError::Resume { path: state.to_owned(), why };
+    let mut bytes = Vec::new();
+    match File::open(state) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(state, error)),
+        Ok(opened) => opened
+            .take(MOST_BYTES as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| failed(state, error))?,
+    };
+    let saved = Saved::parse(&bytes).map_err(unusable)?;
+    if saved.url != url {
+        return Err(SinkError::OtherUrl { path: part.to_owned(), url: saved.url });
+    }
+    let length = file.metadata().map_err(|error| failed(part, error))?.len();
+    if length < saved.done.end() {
+        return Err(SinkError::Shorter(part.to_owned()));
+    }
+    Ok(Some(saved))
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn failed(path: &Path, source: io::Error) -> SinkError {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            SinkError::Full(path.to_owned())
+        }
+        _ => SinkError::Write { path: path.to_owned(), source },
+    }
+}
