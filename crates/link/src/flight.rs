@@ -69,6 +69,20 @@ impl Flight {
         matches!(self, Self::Reordered { .. })
     }
 
+    /// From now on with or without overtaking; gives the latest arrival of what is on its way.
+    pub fn set_reorder(&mut self, reorder: bool) -> Option<Time> {
+        if reorder != self.reorders() {
+            let mut old = std::mem::replace(self, Self::new(reorder));
+            while let Some(arrival) = old.pop() {
+                self.push(arrival);
+            }
+        }
+        match self {
+            Self::Ordered(queue) => queue.back().map(|arrival| arrival.at),
+            Self::Reordered { .. } => None,
+        }
+    }
+
     /// In order, `arrival` must not be earlier than the one before it.
     pub fn push(&mut self, arrival: Arrival) {
         match self {

@@ -186,15 +186,16 @@ impl Pipe {
         queue.admit(train, |gone| drops.push(stats, Dropped::train(now, gone, Cause::Queue)));
     }
 
-    /// The next thing that happened up to `now`, in the order of time, with the moment at which it
-    /// happened. Call it until it returns none.
+    /// The next thing that happened up to `now`, in the order of time (at the same moment,
+    /// deliveries first), with the moment at which it happened. Consecutive segments of a packet
+    /// that are due come as one. Call it until it returns none.
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         self.advance(now);
         let drop_at = self.drops.0.front().map(|drop| drop.at);
         let deliver_at = self.flight.front().map(|arrival| arrival.at).filter(|at| *at <= now);
         if let Some(at) = drop_at
             && at <= now
-            && deliver_at.is_none_or(|deliver_at| at <= deliver_at)
+            && deliver_at.is_none_or(|deliver_at| at < deliver_at)
         {
             let Dropped { at, id, first, count, cause, .. } = self.drops.0.pop_front()?;
             return Some(Output::Drop { at, id, first, count, cause });
@@ -203,7 +204,7 @@ impl Pipe {
         let mut whole = self.flight.pop()?;
         while let Some(next) = self.flight.front()
             && next.at <= now
-            && drop_at.is_none_or(|drop_at| next.at < drop_at)
+            && drop_at.is_none_or(|drop_at| next.at <= drop_at)
             && whole.join(next)
         {
             self.flight.pop();
@@ -254,6 +255,12 @@ impl Pipe {
     pub fn set_jitter(&mut self, now: Time, jitter: Span) {
         self.advance(now);
         self.delay.set_jitter(jitter);
+    }
+
+    /// Whether packets that leave the wire from now on may overtake each other.
+    pub fn set_reorder(&mut self, now: Time, reorder: bool) {
+        self.advance(now);
+        self.latest = self.flight.set_reorder(reorder).unwrap_or_default().max(self.latest);
     }
 
     /// A new loss, for packets that leave the wire from now on.

@@ -59,6 +59,14 @@ impl Stats {
         }
     }
 
+    /// Packets that were dropped, for whatever reason.
+    pub fn dropped_packets(&self) -> u64 {
+        [self.dropped_queue, self.dropped_aqm, self.dropped_loss, self.dropped_down]
+            .iter()
+            .map(|count| count.packets)
+            .sum()
+    }
+
     pub(crate) fn dropped_mut(&mut self, cause: Cause) -> &mut Count {
         match cause {
             Cause::Queue => &mut self.dropped_queue,

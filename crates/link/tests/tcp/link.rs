@@ -1,0 +1,196 @@
+//! Real TCP (smoltcp) over two pipes in virtual time. Tests of other crates include this file by
+//! its path; it needs `smoltcp` and `manyways-link` as dev-dependencies.
+#![allow(dead_code, reason = "not every test that includes this file uses all of it")]
+
+use std::collections::{HashMap, VecDeque};
+
+use manyways_link::{Output, Packet, Pipe};
+use manyways_trace::scenario::DirectionSpec;
+use manyways_trace::{Size, Span, Time};
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::tcp;
+use smoltcp::time::Instant;
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+
+const MTU: usize = 1500;
+
+/// One direction with the bytes of its packets.
+struct Wire {
+    pipe: Pipe,
+    bytes: HashMap<u64, Vec<u8>>,
+    sent: u64,
+}
+
+/// What a host sends and receives.
+#[derive(Default)]
+struct Port {
+    received: VecDeque<Vec<u8>>,
+    sent: VecDeque<Vec<u8>>,
+}
+
+/// A host with one interface.
+pub struct Host {
+    interface: Interface,
+    port: Port,
+    pub sockets: SocketSet<'static>,
+    address: IpAddress,
+}
+
+/// A device, a server and the two directions between them.
+pub struct Link {
+    pub device: Host,
+    pub server: Host,
+    down: Wire,
+    up: Wire,
+}
+
+impl Link {
+    pub fn new(down: &DirectionSpec, up: &DirectionSpec, seed: u64) -> Self {
+        Self {
+            device: Host::new([10, 0, 0, 1]),
+            server: Host::new([10, 0, 0, 2]),
+            down: Wire::new(Pipe::new(down, seed)),
+            up: Wire::new(Pipe::new(up, seed.wrapping_add(1))),
+        }
+    }
+
+    /// Towards the device.
+    pub fn down(&mut self) -> &mut Pipe {
+        &mut self.down.pipe
+    }
+
+    /// From the device.
+    pub fn up(&mut self) -> &mut Pipe {
+        &mut self.up.pipe
+    }
+
+    /// The device's socket connects to a new socket of the server: (device's, server's).
+    pub fn connect(
+        &mut self,
+        port: u16,
+        socket: impl Fn() -> tcp::Socket<'static>,
+    ) -> [SocketHandle; 2] {
+        let mut listener = socket();
+        listener.listen(port).expect("a port above zero");
+        let listener = self.server.sockets.add(listener);
+        let mut caller = socket();
+        let server = (self.server.address, port);
+        caller
+            .connect(self.device.interface.context(), server, 40_000 + port)
+            .expect("a new socket");
+        [self.device.sockets.add(caller), listener]
+    }
+
+    /// Does all that is due at `now`. Call it again after sockets were used.
+    pub fn pump(&mut self, now: Time) {
+        self.down.deliver(now, &mut self.device.port);
+        self.up.deliver(now, &mut self.server.port);
+        self.device.poll(now);
+        self.server.poll(now);
+        self.up.send(now, &mut self.device.port);
+        self.down.send(now, &mut self.server.port);
+    }
+
+    /// When to call [`Link::pump`] next, later than `now`.
+    pub fn next_wakeup(&mut self, now: Time) -> Option<Time> {
+        let pipes = [self.down.pipe.next_wakeup(), self.up.pipe.next_wakeup()];
+        let hosts = [self.device.next_wakeup(now), self.server.next_wakeup(now)];
+        let next = pipes.into_iter().chain(hosts).flatten().min();
+        next.map(|next| next.max(now + Span::from_nanos(1)))
+    }
+}
+
+impl Wire {
+    fn new(pipe: Pipe) -> Self {
+        Self { pipe, bytes: HashMap::new(), sent: 0 }
+    }
+
+    fn send(&mut self, now: Time, port: &mut Port) {
+        for bytes in port.sent.drain(..) {
+            let size = Size::from_bytes(bytes.len() as u64);
+            self.pipe.handle(now, Packet::single(self.sent, size));
+            self.bytes.insert(self.sent, bytes);
+            self.sent += 1;
+        }
+    }
+
+    fn deliver(&mut self, now: Time, port: &mut Port) {
+        while let Some(output) = self.pipe.poll(now) {
+            match output {
+                Output::Deliver { id, .. } => port.received.extend(self.bytes.remove(&id)),
+                Output::Drop { id, .. } => drop(self.bytes.remove(&id)),
+            }
+        }
+    }
+}
+
+impl Host {
+    fn new(address: [u8; 4]) -> Self {
+        let address = IpAddress::Ipv4(address.into());
+        let mut port = Port::default();
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = 1;
+        let mut interface = Interface::new(config, &mut port, Instant::ZERO);
+        interface.update_ip_addrs(|all| all.push(IpCidr::new(address, 24)).expect("room for one"));
+        Self { interface, port, sockets: SocketSet::new(vec![]), address }
+    }
+
+    pub fn socket(&mut self, handle: SocketHandle) -> &mut tcp::Socket<'static> {
+        self.sockets.get_mut(handle)
+    }
+
+    fn poll(&mut self, now: Time) {
+        self.interface.poll(instant(now), &mut self.port, &mut self.sockets);
+    }
+
+    /// smoltcp counts in microseconds: its next one is the earliest that it can tell from now.
+    fn next_wakeup(&mut self, now: Time) -> Option<Time> {
+        let at = self.interface.poll_at(instant(now), &self.sockets)?;
+        let at = at.max(instant(now) + smoltcp::time::Duration::from_micros(1));
+        Some(Time::from_nanos(u64::try_from(at.total_micros()).ok()? * 1_000))
+    }
+}
+
+fn instant(time: Time) -> Instant {
+    Instant::from_micros((time.as_nanos() / 1_000) as i64)
+}
+
+struct Received(Vec<u8>);
+struct Sent<'a>(&'a mut VecDeque<Vec<u8>>);
+
+impl RxToken for Received {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(&self.0)
+    }
+}
+
+impl TxToken for Sent<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let mut bytes = vec![0; len];
+        let result = f(&mut bytes);
+        self.0.push_back(bytes);
+        result
+    }
+}
+
+impl Device for Port {
+    type RxToken<'a> = Received;
+    type TxToken<'a> = Sent<'a>;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received, Sent<'_>)> {
+        let bytes = self.received.pop_front()?;
+        Some((Received(bytes), Sent(&mut self.sent)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sent<'_>> {
+        Some(Sent(&mut self.sent))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = MTU;
+        capabilities
+    }
+}
