@@ -37,7 +37,8 @@ pub struct Interface {
     pub stranded: Vec<(IpAddr, Unusable)>,
     /// The next hops of its default routes, in any routing table, best metric first.
     pub gateways: Vec<IpAddr>,
-    /// The name servers that this network announced, or the host's own when it announced none.
+    /// The name servers that this network announced, or the host's own when it announced none
+    /// and is usable.
     pub dns: Vec<IpAddr>,
     /// Whether `dns` is what this network announced; else it may well be another network's, and
     /// refuse to answer over this one.
@@ -116,13 +117,16 @@ pub enum Unusable {
     #[error("it has no usable address")]
     NoAddress,
     /// No route leads out of it, in any table that a socket bound to it would use.
-    #[error("no route to the internet leads through it")]
+    #[error("no route leads out through it")]
     NoRoute,
     /// A rule or route forbids the way out.
     #[error("a routing rule forbids the way out")]
     Forbidden,
     /// Answers that come back on it would be dropped by the kernel's reverse path filter.
-    #[error("the strict reverse path filter drops the answers that come back on it")]
+    #[error(
+        "the strict reverse path filter drops the answers that come back on it{}",
+        .expected.as_ref().map(|to| format!(", as the way back leads through {to}")).unwrap_or_default()
+    )]
     StrictReversePath {
         /// The interface's name, for the hint.
         interface: String,
@@ -162,25 +166,39 @@ impl Metered {
 }
 
 impl Unusable {
+    /// One word for programs, stable.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Loopback => "loopback",
+            Self::Down => "down",
+            Self::NoCarrier => "no-carrier",
+            Self::PartOf { .. } => "part-of",
+            Self::NoAddress => "no-address",
+            Self::NoRoute => "no-route",
+            Self::Forbidden => "forbidden",
+            Self::StrictReversePath { .. } => "strict-reverse-path",
+        }
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
             Self::Loopback => "it only reaches this host".into(),
-            Self::Down => "switch it on, with `ip link set DEV up` or the network manager".into(),
+            Self::Down => "switch it on, with `ip link set` or the network manager".into(),
             Self::NoCarrier => "plug the cable in or join a network".into(),
             Self::PartOf { of } => format!("use {of} instead"),
             Self::NoAddress => "wait for DHCP, or give it an address".into(),
             Self::NoRoute => "add a default route through it, in the main table with a higher \
-                              metric or in a table of its own with an `ip rule`"
+                              metric or in a table of its own with an `ip rule` for its address"
                 .into(),
             Self::Forbidden => "look for prohibit, unreachable or blackhole in `ip rule` and \
                                 `ip route show table all`"
                 .into(),
-            Self::StrictReversePath { interface, .. } => {
-                format!(
-                    "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{interface}.rp_filter=2"
-                )
-            }
+            // The larger one of this setting and that for all counts, and 2 is the largest.
+            Self::StrictReversePath { interface, .. } => format!(
+                "as root: sysctl -w net/ipv4/conf/{interface}/rp_filter=2, or an `ip rule` for \
+                 its address"
+            ),
         }
     }
 }
@@ -243,7 +261,10 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
             addresses: if reach.usable.is_ok() { reach.open } else { reach.all },
             stranded: if reach.usable.is_ok() { reach.stranded } else { Vec::new() },
             gateways,
-            dns: if dns_announced || link.loopback { record.dns } else { records.host().to_vec() },
+            dns: match reach.usable {
+                Ok(()) if !dns_announced && !link.loopback => records.host().to_vec(),
+                _ => record.dns,
+            },
             dns_announced,
             mtu: link.mtu,
             metric: own.map(|route| route.metric).min(),

@@ -75,6 +75,11 @@ fn one(
             _ => Err(Unusable::Loopback),
         });
     }
+    // A lookup that must leave by an interface skips the loopback routes, and finds the default
+    // route; no host sends such packets out.
+    if destination.is_loopback() {
+        return Ok(Err(Unusable::NoRoute));
+    }
     let through = |hops: &[(u32, Option<IpAddr>)]| {
         hops.iter().find(|(index, _)| *index == link.index).map(|(_, gateway)| *gateway)
     };

@@ -253,7 +253,8 @@ fn a_server_in_the_local_network_needs_no_default_route() {
     assert_eq!(named(&found, "lte").addresses, ips(&["10.0.2.2"]));
     assert_eq!(named(&found, "wifi").usable, Err(Unusable::NoRoute));
     assert_eq!(named(&found, "lo").usable, Err(Unusable::Loopback));
-    let found = discover(TWO, &["127.0.0.1"]).unwrap();
+    let found =
+        discover(&[TWO, &["route add default via 10.0.1.1"]].concat(), &["127.0.0.1"]).unwrap();
     assert_eq!(named(&found, "lo").usable, Ok(()));
     assert_eq!(named(&found, "lo").addresses, ips(&["127.0.0.1"]));
     assert_eq!(named(&found, "wifi").usable, Err(Unusable::NoRoute));
@@ -304,7 +305,12 @@ fn guesses_about_metered_networks_say_why() {
 }
 
 #[test]
-fn reasons_have_hints() {
-    let why = Unusable::StrictReversePath { interface: "lte".into(), expected: None };
-    assert_eq!(why.hint(), "sysctl -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.lte.rp_filter=2");
+fn reasons_say_what_to_do() {
+    let mut why = Unusable::StrictReversePath { interface: "lte".into(), expected: None };
+    assert!(why.hint().contains("net/ipv4/conf/lte/rp_filter=2"));
+    assert!(why.to_string().ends_with("come back on it"));
+    if let Unusable::StrictReversePath { expected, .. } = &mut why {
+        *expected = Some("wifi".into());
+    }
+    assert!(why.to_string().ends_with("as the way back leads through wifi"));
 }
