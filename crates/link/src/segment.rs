@@ -14,6 +14,8 @@ pub(crate) mod checksum;
 pub(crate) mod header;
 
 #[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
 mod tests;
 
 use std::ops::Range;
@@ -396,7 +398,8 @@ pub fn wire(packet: &[u8], offload: &Offload, plan: &Plan, index: u32, out: &mut
 pub fn finish_checksum(packet: &mut [u8], offload: &Offload) {
     if let Some(field) = offload.checksum_field(packet.len()) {
         let sum = !checksum::sum(&packet[usize::from(offload.csum_start)..]);
-        // Zero would mean that a UDP datagram has none (RFC 768), and is the same number.
-        put_word(packet, field, if sum == 0 { 0xffff } else { sum });
+        // Zero would mean that a UDP datagram has none (RFC 768); all ones are the same number.
+        let udp = usize::from(offload.csum_offset) == checksum_offset(true);
+        put_word(packet, field, if udp && sum == 0 { 0xffff } else { sum });
     }
 }
