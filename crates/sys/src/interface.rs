@@ -335,12 +335,8 @@ fn metered(kind: Kind, mark: Option<&Mark>, record: &Record) -> Metered {
     if record.announced_metered {
         return Metered::Yes;
     }
-    if let Some((metered, guess)) = record.network_manager_metered {
-        return match (metered, guess) {
-            (metered, true) => Metered::Guessed { metered, why: "NetworkManager guesses so" },
-            (true, false) => Metered::Yes,
-            (false, false) => Metered::No,
-        };
+    if let Some(metered) = record.managed_metered {
+        return metered;
     }
     match kind {
         Kind::Loopback | Kind::Virtual => Metered::No,

@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use super::Metered;
+
 /// The most name servers that are kept of one source.
 pub const SERVER_LIMIT: usize = 8;
 
@@ -124,31 +126,42 @@ pub fn dhclient_leases(bytes: &[u8], interface: &str) -> Announced {
     last
 }
 
+/// What NetworkManager says of one device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Managed {
+    /// The device's name.
+    pub name: String,
+    /// Its name servers in order.
+    pub dns: Vec<IpAddr>,
+    /// Whether it is metered, where it says so or guesses.
+    pub metered: Option<Metered>,
+}
+
 /// What `nmcli --terse --fields GENERAL.DEVICE,GENERAL.METERED,IP4.DNS,IP6.DNS device show`
-/// prints: per device its name, its name servers, and whether it is metered, with whether
-/// NetworkManager only guesses that.
-pub fn nmcli(bytes: &[u8]) -> Vec<(String, Vec<IpAddr>, Option<(bool, bool)>)> {
+/// prints.
+pub fn nmcli(bytes: &[u8]) -> Vec<Managed> {
+    let guess = |metered| Metered::Guessed { metered, why: "NetworkManager guesses so" };
     let text = String::from_utf8_lossy(bytes);
-    let mut devices: Vec<(String, Vec<IpAddr>, Option<(bool, bool)>)> = Vec::new();
+    let mut devices: Vec<Managed> = Vec::new();
     for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
         let value = value.replace('\\', "");
         if key == "GENERAL.DEVICE" {
-            devices.push((value, Vec::new(), None));
+            devices.push(Managed { name: value, dns: Vec::new(), metered: None });
             continue;
         }
-        let Some((_, dns, metered)) = devices.last_mut() else { continue };
+        let Some(device) = devices.last_mut() else { continue };
         if key == "GENERAL.METERED" {
-            *metered = match value.trim() {
-                "yes" => Some((true, false)),
-                "no" => Some((false, false)),
-                "yes (guessed)" => Some((true, true)),
-                "no (guessed)" => Some((false, true)),
+            device.metered = match value.trim() {
+                "yes" => Some(Metered::Yes),
+                "no" => Some(Metered::No),
+                "yes (guessed)" => Some(guess(true)),
+                "no (guessed)" => Some(guess(false)),
                 _ => None,
             };
         } else if (key.starts_with("IP4.DNS") || key.starts_with("IP6.DNS"))
-            && dns.len() < SERVER_LIMIT
+            && device.dns.len() < SERVER_LIMIT
         {
-            dns.extend(address(value.trim()));
+            device.dns.extend(address(value.trim()));
         }
     }
     devices

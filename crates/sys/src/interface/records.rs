@@ -1,6 +1,5 @@
 //! Where DHCP clients and network managers keep what a network announced.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io::Read;
 use std::net::IpAddr;
@@ -10,7 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::announced::{self, Announced};
+use super::Metered;
+use super::announced::{self, Announced, Managed};
 use super::kernel::Link;
 
 /// A file of this kind that is larger is no such file.
@@ -21,7 +21,7 @@ const NMCLI_PATIENCE: Duration = Duration::from_secs(1);
 /// All that is known on this host besides the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    network_manager: HashMap<String, (Vec<IpAddr>, Option<(bool, bool)>)>,
+    network_manager: Vec<Managed>,
     host: Vec<IpAddr>,
 }
 
@@ -31,19 +31,16 @@ pub(super) struct Record {
     pub dns: Vec<IpAddr>,
     /// The network itself said so.
     pub announced_metered: bool,
-    /// NetworkManager's word: metered, and whether that is a guess.
-    pub network_manager_metered: Option<(bool, bool)>,
+    /// NetworkManager's word.
+    pub managed_metered: Option<Metered>,
 }
 
 impl Records {
     pub(super) fn read() -> Self {
         let network_manager = if Path::new("/run/NetworkManager").exists() {
             announced::nmcli(&nmcli())
-                .into_iter()
-                .map(|(name, dns, metered)| (name, (dns, metered)))
-                .collect()
         } else {
-            HashMap::new()
+            Vec::new()
         };
         let mut host = announced::resolv_conf(&bytes(Path::new("/etc/resolv.conf"))).dns;
         // A stub on this host hides the servers that it asks, and asks them over whichever
@@ -67,9 +64,9 @@ impl Records {
     pub(super) fn of(&self, link: &Link, addresses: &[IpAddr]) -> Record {
         let Link { index, name, .. } = link;
         let mut record = Record::default();
-        if let Some((dns, metered)) = self.network_manager.get(name) {
-            record.dns.clone_from(dns);
-            record.network_manager_metered = *metered;
+        if let Some(managed) = self.network_manager.iter().find(|device| device.name == *name) {
+            record.dns.clone_from(&managed.dns);
+            record.managed_metered = managed.metered;
         }
         let state = |path: String| announced::systemd_state(&bytes(Path::new(&path)));
         let mut sources = vec![

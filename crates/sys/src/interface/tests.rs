@@ -298,7 +298,7 @@ fn guesses_about_metered_networks_say_why() {
     assert!(matches!(metered(Kind::Wifi, None, &record), Metered::Guessed { metered: false, .. }));
     let hotspot = Record { announced_metered: true, ..Record::default() };
     assert_eq!(metered(Kind::Wifi, None, &hotspot), Metered::Yes);
-    let told = Record { network_manager_metered: Some((false, false)), ..Record::default() };
+    let told = Record { managed_metered: Some(Metered::No), ..Record::default() };
     assert_eq!(metered(Kind::Cellular, None, &told), Metered::No);
     let mark = Mark { metered: Some(false), ..Mark::default() };
     assert_eq!(metered(Kind::Cellular, Some(&mark), &hotspot), Metered::No);

@@ -94,12 +94,15 @@ fn nmcli_gives_a_record_for_each_device() {
           IP6.DNS[1]:fd00\\:\\:1\nIP6.DNS[2]:fd00::2\n\n\
           GENERAL.DEVICE:eth0\nGENERAL.METERED:no\n\nGENERAL.DEVICE:lo\nGENERAL.METERED:unknown\n",
     );
+    let device =
+        |name: &str, dns: &[&str], metered| Managed { name: name.into(), dns: ips(dns), metered };
+    let guess = Metered::Guessed { metered: true, why: "NetworkManager guesses so" };
     assert_eq!(
         devices,
         [
-            ("wlan0".into(), ips(&["192.168.43.1", "fd00::1", "fd00::2"]), Some((true, true))),
-            ("eth0".into(), vec![], Some((false, false))),
-            ("lo".into(), vec![], None),
+            device("wlan0", &["192.168.43.1", "fd00::1", "fd00::2"], Some(guess)),
+            device("eth0", &[], Some(Metered::No)),
+            device("lo", &[], None),
         ]
     );
 }
