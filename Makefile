@@ -29,4 +29,4 @@ bench: ## Measure the emulator; rewrites docs/benchmarks/lab.md (needs root)
 	@scripts/setup bench
 	cargo build --release -p manyways-cli
 	mkdir -p bench/results docs/benchmarks
-	$(MANYWAYS) lab bench --json bench/results/lab.json --table docs/benchmarks/lab.md
+	$(MANYWAYS) lab bench --json bench/results/lab.json --markdown docs/benchmarks/lab.md
