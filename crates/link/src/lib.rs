@@ -14,6 +14,7 @@ mod codel;
 mod delay;
 mod flight;
 mod loss;
+pub mod middlebox;
 mod packet;
 mod pipe;
 mod queue;

@@ -1,0 +1,463 @@
+//! A home router's or a mobile operator's NAT.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use manyways_trace::{Span, Time};
+
+use super::fragment::{Train, Trains, addresses};
+use super::table::{Endpoint, Table};
+use super::{Counters, Side, Verdict};
+use crate::segment::Offload;
+use crate::segment::checksum::{Delta, pseudo, put_word, sum, word};
+use crate::segment::header::{Fragment, Ip, TCP, UDP};
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// A NAT for IPv4 and a stateful firewall for IPv6.
+///
+/// In the words of RFC 4787, RFC 5382 and RFC 5508:
+/// - Mapping is endpoint-independent: one address and port inside is one port outside, whomever it
+///   talks to. All share one external address. The port is preserved where it is free; otherwise
+///   it is one of [`FIRST_PORT`](super::FIRST_PORT) and above.
+/// - Filtering is endpoint-independent: anybody outside who knows a mapping's port gets in.
+/// - TCP, UDP and ICMP echo requests from inside make mappings (TCP: only a SYN does). Traffic
+///   in either direction refreshes one; ICMP errors do not.
+/// - A mapping that was idle for the given time is forgotten, whatever its connections think. What
+///   comes from outside then is dropped, and so is TCP from inside that is no SYN, or it is
+///   answered by a reset: see [`Forgotten`].
+/// - ICMP errors are translated, the packet that they quote included.
+/// - The first fragment of a packet is treated as a whole one; the others follow it when they come
+///   after it ("received fragments in order"), for a short list of packets and 30 seconds at most.
+/// - There is no hairpinning, no port forwarding and no other protocol: those packets are dropped.
+///   The TTL is left alone.
+///
+/// IPv6 is not translated. Its filtering is endpoint-independent, too (RFC 6092 recommends it), by
+/// address, protocol and port inside, with the same idle time; of other protocols than TCP, UDP
+/// and ICMPv6 the address and the protocol count.
+///
+/// There are at most [`MAX_MAPPINGS`](super::MAX_MAPPINGS) mappings; then the one that was idle longest makes room.
+#[derive(Clone, Debug)]
+pub struct Nat {
+    external: Ipv4Addr,
+    forgotten: Forgotten,
+    table: Table,
+    trains: Trains,
+    now: Time,
+    dropped: u64,
+}
+
+/// What becomes of TCP from inside that belongs to no mapping and opens no connection: most often
+/// one whose mapping was forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forgotten {
+    /// It is dropped silently, as most NATs do: the connection hangs until its sender gives up.
+    #[default]
+    Drop,
+    /// It is answered by a reset, as some do.
+    Reset,
+}
+
+/// What a packet is to a NAT.
+enum Kind {
+    /// TCP or UDP.
+    Ports {
+        source: u16,
+        destination: u16,
+        /// Whether it may make a mapping.
+        opens: bool,
+    },
+    /// An ICMP echo request or reply.
+    Echo { request: bool, id: u16 },
+    /// An ICMP error; the packet that it quotes begins at `quote`.
+    Error { quote: usize },
+    /// Something else.
+    Other,
+}
+
+/// One of the two addresses of a packet, with its port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Source,
+    Destination,
+}
+
+impl Nat {
+    /// A NAT that shows `external` to the far side and forgets what was idle for `idle`.
+    pub fn new(external: Ipv4Addr, idle: Span) -> Self {
+        Self {
+            external,
+            forgotten: Forgotten::default(),
+            table: Table::new(idle),
+            trains: Trains::default(),
+            now: Time::ZERO,
+            dropped: 0,
+        }
+    }
+
+    /// The same with another answer to what was forgotten.
+    pub fn with_forgotten(mut self, forgotten: Forgotten) -> Self {
+        self.forgotten = forgotten;
+        self
+    }
+
+    /// The same with room for `mappings`, at least one and at most [`MAX_MAPPINGS`](super::MAX_MAPPINGS).
+    pub fn with_room(mut self, mappings: usize) -> Self {
+        self.table.set_limit(mappings);
+        self
+    }
+
+    /// Translates one packet, or drops it.
+    pub fn pass(&mut self, now: Time, from: Side, packet: &mut [u8], offload: &Offload) -> Verdict {
+        self.now = self.now.max(now);
+        self.table.advance(self.now);
+        let verdict = match Ip::parse(packet) {
+            None => None,
+            Some(ip) if from == Side::Device => self.leave(packet, &ip, offload),
+            Some(ip) => self.enter(packet, &ip, offload),
+        };
+        let verdict = verdict.unwrap_or(Verdict::Drop);
+        if verdict != Verdict::Forward {
+            self.dropped += 1;
+        }
+        verdict
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            mappings: self.table.len() as u64,
+            made: self.table.made,
+            expired: self.table.expired,
+            evicted: self.table.evicted,
+            dropped: self.dropped,
+            stripped: 0,
+        }
+    }
+
+    /// From inside out; `None` drops.
+    fn leave(&mut self, packet: &mut [u8], ip: &Ip, offload: &Offload) -> Option<Verdict> {
+        let [source, destination] = addresses(ip, packet);
+        if destination == IpAddr::V4(self.external) {
+            return None;
+        }
+        let train = match ip.fragment {
+            Fragment::Later(id) => {
+                self.trains.find(self.now, &Train::new(ip, packet, id))?;
+                self.translate(packet, ip, offload, End::Source, self.external, None);
+                return Some(Verdict::Forward);
+            }
+            Fragment::First(id) => Some(Train::new(ip, packet, id)),
+            Fragment::Whole => None,
+        };
+        let (port, opens) = match classify(packet, ip)? {
+            Kind::Ports { source, opens, .. } => (source, opens),
+            Kind::Echo { request: true, id } => (id, true),
+            Kind::Other if ip.v6 => (0, true),
+            Kind::Error { quote } => {
+                self.leave_error(packet, ip, offload, quote)?;
+                return Some(Verdict::Forward);
+            }
+            Kind::Echo { .. } | Kind::Other => return None,
+        };
+        let endpoint = Endpoint { protocol: ip.protocol, address: source, port };
+        let mapping = match self.table.inside(&endpoint) {
+            Some(mapping) => {
+                self.table.touch(mapping);
+                mapping
+            }
+            None if opens => self.table.insert(endpoint, !ip.v6),
+            None => return self.refuse(packet, ip),
+        };
+        if let Some(train) = train {
+            self.trains.insert(self.now, train, source);
+        }
+        let port = self.table.port(mapping);
+        self.translate(packet, ip, offload, End::Source, self.external, Some(port));
+        Some(Verdict::Forward)
+    }
+
+    /// From outside in; `None` drops.
+    fn enter(&mut self, packet: &mut [u8], ip: &Ip, offload: &Offload) -> Option<Verdict> {
+        let [_, destination] = addresses(ip, packet);
+        if !ip.v6 && destination != IpAddr::V4(self.external) {
+            return None;
+        }
+        let train = match ip.fragment {
+            Fragment::Later(id) => {
+                let inside = self.trains.find(self.now, &Train::new(ip, packet, id))?;
+                if let IpAddr::V4(inside) = inside {
+                    self.translate(packet, ip, offload, End::Destination, inside, None);
+                }
+                return Some(Verdict::Forward);
+            }
+            Fragment::First(id) => Some(Train::new(ip, packet, id)),
+            Fragment::Whole => None,
+        };
+        let port = match classify(packet, ip)? {
+            Kind::Ports { destination, .. } => destination,
+            Kind::Echo { request: false, id } => id,
+            Kind::Other if ip.v6 => 0,
+            Kind::Error { quote } => {
+                self.enter_error(packet, ip, offload, quote)?;
+                return Some(Verdict::Forward);
+            }
+            Kind::Echo { .. } | Kind::Other => return None,
+        };
+        let mapping = self.known(ip, destination, port)?;
+        self.table.touch(mapping);
+        let Endpoint { address, port, .. } = self.table.endpoint(mapping);
+        if let Some(train) = train {
+            self.trains.insert(self.now, train, address);
+        }
+        if let IpAddr::V4(inside) = address {
+            self.translate(packet, ip, offload, End::Destination, inside, Some(port));
+        }
+        Some(Verdict::Forward)
+    }
+
+    /// The mapping that somebody outside means by an address and a port.
+    fn known(&self, ip: &Ip, address: IpAddr, port: u16) -> Option<usize> {
+        match address {
+            IpAddr::V4(_) => self.table.outside(ip.protocol, port),
+            IpAddr::V6(_) => self.table.inside(&Endpoint { protocol: ip.protocol, address, port }),
+        }
+    }
+
+    /// An error from inside about a packet that was let in.
+    fn leave_error(
+        &self,
+        packet: &mut [u8],
+        ip: &Ip,
+        offload: &Offload,
+        quote: usize,
+    ) -> Option<()> {
+        let quoted = &mut packet[quote..ip.end];
+        let inner = Ip::parse_quote(quoted).filter(|inner| inner.v6 == ip.v6)?;
+        let [_, address] = addresses(&inner, quoted);
+        let port = quoted_port(quoted, &inner, End::Destination)?;
+        let mapping = self.table.inside(&Endpoint { protocol: inner.protocol, address, port })?;
+        if !ip.v6 {
+            let port = self.table.port(mapping);
+            let delta = rewrite(quoted, &inner, false, End::Destination, self.external, Some(port));
+            mend_icmp(packet, ip, delta);
+            self.translate(packet, ip, offload, End::Source, self.external, None);
+        }
+        Some(())
+    }
+
+    /// An error from outside about a packet that was let out.
+    fn enter_error(
+        &self,
+        packet: &mut [u8],
+        ip: &Ip,
+        offload: &Offload,
+        quote: usize,
+    ) -> Option<()> {
+        let quoted = &mut packet[quote..ip.end];
+        let inner = Ip::parse_quote(quoted).filter(|inner| inner.v6 == ip.v6)?;
+        let [address, _] = addresses(&inner, quoted);
+        let port = quoted_port(quoted, &inner, End::Source)?;
+        if !ip.v6 && address != IpAddr::V4(self.external) {
+            return None;
+        }
+        let mapping = self.known(&inner, address, port)?;
+        let Endpoint { address, port, .. } = self.table.endpoint(mapping);
+        if let IpAddr::V4(inside) = address {
+            let delta = rewrite(quoted, &inner, false, End::Source, inside, Some(port));
+            mend_icmp(packet, ip, delta);
+            self.translate(packet, ip, offload, End::Destination, inside, None);
+        }
+        Some(())
+    }
+
+    /// Changes a packet's address and port; IPv6 stays as it is.
+    fn translate(
+        &self,
+        packet: &mut [u8],
+        ip: &Ip,
+        offload: &Offload,
+        end: End,
+        address: Ipv4Addr,
+        port: Option<u16>,
+    ) {
+        if !ip.v6 {
+            let pending = offload.needs_csum && usize::from(offload.csum_start) == ip.transport;
+            rewrite(packet, ip, pending, end, address, port);
+        }
+    }
+
+    /// What to do with TCP that belongs to nothing.
+    fn refuse(&self, packet: &mut [u8], ip: &Ip) -> Option<Verdict> {
+        match self.forgotten {
+            Forgotten::Reset => reset(packet, ip).map(|length| Verdict::Answer { length }),
+            Forgotten::Drop => None,
+        }
+    }
+}
+
+/// What a packet with a transport header is; `None` when that is cut short.
+fn classify(packet: &[u8], ip: &Ip) -> Option<Kind> {
+    let rest = packet.get(ip.transport..ip.end)?;
+    let least = match (ip.protocol, ip.v6) {
+        (TCP, _) => 20,
+        (UDP, _) | (ICMP, false) | (ICMPV6, true) => 8,
+        _ => return Some(Kind::Other),
+    };
+    if rest.len() < least {
+        return None;
+    }
+    Some(match (ip.protocol, rest[0]) {
+        (TCP | UDP, _) => Kind::Ports {
+            source: word(rest, 0),
+            destination: word(rest, 2),
+            opens: ip.protocol == UDP || rest[13] & (SYN | ACK | RST) == SYN,
+        },
+        (ICMP, kind @ (0 | 8)) | (ICMPV6, kind @ (128 | 129)) => {
+            Kind::Echo { request: matches!(kind, 8 | 128), id: word(rest, 4) }
+        }
+        // Unreachable, source quench, time exceeded, parameter problem; and IPv6's four.
+        (ICMP, 3 | 4 | 11 | 12) | (ICMPV6, 1..=4) => Kind::Error { quote: ip.transport + 8 },
+        _ => return None,
+    })
+}
+
+/// The port, or echo identifier, at one end of a packet that an error quotes.
+fn quoted_port(quote: &[u8], inner: &Ip, end: End) -> Option<u16> {
+    if matches!(inner.fragment, Fragment::Later(_)) {
+        return None;
+    }
+    let rest = quote.get(inner.transport..inner.end)?;
+    match (inner.protocol, inner.v6) {
+        (TCP | UDP, _) => {
+            rest.get(..4).map(|rest| word(rest, if end == End::Source { 0 } else { 2 }))
+        }
+        // Only a request can have been sent from inside, and only a reply let in.
+        (ICMP, false) | (ICMPV6, true) => {
+            let request = *rest.first()? == if inner.v6 { 128 } else { 8 };
+            let reply = *rest.first()? == if inner.v6 { 129 } else { 0 };
+            let expected = if end == End::Source { request } else { reply };
+            rest.get(..6).filter(|_| expected).map(|rest| word(rest, 4))
+        }
+        (_, true) => Some(0),
+        _ => None,
+    }
+}
+
+/// Changes the IPv4 address, and the port, at one end of a packet, or of as much of it as there is,
+/// and mends the checksums. `pending` says that the transport's is still to be computed. Gives what
+/// all of that adds to a sum over the bytes.
+fn rewrite(
+    bytes: &mut [u8],
+    ip: &Ip,
+    pending: bool,
+    end: End,
+    address: Ipv4Addr,
+    port: Option<u16>,
+) -> Delta {
+    let at = if end == End::Source { 12 } else { 16 };
+    let mut addresses = Delta::default();
+    addresses.change(&bytes[at..at + 4], &address.octets());
+    bytes[at..at + 4].copy_from_slice(&address.octets());
+    let mut all = addresses;
+    let mended = addresses.mend(word(bytes, 10));
+    replace(bytes, 10, mended, &mut all);
+    if matches!(ip.fragment, Fragment::Later(_)) {
+        return all;
+    }
+    let (port_at, field, mut covered) = match ip.protocol {
+        TCP | UDP => (
+            if end == End::Source { 0 } else { 2 },
+            if ip.protocol == TCP { 16 } else { 6 },
+            addresses,
+        ),
+        // No pseudo-header.
+        ICMP => (4, 2, Delta::default()),
+        _ => return all,
+    };
+    let (port_at, field) = (ip.transport + port_at, ip.transport + field);
+    if let Some(port) = port.filter(|_| port_at + 2 <= ip.end) {
+        if !pending {
+            covered.word(word(bytes, port_at), port);
+        }
+        replace(bytes, port_at, port, &mut all);
+    }
+    if field + 2 <= ip.end {
+        let old = word(bytes, field);
+        let none = ip.protocol == UDP && old == 0 && !pending;
+        let new = match pending {
+            _ if none => 0,
+            true => covered.mend_sum(old),
+            false => match covered.mend(old) {
+                0 if ip.protocol == UDP => 0xffff,
+                new => new,
+            },
+        };
+        replace(bytes, field, new, &mut all);
+    }
+    all
+}
+
+/// Writes a word and adds the change to a sum's.
+fn replace(bytes: &mut [u8], at: usize, new: u16, delta: &mut Delta) {
+    delta.word(word(bytes, at), new);
+    put_word(bytes, at, new);
+}
+
+fn mend_icmp(packet: &mut [u8], ip: &Ip, delta: Delta) {
+    let field = ip.transport + 2;
+    let mended = delta.mend(word(packet, field));
+    put_word(packet, field, mended);
+}
+
+/// Turns a TCP packet into the reset that answers it (RFC 9293, section 3.10.7.1); gives its
+/// length. A reset is not answered.
+fn reset(packet: &mut [u8], ip: &Ip) -> Option<usize> {
+    let tcp = &packet[ip.transport..ip.end];
+    let (flags, header) = (tcp[13], usize::from(tcp[12] >> 4) * 4);
+    if flags & RST != 0 {
+        return None;
+    }
+    let number = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+    let (sequence, acknowledged, answer) = if flags & ACK != 0 {
+        (number(8), 0, RST)
+    } else {
+        // SYN and FIN count as a byte each.
+        let length = tcp.len().saturating_sub(header) as u32
+            + u32::from(flags & SYN != 0)
+            + u32::from(flags & 1);
+        (0, number(4).wrapping_add(length), RST | ACK)
+    };
+    let ports = [word(tcp, 2), word(tcp, 0)];
+    let transport = if ip.v6 { 40 } else { 20 };
+    let length = transport + 20;
+    let from = if ip.v6 { 8 } else { 12 };
+    let (source, destination) = packet[from..transport].split_at_mut((transport - from) / 2);
+    source.swap_with_slice(destination);
+    if ip.v6 {
+        packet[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+        put_word(packet, 4, 20);
+        (packet[6], packet[7]) = (TCP, 64);
+    } else {
+        packet[..10].copy_from_slice(&[0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, TCP]);
+        put_word(packet, 10, 0);
+        let mended = !sum(&packet[..20]);
+        put_word(packet, 10, mended);
+    }
+    let pseudo = pseudo(&packet[from..transport], TCP, 20);
+    let tcp = &mut packet[transport..length];
+    tcp.fill(0);
+    put_word(tcp, 0, ports[0]);
+    put_word(tcp, 2, ports[1]);
+    tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
+    tcp[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+    (tcp[12], tcp[13]) = (0x50, answer);
+    put_word(tcp, 16, pseudo);
+    let finished = !sum(tcp);
+    put_word(tcp, 16, finished);
+    Some(length)
+}
