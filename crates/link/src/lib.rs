@@ -4,9 +4,10 @@
 //! delay. Hand it [`Packet`]s at a time, and it says which of their segments are delivered or
 //! dropped, and at which time. Two pipes make a link.
 //!
-//! This crate reads no clock, opens nothing and holds no bytes of any packet: the shell keeps the
-//! buffers and finds them by [`Packet::id`]. The same seed and the same input give the same output,
-//! so that one core serves simulations under virtual time and emulation under real time.
+//! This crate reads no clock and opens nothing, and a pipe holds no bytes of any packet: the shell
+//! keeps the buffers and finds them by [`Packet::id`]. The same seed and the same input give the
+//! same output, so that one core serves simulations under virtual time and emulation under real
+//! time.
 #![forbid(unsafe_code)]
 
 mod capacity;

@@ -58,7 +58,7 @@ fn capacity() -> impl Strategy<Value = CapacitySpec> {
     let steps = steps.prop_map(|(first, more, period)| {
         let all = std::iter::once((0, first)).chain(more);
         let steps = all.map(|(at, rate)| (Span::from_micros(at), rate)).collect();
-        let steps = Steps::new(steps, Span::from_micros(period)).unwrap();
+        let steps = Steps::new(steps, Span::from_micros(period)).expect("steps in order");
         CapacitySpec::Trace { source: String::new(), trace: LinkTrace::Rates(steps) }
     });
     let moments = (prop::collection::vec(0_u64..=20, 1..15), 1_u64..3_000);
@@ -66,7 +66,8 @@ fn capacity() -> impl Strategy<Value = CapacitySpec> {
         at.sort_unstable();
         let at = at.into_iter().map(Span::from_millis).collect();
         let size = Size::from_bytes(size);
-        let trace = LinkTrace::opportunities(at, size, Span::from_millis(20)).unwrap();
+        let trace =
+            LinkTrace::opportunities(at, size, Span::from_millis(20)).expect("moments in order");
         CapacitySpec::Trace { source: String::new(), trace }
     });
     prop_oneof![
@@ -82,7 +83,7 @@ fn delay() -> impl Strategy<Value = DelaySpec> {
         let period = Span::from_millis(10 * delays.len() as u64);
         let steps = (0..).zip(delays);
         let steps = steps.map(|(i, delay)| (Span::from_millis(i * 10), Span::from_micros(delay)));
-        let steps = Steps::new(steps.collect(), period).unwrap();
+        let steps = Steps::new(steps.collect(), period).expect("steps in order");
         DelaySpec::Trace { source: String::new(), steps }
     });
     prop_oneof![micros(0..40_000).prop_map(DelaySpec::Constant), steps]
@@ -364,6 +365,39 @@ proptest! {
                 let Some(nano_bits) = offered(&spec.capacity, *from, *until) else { return Ok(()) };
                 let allowed = nano_bits + u128::from(*size) * 8_000_000_000;
                 prop_assert!(u128::from(bytes) * 8_000_000_000 <= allowed, "{from} to {until}");
+            }
+        }
+    }
+
+    /// While packets wait, a link carries what its capacity allows, short of one packet.
+    #[test]
+    fn never_slower_than_the_capacity_while_packets_wait(
+        capacity in capacity(),
+        sizes in prop::collection::vec(1_u64..3_000, 2..60),
+    ) {
+        let spec = DirectionSpec {
+            capacity,
+            delay: DelaySpec::Constant(Span::ZERO),
+            jitter: Span::ZERO,
+            reorder: false,
+            loss: LossSpec::None,
+            queue: QueueSpec { limit: QueueLimit::Unlimited, discipline: Discipline::DropTail },
+        };
+        let mut pipe = Pipe::new(&spec, 0);
+        for (id, size) in (0..).zip(&sizes) {
+            pipe.handle(Time::ZERO, Packet::single(id, Size::from_bytes(*size)));
+        }
+        let (mut first, mut nano_bits) = (None, 0);
+        while let Some(wakeup) = pipe.next_wakeup() {
+            while let Some(output) = pipe.poll(wakeup) {
+                let Output::Deliver { at, id, .. } = output else { panic!("{output:?}") };
+                nano_bits += u128::from(sizes[id as usize]) * 8_000_000_000;
+                let first = *first.get_or_insert(at);
+                if at > first {
+                    let before = at - Span::from_nanos(1);
+                    let Some(offered) = offered(&spec.capacity, first, before) else { return Ok(()) };
+                    prop_assert!(offered < nano_bits, "{first} to {before}");
+                }
             }
         }
     }

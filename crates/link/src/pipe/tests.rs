@@ -401,6 +401,18 @@ fn a_link_that_goes_down_loses_what_is_on_it() {
 }
 
 #[test]
+fn what_went_down_with_the_link_holds_nobody_up() {
+    let mut pipe =
+        Pipe::new(&DirectionSpec { delay: DelaySpec::Constant(ms(100)), ..unlimited() }, 0);
+    pipe.handle(at(0), packet(1));
+    pipe.set_state(at(10), LinkState::Silent);
+    pipe.set_delay(at(20), DelaySpec::Constant(ms(5)));
+    pipe.set_state(at(20), LinkState::Up);
+    pipe.handle(at(20), packet(2));
+    assert_eq!(run(&mut pipe), [drop(at(10), 1, 0, 1, Cause::Down), deliver(at(25), 2, 0, 1)]);
+}
+
+#[test]
 fn a_packet_of_no_segments_is_ignored() {
     let mut pipe = Pipe::new(&spec(), 0);
     pipe.handle(at(0), train(1, 0));

@@ -63,7 +63,8 @@ impl Bulk {
             }
             let receiver = self.link.device.socket(self.receiver);
             while receiver.can_recv() {
-                self.received += receiver.recv(|bytes| (bytes.len(), bytes.len() as u64)).unwrap();
+                self.received +=
+                    receiver.recv(|bytes| (bytes.len(), bytes.len() as u64)).expect("it can");
             }
             self.link.pump(self.now);
             match self.link.next_wakeup(self.now) {
@@ -98,13 +99,13 @@ const DELAY: Span = Span::from_millis(20);
 /// is not to blame.
 #[test]
 fn bulk_tcp_fills_a_constant_rate() {
-    let cubic = (CongestionControl::Cubic, 0.99);
-    let reno = (CongestionControl::Reno, 0.99);
-    for ((control, least), mbps) in [(cubic, 2), (cubic, 10), (reno, 10), (reno, 50)] {
+    let cubic = (CongestionControl::Cubic, secs(10));
+    let reno = (CongestionControl::Reno, secs(5));
+    for ((control, from), mbps) in [(cubic, 2), (cubic, 10), (reno, 10), (reno, 50)] {
         let mut bulk = Bulk::new(&spec(constant(mbps), DELAY, BDP), control);
-        let share = bulk.share(secs(10), secs(25), Rate::from_mbps(mbps));
+        let share = bulk.share(from, from + Span::from_secs(5), Rate::from_mbps(mbps));
         println!("{control:?}, {mbps} Mbit/s: {:.2} %", share * 100.0);
-        assert!((least..=1.001).contains(&share), "{control:?}, {mbps} Mbit/s: {share}");
+        assert!((0.99..=1.001).contains(&share), "{control:?}, {mbps} Mbit/s: {share}");
     }
 }
 
@@ -118,7 +119,7 @@ fn bulk_tcp_fills_a_mahimahi_trace() {
     let rate = trace.mean_rate();
     let capacity = CapacitySpec::Trace { source: String::new(), trace };
     let mut bulk = Bulk::new(&spec(capacity, DELAY, BDP), CongestionControl::Reno);
-    let share = bulk.share(secs(5), secs(20), rate);
+    let share = bulk.share(secs(5), secs(12), rate);
     println!("{:.2} %", share * 100.0);
     assert!((0.99..=1.001).contains(&share), "{share}");
 }
@@ -132,7 +133,7 @@ fn codel_keeps_the_queue_short_where_drop_tail_fills_it() {
         let mut bulk = Bulk::new(&down, CongestionControl::Reno);
         let share = bulk.share(secs(10), secs(20), Rate::from_mbps(10));
         assert!(share > least, "{share}");
-        let seconds = 21..=40;
+        let seconds = 21..=30;
         let samples = seconds.clone().count() as u64;
         seconds.map(|s| bulk.run_until(secs(s)).backlog.size.as_bytes()).sum::<u64>() / samples
     };
@@ -154,8 +155,8 @@ fn tcp_survives_an_outage() {
     bulk.run_until(secs(8));
     assert_eq!(bulk.received, before, "a link that is down delivers nothing");
     bulk.link.down().set_state(secs(8), LinkState::Up);
-    bulk.run_until(secs(30));
-    let share = bulk.share(secs(30), secs(40), Rate::from_mbps(10));
+    let share = bulk.share(secs(20), secs(25), Rate::from_mbps(10));
+    println!("{:.2} %", share * 100.0);
     assert!(share > 0.9, "{share}");
 }
 
