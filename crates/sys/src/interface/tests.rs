@@ -93,6 +93,19 @@ fn a_host_with_two_default_routes_prefers_the_better_metric() {
 }
 
 #[test]
+fn the_second_default_route_of_ipv6_is_a_way_for_a_bound_socket() {
+    let Some(found) = two(&[
+        "-6 route add default via fd00:1::1 dev wifi metric 100",
+        "-6 route add default via fd00:2::1 dev lte metric 200",
+    ]) else {
+        return;
+    };
+    assert_eq!(named(&found, "wifi").addresses, ips(&["fd00:1::2"]));
+    assert_eq!(named(&found, "lte").usable, Ok(()));
+    assert_eq!(named(&found, "lte").addresses, ips(&["fd00:2::2"]));
+}
+
+#[test]
 fn a_network_without_a_route_says_so() {
     let Some(found) = two(&["route add default via 10.0.1.1"]) else { return };
     assert_eq!(named(&found, "wifi").usable, Ok(()));
