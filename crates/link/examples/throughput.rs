@@ -13,7 +13,9 @@ use manyways_trace::scenario::{
 use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
 
 const SEGMENTS: u32 = 44;
-const PACKETS: u64 = 200_000;
+const PACKETS: u64 = 40_000;
+/// The best of several runs is the one that other programs disturbed least.
+const RUNS: usize = 7;
 
 fn main() {
     let constant = DirectionSpec {
@@ -59,10 +61,11 @@ fn main() {
         ("loss and jitter", &random),
         ("loss and jitter that reorders", &DirectionSpec { reorder: true, ..random.clone() }),
     ] {
-        let [coarse, fine] = [true, false].map(|coarse| measure(spec, coarse));
+        let best = |coarse| (0..RUNS).map(|_| measure(spec, coarse)).fold(0.0, f64::max);
+        let [coarse, fine] = [true, false].map(best);
         println!("{name:<34} {coarse:>12.1} M {fine:>12.1} M");
     }
-    println!("\nmillion segments a second of one core; 10 Gbit/s need 0.83");
+    println!("\nmillion segments a second of one core, best of {RUNS} runs; 10 Gbit/s need 0.83");
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
