@@ -48,7 +48,7 @@ mod tls;
 mod worker;
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -233,6 +233,16 @@ impl Job {
             resume: false,
             checksum: Checksum::None,
         })
+    }
+
+    /// Where the object is.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// The file that it goes to.
+    pub fn output(&self) -> &Path {
+        &self.output
     }
 
     /// Goes on with what an earlier run left, if it left anything.

@@ -1,0 +1,136 @@
+//! What is printed at the end: a few lines for people, one line of JSON for machines.
+
+use std::path::Path;
+
+use manyways_net::fetch::{FetchError, PathReport, Report};
+use manyways_trace::{Rate, Size, Span};
+use serde::Serialize;
+
+use super::progress::share;
+
+/// The schema of the JSON, described in docs/get.md.
+const SCHEMA: &str = "manyways.get/1";
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    transfers: &'a [Transfer],
+}
+
+#[derive(Serialize)]
+pub struct Transfer {
+    url: String,
+    bytes: u64,
+    seconds: f64,
+    ttfb_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+    metered_bytes: u64,
+    paths: Vec<PathLine>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorLine>,
+}
+
+#[derive(Serialize)]
+struct PathLine {
+    name: String,
+    server: Option<String>,
+    protocol: Option<&'static str>,
+    bytes: u64,
+    requests: u64,
+    rate_bps: u64,
+}
+
+#[derive(Serialize)]
+struct ErrorLine {
+    message: String,
+    hint: Option<String>,
+    resumable: bool,
+}
+
+impl Transfer {
+    pub fn done(url: &str, report: &Report) -> Self {
+        Self {
+            url: url.to_owned(),
+            bytes: report.bytes.as_bytes(),
+            seconds: report.elapsed.as_secs_f64(),
+            ttfb_seconds: report.first_byte.map(Span::as_secs_f64),
+            sha256: report.sha256.map(|hash| hash.iter().map(|b| format!("{b:02x}")).collect()),
+            metered_bytes: report.metered.as_bytes(),
+            paths: report.paths.iter().map(PathLine::from).collect(),
+            error: None,
+        }
+    }
+
+    pub fn failed(url: &str, error: &FetchError) -> Self {
+        let line = ErrorLine {
+            message: error.to_string(),
+            hint: error.hint(),
+            resumable: error.kept.is_some(),
+        };
+        Self { error: Some(line), ..Self::done(url, &error.report) }
+    }
+
+    pub fn metered_bytes(&self) -> u64 {
+        self.metered_bytes
+    }
+}
+
+impl From<&PathReport> for PathLine {
+    fn from(path: &PathReport) -> Self {
+        Self {
+            name: path.name.clone(),
+            server: path.server.map(|server| server.to_string()),
+            protocol: path.protocol.map(|protocol| protocol.name()),
+            bytes: path.bytes.as_bytes(),
+            requests: path.requests,
+            rate_bps: path.rate.as_bps(),
+        }
+    }
+}
+
+/// One line.
+pub fn json(transfers: &[Transfer]) -> Result<String, serde_json::Error> {
+    serde_json::to_string(&Document { schema: SCHEMA, transfers })
+}
+
+/// A few lines on stderr: standard output is for JSON.
+pub fn print(report: &Report, output: &Path) {
+    let rate = Rate::of(report.bytes, report.elapsed);
+    let before = report.length.unwrap_or(report.bytes).saturating_sub(report.bytes);
+    let before = match before {
+        Size::ZERO => String::new(),
+        before => format!(" ({before} were there)"),
+    };
+    eprintln!(
+        "{}: {}{before} in {:.2} s, {rate}",
+        output.display(),
+        report.bytes,
+        report.elapsed.as_secs_f64()
+    );
+    let width = report.paths.iter().map(|path| path.name.len()).max().unwrap_or(0);
+    for path in &report.paths {
+        let Some(server) = path.server else {
+            eprintln!("  {:width$}  not used", path.name);
+            continue;
+        };
+        let metered = if path.metered { ", metered" } else { "" };
+        eprintln!(
+            "  {:width$}  {:>5}  {:>10}  {}  from {server}{metered}",
+            path.name,
+            share(path.bytes, report.bytes),
+            path.bytes.to_string(),
+            path.rate,
+        );
+    }
+    if !report.metered.is_zero() {
+        eprintln!("  over metered networks: {}", report.metered);
+    }
+    if !report.duplicate.is_zero() {
+        eprintln!("  came twice: {}", report.duplicate);
+    }
+    if let Some(hash) = report.sha256 {
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        eprintln!("  sha256:{hash}");
+    }
+}
