@@ -1,5 +1,6 @@
 //! What is fed: one function a parser.
 
+mod network;
 mod trace;
 
 /// A parser under fire.
@@ -32,6 +33,31 @@ pub const ALL: &[Target] = &[
         more_seeds: &["../scenarios"],
     },
     Target { name: "event-log", run: trace::event_log, words: trace::EVENT_WORDS, more_seeds: &[] },
+    Target {
+        name: "content-range",
+        run: network::content_range,
+        words: network::RANGE_WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "super-packet", run: network::super_packet, words: &[], more_seeds: &[] },
+    Target {
+        name: "resume-file",
+        run: network::resume_file,
+        words: network::RESUME_WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "dns-answer",
+        run: network::dns_answer,
+        words: network::DNS_WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "announced",
+        run: network::announced,
+        words: network::ANNOUNCED_WORDS,
+        more_seeds: &[],
+    },
 ];
 
 /// The target of that name.

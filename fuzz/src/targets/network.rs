@@ -1,0 +1,98 @@
+//! The parsers of bytes that come from networks, and of files that others on a host wrote.
+
+use manyways_link::segment::{Offload, finish_checksum, plan, slice, wire};
+use manyways_net::fetch::resume::Saved;
+use manyways_net::resolve::message::{Family, hosts, read_answer};
+use manyways_proto::fetch::ContentRange;
+use manyways_sys::interface::Mark;
+use manyways_sys::interface::announced::{self, SERVER_LIMIT};
+
+pub(super) const RANGE_WORDS: &[&str] = &["bytes ", "*", "/", "-", "bytes */"];
+pub(super) const RESUME_WORDS: &[&str] =
+    &["\"etag\":", "W/", "\"done\":[[0,", "],[", "\"length\":"];
+pub(super) const DNS_WORDS: &[&str] =
+    &["\u{7}example\u{4}test\0", "\0\u{1}\0\u{1}", "\0\u{1c}\0\u{1}", "\0\u{5}\0\u{1}", "\0\u{4}"];
+pub(super) const ANNOUNCED_WORDS: &[&str] = &[
+    "nameserver ",
+    "SERVERS=",
+    "DNS=",
+    "VENDOR_SPECIFIC=",
+    "ANDROID_METERED",
+    "lease {\n",
+    "interface \"wlan0\";\n",
+    "option domain-name-servers ",
+    "[dhcp4]\n",
+    "192.0.2.1",
+    "fe80::1%2",
+    "2001:db8::1",
+    "dns=",
+    "metered=",
+    "GENERAL.DEVICE:",
+    "IP4.DNS[1]:",
+];
+
+pub(super) fn content_range(bytes: &[u8]) {
+    if let Some(ContentRange { range, length }) = ContentRange::parse(bytes) {
+        assert!(range.is_some() || length.is_some());
+        if let Some(range) = range {
+            assert!(range.start < range.end);
+            assert!(length.is_none_or(|length| range.end <= length));
+        }
+    }
+}
+
+/// A virtio header and a packet.
+pub(super) fn super_packet(bytes: &[u8]) {
+    let Some((header, packet)) = bytes.split_first_chunk::<10>() else { return };
+    let offload = Offload::from_bytes(header);
+    finish_checksum(&mut packet.to_vec(), &offload);
+    let Ok(plan) = plan(packet, &offload) else { return };
+    assert!(plan.segments >= 1 && plan.last >= 1);
+    let size = |index| if index + 1 == plan.segments { plan.last } else { plan.segment } as usize;
+    let mut buffer = manyways_link::segment::Slice::header_buffer();
+    let mut cable = Vec::new();
+    for index in (0..plan.segments).take(64).chain([plan.segments - 1]) {
+        let one = slice(packet, &offload, &plan, index, 1, &mut buffer);
+        assert_eq!(one.len(), size(index));
+        cable.clear();
+        wire(packet, &offload, &plan, index, &mut cable);
+        assert_eq!(cable.len(), size(index));
+    }
+    // A run of segments is again a packet that can be planned, with as many segments.
+    let (first, count) = (plan.segments / 3, (plan.segments / 2).max(1));
+    let run = slice(packet, &offload, &plan, first, count, &mut buffer);
+    let mut whole = run.header(&buffer).to_vec();
+    whole.extend_from_slice(&packet[run.payload.clone()]);
+    let again = manyways_link::segment::plan(&whole, &run.offload);
+    assert_eq!(again.map(|again| again.segments), Ok(count.min(plan.segments - first)));
+}
+
+pub(super) fn resume_file(bytes: &[u8]) {
+    if let Ok(saved) = Saved::parse(bytes) {
+        assert!(saved.done.total() <= saved.length);
+        assert_eq!(Saved::parse(&saved.to_bytes()).ok(), Some(saved));
+    }
+}
+
+pub(super) fn dns_answer(bytes: &[u8]) {
+    let id = bytes.first_chunk::<2>().map_or(0, |id| u16::from_be_bytes(*id));
+    for family in [Family::V4, Family::V6] {
+        let _ = read_answer(bytes, id, "example.test", family);
+    }
+    let _ = hosts(bytes, "example.test");
+}
+
+pub(super) fn announced(bytes: &[u8]) {
+    for read in [
+        announced::resolv_conf,
+        announced::systemd_state,
+        announced::network_manager_device,
+        |bytes: &[u8]| announced::dhclient_leases(bytes, "wlan0"),
+    ] {
+        assert!(read(bytes).dns.len() <= SERVER_LIMIT);
+    }
+    let _ = announced::nmcli(bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = Mark::parse(text);
+    }
+}
