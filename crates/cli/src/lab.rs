@@ -1,10 +1,130 @@
-use std::process::ExitCode;
+//! `manyways lab`: the emulator's face.
 
-use anyhow::Result;
+mod bench;
+mod enter;
+mod run;
+mod shell;
 
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use manyways_net::lab::LabError;
+use manyways_net::lab::registry::{Record, Registry};
+use manyways_trace::link_text::LinkError;
+
+use crate::failure::Failure;
+
+/// Emulate several networks on this machine and run commands in the middle of them.
+///
+/// Real kernel stacks on both sides, real programs, and links whose rate, delay, loss and queue
+/// are what you say. Nothing of it is left when it ends.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Example:\n  \
+    manyways lab shell --link wifi:down=10mbit,up=5mbit,delay=14ms --link lte:down=5mbit,delay=32ms -- bash")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub fn run(_args: Args) -> Result<ExitCode> {
-    Ok(ExitCode::FAILURE)
+#[derive(Subcommand)]
+enum Command {
+    Shell(shell::Args),
+    Run(run::Args),
+    Check(run::CheckArgs),
+    Enter(enter::EnterArgs),
+    Set(enter::SetArgs),
+    List(enter::ListArgs),
+    Gc(enter::GcArgs),
+    Bench(bench::Args),
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Shell(args) => shell::shell(args),
+        Command::Run(args) => run::run(args),
+        Command::Check(args) => run::check(args),
+        Command::Enter(args) => enter::enter(args),
+        Command::Set(args) => enter::set(args),
+        Command::List(args) => enter::list(args),
+        Command::Gc(args) => enter::gc(args),
+        Command::Bench(args) => bench::bench(args),
+    }
+}
+
+/// The registry, and the right to make namespaces. Call it before anything starts a thread.
+fn prepare() -> Result<Registry> {
+    let registry = registry()?;
+    if !manyways_sys::sandbox::is_root() {
+        manyways_sys::sandbox::become_root_of_user_namespace()
+            .map_err(|error| lab_failure(LabError::NotPermitted(error)))?;
+    }
+    Ok(registry)
+}
+
+fn registry() -> Result<Registry> {
+    Registry::of_user().context("cannot open the folder of the running labs")
+}
+
+fn lab_failure(error: LabError) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::new(error.to_string());
+    hint.into_iter().fold(failure, Failure::hint)
+}
+
+fn link_failure(error: LinkError) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::usage(error.to_string());
+    hint.into_iter().fold(failure, Failure::hint)
+}
+
+/// Reads the files that links name, relative to a folder.
+fn reader(folder: &Path) -> impl FnMut(&str) -> std::result::Result<Vec<u8>, String> + use<> {
+    let folder = folder.to_owned();
+    move |file| std::fs::read(folder.join(file)).map_err(|error| error.to_string())
+}
+
+/// Where relative file names of the command line start.
+fn here() -> PathBuf {
+    PathBuf::new()
+}
+
+/// The running lab of that name, or the only one.
+fn find(registry: &Registry, name: Option<&str>) -> Result<Record> {
+    let mut alive: Vec<_> = registry
+        .records()
+        .context("cannot read the folder of the running labs")?
+        .into_iter()
+        .filter(Record::is_alive)
+        .collect();
+    let names = alive.iter().map(|record| record.name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = match name {
+        Some(name) => alive.iter().position(|record| record.name == name),
+        None if alive.len() == 1 => Some(0),
+        None => None,
+    };
+    match found {
+        Some(index) => Ok(alive.swap_remove(index)),
+        None => {
+            let sentence = match name {
+                Some(name) => format!("no lab called `{name}` is running"),
+                None if alive.is_empty() => "no lab is running".to_owned(),
+                None => "several labs are running".to_owned(),
+            };
+            let hint = if alive.is_empty() {
+                "start one with `manyways lab shell`".to_owned()
+            } else {
+                format!("the running labs are {names}")
+            };
+            Err(Failure::new(sentence).hint(hint).into())
+        }
+    }
+}
+
+/// The exit code that a command's status asks for, as a shell would give it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    ExitCode::from(code.clamp(0, 255) as u8)
 }

@@ -8,6 +8,7 @@
 //! Where to start: [`Lab::start`], then [`Lab::spawn`].
 
 pub mod address;
+pub mod bench;
 pub mod control;
 mod internet;
 mod network;
@@ -29,17 +30,20 @@ use std::time::{Duration, Instant};
 
 use manyways_link::middlebox;
 use manyways_sys::netns::NetNs;
-use manyways_sys::sandbox::{Sandbox, View};
+use manyways_sys::sandbox::{Sandbox, View, spawn_in};
 use manyways_trace::Span;
 use manyways_trace::scenario::{Change, Event, HostSpec, LinkSpec, Middlebox};
 
 use self::pcap::PcapWriter;
-use self::registry::{Entry, Registry};
+use self::registry::{Entry, Record, Registry};
 use self::relay::{HostEnd, Relay, RelayConfig, RelayLink};
 use self::resolver::{Resolver, Zone};
 
 /// Below this every name is the lab's.
 pub const DOMAIN: &str = "lab";
+
+/// TCP congestion control where nobody chose one: what most servers use.
+pub const DEFAULT_CC: &str = "cubic";
 
 /// How long a far command may take until it listens.
 const SERVE_PATIENCE: Duration = Duration::from_secs(10);
@@ -228,9 +232,7 @@ impl Lab {
         }
 
         let mut relayed = Vec::with_capacity(spec.links.len());
-        for ((index, (link, device)), hosts) in
-            spec.links.iter().zip(tuns).enumerate().zip(ends)
-        {
+        for ((index, (link, device)), hosts) in spec.links.iter().zip(tuns).enumerate().zip(ends) {
             let pcap = match &spec.pcap {
                 Some(folder) => Some(
                     PcapWriter::create(&folder.join(format!("{}.pcapng", link.name)), &link.name)
@@ -239,9 +241,7 @@ impl Lab {
                 None => None,
             };
             let middlebox = link.middlebox.map(|middlebox| match middlebox {
-                Middlebox::Nat { idle } => {
-                    middlebox::Middlebox::nat(address::nat(index), idle)
-                }
+                Middlebox::Nat { idle } => middlebox::Middlebox::nat(address::nat(index), idle),
                 Middlebox::StripMptcp => middlebox::Middlebox::strip_mptcp(),
             });
             relayed.push(RelayLink { spec: link.clone(), device, hosts, middlebox, pcap });
@@ -393,8 +393,24 @@ impl Drop for Lab {
     }
 }
 
+/// Starts a command in a lab that another process runs: `record` says which, `folder` is its
+/// folder, and `fd` that process's descriptor of the namespace of `place`.
+///
+/// Call it while the process has a single thread.
+pub fn enter(
+    record: &Record,
+    folder: &Path,
+    place: Place,
+    fd: i32,
+    mut command: Command,
+) -> io::Result<Child> {
+    command.env("LAB_NAME", &record.name).env("LAB_DIR", folder);
+    let view = view(folder, place == Place::Device)?;
+    spawn_in(record.pid, record.init, fd, command, view)
+}
+
 /// The files that a command in the lab sees instead of the host's.
-pub(crate) fn view(folder: &Path, device: bool) -> io::Result<View> {
+fn view(folder: &Path, device: bool) -> io::Result<View> {
     let mut view = View::default()
         .bind(&folder.join("hosts"), Path::new("/etc/hosts"))?
         .bind(&folder.join("nsswitch.conf"), Path::new("/etc/nsswitch.conf"))?;

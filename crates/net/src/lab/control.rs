@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use manyways_link::Cause;
 use manyways_trace::link_text;
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +16,6 @@ use super::relay::{LaneStats, Relay, Snapshot};
 
 /// The longest request, in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
-
-const CAUSES: [Cause; 4] = [Cause::Queue, Cause::Aqm, Cause::Loss, Cause::Down];
 
 /// What can be asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -86,7 +83,7 @@ impl From<LaneStats> for LaneStatus {
         Self {
             delivered_bytes: stats.delivered.size.as_bytes(),
             delivered_packets: stats.delivered.packets,
-            dropped_packets: CAUSES.into_iter().map(|cause| stats.dropped(cause).packets).sum(),
+            dropped_packets: stats.dropped_packets(),
             queue_bytes: stats.backlog.size.as_bytes(),
         }
     }
@@ -170,16 +167,13 @@ fn answer(request: Request, names: &[String], relay: &Relay) -> io::Result<Answe
                     hint: Some(format!("the links are {}", names.join(", "))),
                 });
             };
-            let mut read =
-                |file: &str| std::fs::read(file).map_err(|error| error.to_string());
+            let mut read = |file: &str| std::fs::read(file).map_err(|error| error.to_string());
             match link_text::changes(settings.iter().map(String::as_str), &mut read) {
                 Ok(changes) => {
                     relay.change(index, changes);
                     Answer::Done
                 }
-                Err(error) => {
-                    Answer::Refused { sentence: error.to_string(), hint: error.hint() }
-                }
+                Err(error) => Answer::Refused { sentence: error.to_string(), hint: error.hint() },
             }
         }
         Request::Status => {

@@ -187,7 +187,9 @@ pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot run `{program}`: {error}")))?;
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot run `{program}`: {error}"))
+        })?;
     if let Some(mut stdin) = child.stdin.take() {
         // A program that stops reading says why on its standard error.
         let _ = stdin.write_all(input.as_bytes());
@@ -202,8 +204,9 @@ pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<()> {
 
 /// Writes one kernel setting of the calling thread's network namespace.
 pub fn sysctl(key: &str, value: &str) -> io::Result<()> {
-    std::fs::write(Path::new("/proc/sys").join(key), value)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot set {key} to {value}: {error}")))
+    std::fs::write(Path::new("/proc/sys").join(key), value).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot set {key} to {value}: {error}"))
+    })
 }
 
 /// What a link pretends to be, by its name.

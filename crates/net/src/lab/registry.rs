@@ -176,16 +176,17 @@ impl Entry {
         let allowed = fs::read_to_string(ALLOWED_CC)?;
         if allowed.split_whitespace().any(|name| name == cc) {
             // Allowed for another lab's sake: whichever goes last takes it back.
-            let lent = self.registry.records()?.iter().any(|other| {
-                other.is_alive() && other.undo.allowed_cc.as_deref() == Some(cc)
-            });
+            let lent = self
+                .registry
+                .records()?
+                .iter()
+                .any(|other| other.is_alive() && other.undo.allowed_cc.as_deref() == Some(cc));
             if lent {
                 self.update(|record| record.undo.allowed_cc = Some(cc.to_owned()))?;
             }
             return Ok(());
         }
-        let available =
-            fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
+        let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")?;
         if !available.split_whitespace().any(|name| name == cc) {
             // The kernel may have it as a module.
             let module = format!("tcp_{cc}");

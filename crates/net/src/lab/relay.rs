@@ -17,8 +17,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use manyways_link::middlebox::{Middlebox, Side, Verdict};
-use manyways_link::segment::{Offload, Slice, plan, slice};
-use manyways_link::{Output, Packet};
+use manyways_link::segment::{HeaderBuffer, Offload, Slice, plan, slice};
+use manyways_link::{Cause, Output, Packet};
 use manyways_sys::clock::{Clock, thread_cpu};
 use manyways_sys::poll::{Poller, Waker};
 use manyways_sys::thread::{Urgency, hurry};
@@ -27,7 +27,7 @@ use manyways_trace::scenario::{Change, Event, LinkSpec, LinkState};
 use manyways_trace::{Rate, Size, Span, Time};
 
 use self::lane::Lane;
-use self::slab::{Slab, Target};
+use self::slab::{Slab, Slot, Target};
 use super::pcap::PcapWriter;
 
 pub use self::lane::LaneStats;
@@ -125,9 +125,8 @@ impl Relay {
         let waker = Arc::new(Waker::new()?);
         let (commands, inbox) = channel();
         let mut worker = Worker::new(clock, links, &config, Arc::clone(&waker), inbox)?;
-        let thread = std::thread::Builder::new()
-            .name("lab-relay".into())
-            .spawn(move || worker.run())?;
+        let thread =
+            std::thread::Builder::new().name("lab-relay".into()).spawn(move || worker.run())?;
         Ok(Self { commands, waker, thread: Some(thread), clock })
     }
 
@@ -240,7 +239,10 @@ impl Worker {
         let now = clock.now();
         let mut total = Rate::ZERO;
         let mut states = Vec::with_capacity(links.len());
-        for (index, link) in links.into_iter().enumerate() {
+        for (index, mut link) in links.into_iter().enumerate() {
+            if let Some(pcap) = &mut link.pcap {
+                pcap.set_epoch(clock.epoch());
+            }
             poller.add(link.device.as_fd(), token(index, 0))?;
             for (host, end) in link.hosts.iter().enumerate() {
                 poller.add(end.tun.as_fd(), token(index, host + 1))?;
@@ -388,7 +390,8 @@ impl Worker {
     fn emit(&mut self, now: Time) {
         for link in &mut self.links {
             for host in 0..link.hosts.len() {
-                while let Some(&(at, id)) = link.approaching[host].front().filter(|(t, _)| *t <= now)
+                while let Some(&(at, id)) =
+                    link.approaching[host].front().filter(|(t, _)| *t <= now)
                 {
                     link.approaching[host].pop_front();
                     enter(&mut link.down, at, id, &self.slab);
@@ -398,15 +401,19 @@ impl Worker {
                 match output {
                     Output::Deliver { id, first, count, .. } => {
                         if let Some(slot) = self.slab.get(id) {
+                            let part = Part::of(slot, first, count);
                             if let Some(pcap) = &mut link.pcap {
-                                pcap.record(now, Side::Far, slot.packet(), &slot.offload);
+                                let (header, payload) = part.bytes(slot);
+                                pcap.record_slice(now, Side::Far, header, payload, &part.offload);
                             }
-                            self.write_errors +=
-                                write(&link.device, slot, first, count).is_err() as u64;
+                            self.write_errors += part.write(slot, &link.device);
                         }
                         self.slab.release(id, count);
                     }
-                    Output::Drop { id, count, .. } => self.slab.release(id, count),
+                    Output::Drop { at, id, first, count, cause } => {
+                        lost(&mut link.pcap, &self.slab, at, Side::Far, (id, first, count), cause);
+                        self.slab.release(id, count);
+                    }
                 }
             }
             while let Some(output) = link.up.poll(now) {
@@ -415,15 +422,19 @@ impl Worker {
                         let Some(slot) = self.slab.get(id) else { continue };
                         let Target::Host(host) = slot.target else { continue };
                         if link.hosts[host].extra_delay.is_zero() {
-                            self.write_errors +=
-                                write(&link.hosts[host].tun, slot, first, count).is_err() as u64;
+                            let part = Part::of(slot, first, count);
+                            self.write_errors += part.write(slot, &link.hosts[host].tun);
                             self.slab.release(id, count);
                         } else {
                             let at = at + link.hosts[host].extra_delay;
                             link.departing[host].push_back((at, id, first, count));
                         }
                     }
-                    Output::Drop { id, count, .. } => self.slab.release(id, count),
+                    Output::Drop { at, id, first, count, cause } => {
+                        let part = (id, first, count);
+                        lost(&mut link.pcap, &self.slab, at, Side::Device, part, cause);
+                        self.slab.release(id, count);
+                    }
                 }
             }
             for host in 0..link.hosts.len() {
@@ -432,8 +443,8 @@ impl Worker {
                 {
                     link.departing[host].pop_front();
                     if let Some(slot) = self.slab.get(id) {
-                        self.write_errors +=
-                            write(&link.hosts[host].tun, slot, first, count).is_err() as u64;
+                        let part = Part::of(slot, first, count);
+                        self.write_errors += part.write(slot, &link.hosts[host].tun);
                     }
                     self.slab.release(id, count);
                 }
@@ -463,7 +474,9 @@ impl Worker {
                 continue;
             }
             // The capture shows what the device sees, so it comes before the middlebox here.
-            if port == 0 && let Some(pcap) = &mut link.pcap {
+            if port == 0
+                && let Some(pcap) = &mut link.pcap
+            {
                 pcap.record(now, Side::Device, packet, &offload);
             }
             let side = if port == 0 { Side::Device } else { Side::Far };
@@ -508,15 +521,54 @@ fn enter(lane: &mut Lane, now: Time, id: u64, slab: &Slab) {
     }
 }
 
-/// Writes some of a packet's segments.
-fn write(tun: &Tun, slot: &slab::Slot, first: u32, count: u32) -> io::Result<()> {
-    let packet = slot.packet();
-    if count == slot.plan.segments {
-        return tun.write(&slot.offload.to_bytes(), &[], packet);
+/// Some consecutive segments of a packet, as one packet again.
+struct Part {
+    offload: Offload,
+    /// The whole packet needs no new headers.
+    slice: Option<(Slice, HeaderBuffer)>,
+}
+
+impl Part {
+    fn of(slot: &Slot, first: u32, count: u32) -> Self {
+        if count == slot.plan.segments {
+            return Self { offload: slot.offload, slice: None };
+        }
+        let mut header = Slice::header_buffer();
+        let slice = slice(slot.packet(), &slot.offload, &slot.plan, first, count, &mut header);
+        Self { offload: slice.offload, slice: Some((slice, header)) }
     }
-    let mut header = Slice::header_buffer();
-    let part = slice(packet, &slot.offload, &slot.plan, first, count, &mut header);
-    tun.write(&part.offload.to_bytes(), part.header(&header), &packet[part.payload.clone()])
+
+    /// Its headers and its payload.
+    fn bytes<'a>(&'a self, slot: &'a Slot) -> (&'a [u8], &'a [u8]) {
+        match &self.slice {
+            None => (&[], slot.packet()),
+            Some((slice, header)) => (slice.header(header), &slot.packet()[slice.payload.clone()]),
+        }
+    }
+
+    /// Writes it; gives the number of errors, none or one.
+    fn write(&self, slot: &Slot, tun: &Tun) -> u64 {
+        let (header, payload) = self.bytes(slot);
+        u64::from(tun.write(&self.offload.to_bytes(), header, payload).is_err())
+    }
+}
+
+/// Captures what a link dropped.
+fn lost(
+    pcap: &mut Option<PcapWriter>,
+    slab: &Slab,
+    at: Time,
+    from: Side,
+    (id, first, count): (u64, u32, u32),
+    cause: Cause,
+) {
+    if let Some(pcap) = pcap
+        && let Some(slot) = slab.get(id)
+    {
+        let part = Part::of(slot, first, count);
+        let (header, payload) = part.bytes(slot);
+        pcap.record_drop(at, from, cause, header, payload, &part.offload);
+    }
 }
 
 impl Link {

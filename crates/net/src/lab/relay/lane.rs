@@ -60,8 +60,11 @@ impl Lane {
         if old.delay != spec.delay {
             self.pipe.set_delay(now, spec.delay.clone());
         }
-        if old.jitter != spec.jitter || old.reorder != spec.reorder {
-            self.pipe.set_jitter(now, spec.jitter, spec.reorder);
+        if old.jitter != spec.jitter {
+            self.pipe.set_jitter(now, spec.jitter);
+        }
+        if old.reorder != spec.reorder {
+            self.pipe.set_reorder(now, spec.reorder);
         }
         if old.loss != spec.loss {
             self.pipe.set_loss(now, spec.loss);
@@ -94,8 +97,8 @@ impl Lane {
                     LinkTrace::Opportunities { at, size, period } => {
                         let end = Span::from_nanos(position.as_nanos() % period.as_nanos());
                         let start = end - RATE_WINDOW;
-                        let count = at.partition_point(|t| *t < end)
-                            - at.partition_point(|t| *t < start);
+                        let count =
+                            at.partition_point(|t| *t < end) - at.partition_point(|t| *t < start);
                         let bytes = Size::from_bytes(size.as_bytes() * count as u64);
                         Rate::of(bytes, end - start)
                     }

@@ -1,0 +1,119 @@
+//! `lab bench`: how fast and how exact the emulator is here.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use manyways_net::lab::bench::{BenchConfig, BenchReport, DelayFigure, bench as measure};
+use manyways_trace::{Rate, Span};
+
+use super::{lab_failure, prepare};
+
+/// Measure how fast and how exact the emulator is on this machine (about two minutes).
+///
+/// Exit code 0 even where a target is missed: the table says so.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  manyways lab bench --json bench.json")]
+pub struct Args {
+    /// Write the figures as JSON to this file (`-` for standard output).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the table as Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// How long each TCP measurement takes, after two seconds of warm-up.
+    #[arg(long, value_name = "TIME", default_value = "8s")]
+    length: Span,
+    /// How often the delay is measured, bare and emulated in turn.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+}
+
+pub fn bench(args: Args) -> Result<ExitCode> {
+    let registry = prepare()?;
+    let config = BenchConfig { length: args.length, rounds: args.rounds.max(1) };
+    let report = measure(&registry, config, &mut |step| eprintln!("measuring: {step}"))
+        .map_err(lab_failure)?;
+    let table = table(&report);
+    if let Some(file) = &args.markdown {
+        std::fs::write(file, &table).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    match &args.json {
+        Some(file) if file.as_os_str() == "-" => println!("{}", serde_json::to_string(&report)?),
+        Some(file) => {
+            std::fs::write(file, serde_json::to_string_pretty(&report)? + "\n")
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            print!("{table}");
+        }
+        None => print!("{table}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The report as Markdown, which reads well on a terminal too.
+pub fn table(report: &BenchReport) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{} cores, kernel {}; 5 ms each way, 100 ms drop-tail queue, cubic.\n",
+        report.cores, report.kernel
+    );
+    let _ = writeln!(out, "| TCP, rate set | reached (IP bytes) | share | relay CPU |");
+    let _ = writeln!(out, "|---|---|---|---|");
+    let mut row = |label: String, set: u64, reached: u64, share: f64, cpu: f64| {
+        let _ = writeln!(
+            out,
+            "| {label}{} | {} | {:.2} % | {:.0} % |",
+            Rate::from_bps(set),
+            Rate::from_bps(reached),
+            share * 100.0,
+            cpu * 100.0
+        );
+    };
+    for figure in &report.rates {
+        row(String::new(), figure.set_bps, figure.reached_bps, figure.share, figure.relay_cpu);
+    }
+    for figure in &report.together {
+        let label = "one of four at once: ".to_owned();
+        row(label, figure.set_bps, figure.reached_bps, figure.share, figure.relay_cpu);
+    }
+    let _ = writeln!(out, "\n| UDP, 10 packets/ms | smallest | median | 90 % | 99 % | lost |");
+    let _ = writeln!(out, "|---|---|---|---|---|---|");
+    let mut row = |label: &str, figure: &DelayFigure| {
+        let _ = writeln!(
+            out,
+            "| {label} | {:.0} µs | {:.0} µs | {:.0} µs | {:.0} µs | {} of {} |",
+            figure.min_us,
+            figure.p50_us,
+            figure.p90_us,
+            figure.p99_us,
+            figure.lost,
+            figure.lost + figure.packets as u64
+        );
+    };
+    row("added by the emulator", &report.delay);
+    row("bare relay", &report.bare_delay);
+    let trace = &report.trace;
+    let _ = writeln!(
+        out,
+        "\nAgainst a trace of {} on average with a backlogged queue: worst second of {} off by {} \
+         bytes ({:.2} %).\n",
+        Rate::from_bps(trace.mean_bps),
+        trace.seconds,
+        trace.worst_bytes,
+        trace.worst_share * 100.0
+    );
+    let _ = writeln!(out, "| Target | bound | measured | |\n|---|---|---|---|");
+    for target in &report.targets {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {:.4} | {} |",
+            target.name,
+            target.bound,
+            target.measured,
+            if target.met { "met" } else { "**missed**" }
+        );
+    }
+    out
+}

@@ -1,0 +1,149 @@
+//! `lab enter`, `set`, `list` and `gc`: labs that run already.
+
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use manyways_net::lab::control::{Answer, Request, ask};
+use manyways_net::lab::{Place, registry::Record};
+use serde_json::json;
+
+use super::{exit_code, find, registry};
+use crate::failure::Failure;
+
+/// Open a second shell in a running lab.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  manyways lab enter demo\n  manyways lab enter demo --host origin -- ss -tni"
+)]
+pub struct EnterArgs {
+    /// The lab; may be left out when only one runs.
+    name: Option<String>,
+    /// On this far host instead of the device.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// The command [default: your shell]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Change a link of a running lab.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  manyways lab set wifi down=2mbit delay=40ms\n  manyways lab set --lab demo lte state=silent"
+)]
+pub struct SetArgs {
+    /// The lab; may be left out when only one runs.
+    #[arg(long, value_name = "NAME")]
+    lab: Option<String>,
+    /// The link.
+    link: String,
+    /// What to set; the keys are those of `lab shell --link`, but for mtu, metered and middlebox.
+    #[arg(required = true, value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+/// List the running labs.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  manyways lab list --json")]
+pub struct ListArgs {
+    /// One JSON object for machines.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove what a killed lab has left behind.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  manyways lab gc")]
+pub struct GcArgs {}
+
+pub fn enter(args: EnterArgs) -> Result<ExitCode> {
+    let registry = registry()?;
+    let record = find(&registry, args.name.as_deref())?;
+    let (place, fd) = match &args.host {
+        None => (Place::Device, record.device_fd),
+        Some(name) => record
+            .hosts
+            .iter()
+            .enumerate()
+            .find(|(_, (host, _))| host == name)
+            .map(|(index, (_, fd))| (Place::Host(index), *fd))
+            .ok_or_else(|| {
+                let names: Vec<_> = record.hosts.iter().map(|(name, _)| name.as_str()).collect();
+                Failure::new(format!("lab `{}` has no host `{name}`", record.name))
+                    .hint(format!("its hosts are {}", names.join(", ")))
+            })?,
+    };
+    let folder = registry.folder(&record.name);
+    let command = super::shell::command(&args.command);
+    let mut child = manyways_net::lab::enter(&record, &folder, place, fd, command)
+        .with_context(|| format!("cannot enter lab `{}`", record.name))?;
+    let status = child.wait().context("cannot wait for the command")?;
+    Ok(exit_code(status))
+}
+
+pub fn set(args: SetArgs) -> Result<ExitCode> {
+    let registry = registry()?;
+    let record = find(&registry, args.lab.as_deref())?;
+    let settings = args.settings.iter().map(|word| absolute(word)).collect();
+    let request = Request::Set { link: args.link, settings };
+    let answer = ask(&registry.folder(&record.name), &request)
+        .with_context(|| format!("lab `{}` does not answer", record.name))?;
+    match answer {
+        Answer::Refused { sentence, hint } => {
+            let failure = Failure::usage(sentence);
+            Err(hint.into_iter().fold(failure, Failure::hint).into())
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A trace's file by its absolute name: the lab runs somewhere else.
+fn absolute(word: &str) -> String {
+    let Some((key, file)) = word.split_once("=trace:") else { return word.to_owned() };
+    let (format, file) = match file.rsplit_once(':') {
+        Some((format, file)) => (format!("{format}:"), file),
+        None => (String::new(), file),
+    };
+    match std::path::absolute(file) {
+        Ok(path) => format!("{key}=trace:{format}{}", path.display()),
+        Err(_) => word.to_owned(),
+    }
+}
+
+pub fn list(args: ListArgs) -> Result<ExitCode> {
+    let records = registry()?.records().context("cannot read the folder of the running labs")?;
+    let alive: Vec<_> = records.into_iter().filter(Record::is_alive).collect();
+    if args.json {
+        let labs: Vec<_> = alive
+            .iter()
+            .map(|record| {
+                let hosts: Vec<_> = record.hosts.iter().map(|(name, _)| name).collect();
+                json!({ "name": record.name, "pid": record.pid, "links": record.links, "hosts": hosts })
+            })
+            .collect();
+        println!("{}", json!({ "schema": "manyways.labs/1", "labs": labs }));
+    } else if alive.is_empty() {
+        println!("no lab is running");
+    } else {
+        for record in &alive {
+            println!(
+                "{:24} process {:<8} links {}",
+                record.name,
+                record.pid,
+                record.links.join(", ")
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn gc(_args: GcArgs) -> Result<ExitCode> {
+    let removed = registry()?.collect().context("cannot remove what a killed lab left")?;
+    if removed.is_empty() {
+        println!("nothing to remove");
+    }
+    for name in removed {
+        println!("removed {name}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

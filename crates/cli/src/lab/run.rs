@@ -1,0 +1,174 @@
+//! `lab run` and `lab check`: scenarios.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use manyways_net::lab::Lab;
+use manyways_net::lab::control::Control;
+use manyways_net::lab::run::{RunError, RunReport, lab_spec};
+use manyways_net::lab::timeline::Timeline;
+use manyways_sys::signal::Termination;
+use manyways_trace::Span;
+use manyways_trace::scenario::{self, Scenario};
+
+use super::{lab_failure, prepare, reader};
+use crate::failure::Failure;
+
+/// Run a scenario: its links, servers, events and workloads, and check what it expects.
+///
+/// Exit code 0 when every expectation held, 1 when one did not.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  manyways lab run scenarios/outage.toml --json result.json")]
+pub struct Args {
+    /// The scenario file.
+    scenario: PathBuf,
+    /// Write the result as JSON to this file (`-` for standard output).
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where in their traces the links start; overrides the scenario's.
+    #[arg(long, value_name = "TIME")]
+    trace_offset: Option<Span>,
+    /// Seed of loss and jitter; overrides the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// TCP congestion control; overrides the scenario's.
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// Write one pcapng file a link into this folder.
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+    /// Write rates, queues and drops over time to this file (JSON lines).
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+}
+
+/// Check a scenario file and point at the line that is wrong.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  manyways lab check scenarios/outage.toml")]
+pub struct CheckArgs {
+    /// The scenario file.
+    scenario: PathBuf,
+}
+
+pub fn check(args: CheckArgs) -> Result<ExitCode> {
+    let scenario = read_scenario(&args.scenario)?;
+    println!(
+        "{}: {} links, {} hosts, {} events, {} workloads, {} expectations",
+        scenario.name,
+        scenario.links.len(),
+        scenario.hosts.len().max(1),
+        scenario.events.len(),
+        scenario.workloads.len(),
+        scenario.expectations.len(),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let mut scenario = read_scenario(&args.scenario)?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    scenario.trace_offset = args.trace_offset.unwrap_or(scenario.trace_offset);
+    if let Some(cc) = args.cc {
+        scenario.cc = cc;
+    }
+    if scenario.workloads.is_empty() {
+        return Err(Failure::new("the scenario has no workload to run")
+            .hint("add a [[workload]], or use `manyways lab shell --scenario`")
+            .into());
+    }
+    if let Some(folder) = &args.pcap {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let registry = prepare()?;
+    let termination = Termination::take().context("cannot watch for signals")?;
+    let mut spec = lab_spec(&scenario, format!("{}-{}", scenario.name, std::process::id()));
+    spec.pcap = args.pcap;
+    let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
+    let _control = Control::start(&lab).context("cannot open the lab's control socket")?;
+    for (host, command) in lab.specified_servers() {
+        lab.serve(host, &command).map_err(lab_failure)?;
+    }
+    let timeline = args
+        .timeline
+        .as_ref()
+        .map(|file| {
+            Timeline::start(&lab, file, Some(&scenario.name))
+                .with_context(|| format!("cannot write {}", file.display()))
+        })
+        .transpose()?;
+    eprintln!("{}: congestion control {}", scenario.name, scenario.cc);
+    let count = scenario.workloads.len();
+    let mut started = 0;
+    let mut progress = |workload: &scenario::Workload| {
+        started += 1;
+        eprintln!("running `{}` ({started} of {count})", workload.name);
+    };
+    let report = manyways_net::lab::run::run(
+        &lab,
+        &scenario,
+        timeline.as_ref(),
+        &termination,
+        &mut progress,
+    )
+    .map_err(|error| match error {
+        RunError::Lab(error) => anyhow::Error::from(lab_failure(error)),
+        error => error.into(),
+    })?;
+    if let Some(timeline) = timeline {
+        timeline.finish().context("cannot write the timeline")?;
+    }
+    match &args.json {
+        Some(file) if file.as_os_str() == "-" => println!("{}", serde_json::to_string(&report)?),
+        Some(file) => {
+            std::fs::write(file, serde_json::to_string_pretty(&report)? + "\n")
+                .with_context(|| format!("cannot write {}", file.display()))?;
+            print(&report);
+        }
+        None => print(&report),
+    }
+    Ok(if report.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads a scenario; its traces are relative to it.
+pub fn read_scenario(file: &Path) -> Result<Scenario> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    scenario::parse(&text, &mut reader(folder)).map_err(|error| {
+        let place = format!("{}:{}:{}", file.display(), error.line, error.column);
+        let failure = Failure::usage(format!("{place}: {}", error.sentence));
+        error.hint.into_iter().fold(failure, Failure::hint).into()
+    })
+}
+
+fn print(report: &RunReport) {
+    println!("{:16} {:>6} {:>9}  received by link", "workload", "exit", "seconds");
+    for workload in &report.workloads {
+        let exit = match workload.exit {
+            Some(code) => code.to_string(),
+            None if workload.timed_out => "time".to_owned(),
+            None => "signal".to_owned(),
+        };
+        let links: Vec<_> = workload
+            .links
+            .iter()
+            .map(|link| format!("{} {:.2} MB", link.name, link.down_bytes as f64 / 1e6))
+            .collect();
+        println!("{:16} {exit:>6} {:>9.3}  {}", workload.name, workload.seconds, links.join(", "));
+    }
+    for expectation in &report.expectations {
+        let measured = match expectation.measured {
+            Some(value) => format!("{value}"),
+            None => "not there".to_owned(),
+        };
+        println!(
+            "{} {}.{} {} (measured: {measured})",
+            if expectation.held { "held  " } else { "FAILED" },
+            expectation.workload,
+            expectation.value,
+            expectation.expected,
+        );
+    }
+}

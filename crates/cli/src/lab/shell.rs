@@ -1,0 +1,245 @@
+//! `lab shell`: one command in the middle of emulated links.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use manyways_net::lab::control::Control;
+use manyways_net::lab::timeline::Timeline;
+use manyways_net::lab::{DEFAULT_CC, Lab, LabError, LabSpec, Place};
+use manyways_sys::signal::Termination;
+use manyways_sys::wait::{Outcome, wait};
+use manyways_trace::Span;
+use manyways_trace::scenario::{HostSpec, LinkSpec};
+
+use super::{exit_code, here, lab_failure, link_failure, prepare, reader};
+use crate::failure::Failure;
+
+/// Run a command on a device that has emulated links.
+///
+/// The command sees one network interface a link, each with its own IPv4 and IPv6 address,
+/// gateway, routing table and resolver. The far side is `origin.lab`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Links:
+  NAME:key=value,… with the keys down, up (10mbit, unlimited, trace:FILE), delay (one way),
+  jitter, reorder, loss (0.1%, ge:TO_BAD:TO_GOOD), queue (150ms, 64KB, 100p), aqm (drop-tail,
+  drop-head, codel), mtu, metered, middlebox (nat:idle=30s, strip-mptcp), state (up, silent,
+  no-carrier). down-KEY and up-KEY set one direction.
+
+Examples:
+  manyways lab shell --link wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms \\
+                     --link lte:down=trace:lte.down,up=trace:lte.up,delay=32ms,loss=0.1% \\
+                     --far 'python3 -m http.server 80' -- curl -so /dev/null http://origin.lab/
+  manyways lab shell --scenario scenarios/wifi-lte.toml -- bash
+  manyways lab shell --link wifi:delay=10ms --host far:wifi=40ms --far '@far iperf3 -s' -- bash")]
+pub struct Args {
+    /// A link; give it once for each.
+    #[arg(long = "link", value_name = "NAME:KEY=VALUE,…")]
+    links: Vec<String>,
+    /// Take links, hosts and far commands from a scenario file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["links", "hosts"])]
+    scenario: Option<PathBuf>,
+    /// A far host with its extra one-way delay by link; without any there is one, `origin`.
+    #[arg(long = "host", value_name = "NAME[:LINK=DELAY,…]")]
+    hosts: Vec<String>,
+    /// A server for the far side, run by /bin/sh; `@HOST CMD` runs it on that host.
+    #[arg(long = "far", value_name = "CMD")]
+    far: Vec<String>,
+    /// Give the far side this machine's own network (root only, IPv4).
+    #[arg(long)]
+    internet: bool,
+    /// Name of the lab, for `lab enter` and `lab set`.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// TCP congestion control of both sides [default: cubic]
+    #[arg(long, value_name = "NAME")]
+    cc: Option<String>,
+    /// Seed of loss and jitter.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Where in their traces the links start.
+    #[arg(long, value_name = "TIME")]
+    trace_offset: Option<Span>,
+    /// Write one pcapng file a link into this folder.
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+    /// Write rates, queues and drops over time to this file (JSON lines).
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// The command [default: your shell]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub fn shell(args: Args) -> Result<ExitCode> {
+    let spec = spec(&args)?;
+    let registry = prepare()?;
+    let termination = Termination::take().context("cannot watch for signals")?;
+    if let Some(folder) = &spec.pcap {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    let (name, cc) = (spec.name.clone(), spec.cc.clone());
+    let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
+    let _control = Control::start(&lab).context("cannot open the lab's control socket")?;
+    let timeline = args
+        .timeline
+        .as_ref()
+        .map(|file| {
+            Timeline::start(&lab, file, Some(&name))
+                .with_context(|| format!("cannot write {}", file.display()))
+        })
+        .transpose()?;
+    for (host, command) in lab.specified_servers() {
+        lab.serve(host, &command).map_err(lab_failure)?;
+    }
+    for far in &args.far {
+        let (host, command) = far_command(&lab, far)?;
+        lab.serve(host, command).map_err(lab_failure)?;
+    }
+    announce(&lab, &name, &cc);
+    let mut child = lab.spawn(Place::Device, command(&args.command)).map_err(|error| {
+        match (&error, args.command.first()) {
+            (LabError::System { error: inner, .. }, Some(program)) => {
+                Failure::new(format!("cannot run `{program}` in the lab: {inner}"))
+            }
+            _ => lab_failure(error),
+        }
+    })?;
+    let code = loop {
+        match wait(&mut child, None, Some(&termination)).context("cannot watch the command")? {
+            Outcome::Exited(status) => break exit_code(status),
+            // The command has the terminal's signals too, and decides what they mean.
+            Outcome::Signal(ended) if ended.from_terminal => {}
+            Outcome::Signal(ended) => break ExitCode::from(128 + ended.signal as u8),
+            Outcome::TimedOut => {}
+        }
+    };
+    if let Some(timeline) = timeline {
+        timeline.finish().context("cannot write the timeline")?;
+    }
+    Ok(code)
+}
+
+fn spec(args: &Args) -> Result<LabSpec> {
+    let name = args.name.clone().unwrap_or_else(|| format!("lab-{}", std::process::id()));
+    check_name(&name)?;
+    let mut spec = match &args.scenario {
+        Some(file) => {
+            let scenario = super::run::read_scenario(file)?;
+            manyways_net::lab::run::lab_spec(&scenario, name)
+        }
+        None => {
+            if args.links.is_empty() {
+                return Err(Failure::usage("a lab needs at least one link")
+                    .hint("for example --link wifi:down=10mbit,up=5mbit,delay=14ms")
+                    .into());
+            }
+            let links = args
+                .links
+                .iter()
+                .map(|text| LinkSpec::parse(text, &mut reader(&here())).map_err(link_failure))
+                .collect::<std::result::Result<Vec<_>, _>>()?;
+            let hosts = args
+                .hosts
+                .iter()
+                .map(|text| host(text, &links))
+                .collect::<std::result::Result<_, _>>()?;
+            LabSpec {
+                name,
+                links,
+                hosts,
+                cc: DEFAULT_CC.to_owned(),
+                seed: 1,
+                trace_offset: Span::ZERO,
+                internet: false,
+                pcap: None,
+                bare: false,
+            }
+        }
+    };
+    if let Some(cc) = &args.cc {
+        spec.cc.clone_from(cc);
+    }
+    spec.seed = args.seed.unwrap_or(spec.seed);
+    spec.trace_offset = args.trace_offset.unwrap_or(spec.trace_offset);
+    spec.internet = args.internet;
+    spec.pcap.clone_from(&args.pcap);
+    Ok(spec)
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    let fits = (1..=40).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        && name != "lock";
+    if fits {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("`{name}` cannot name a lab"))
+        .hint("use at most 40 letters, digits, hyphens and underscores"))
+}
+
+/// Reads `NAME` or `NAME:LINK=DELAY,…`.
+fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let wrong = |sentence: String| {
+        Failure::usage(sentence).hint("write a host like far or far:wifi=20ms,lte=5ms")
+    };
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
+        return Err(wrong(format!("`{name}` cannot name a host")));
+    }
+    let extra_delay = rest
+        .split(',')
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (link, delay) =
+                part.split_once('=').ok_or_else(|| wrong(format!("`{part}` is no LINK=DELAY")))?;
+            if !links.iter().any(|known| known.name == link) {
+                return Err(wrong(format!(
+                    "host `{name}` names a link `{link}` that is not there"
+                )));
+            }
+            let delay: Span = delay.parse().map_err(|error| wrong(format!("{error}")))?;
+            Ok((link.to_owned(), delay))
+        })
+        .collect::<Result<_, Failure>>()?;
+    Ok(HostSpec { name: name.to_owned(), extra_delay, names: Vec::new(), serve: Vec::new() })
+}
+
+fn far_command<'t>(lab: &Lab, text: &'t str) -> Result<(usize, &'t str), Failure> {
+    let Some((name, command)) = text.strip_prefix('@').and_then(|rest| rest.split_once(' ')) else {
+        return Ok((0, text));
+    };
+    match lab.host(name) {
+        Some(host) => Ok((host, command)),
+        None => Err(Failure::usage(format!("there is no far host `{name}`"))
+            .hint("name it with --host, or in the scenario")),
+    }
+}
+
+pub fn command(words: &[String]) -> Command {
+    match words.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        None => Command::new(std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into())),
+    }
+}
+
+/// Says on a terminal what there is; a script knows what it asked for, but for the congestion
+/// control, which matters to every figure.
+fn announce(lab: &Lab, name: &str, cc: &str) {
+    eprintln!("lab `{name}`: congestion control {cc}");
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    for (index, link) in lab.links().iter().enumerate() {
+        let [v4, v6] = manyways_net::lab::address::device(index);
+        eprintln!("  {:10} {v4}, {v6}", link.name);
+    }
+    eprintln!("  the far side is origin.lab; leave with exit");
+}
