@@ -547,8 +547,11 @@ impl Fetch {
         } else {
             path.state = State::Dropped;
             self.outputs.push_back(Output::Disconnect { path: id });
-            let fault = fault.clone();
-            self.outputs.push_back(Output::Note(Note::Dropped { path: id, fault }));
+            // When it was the last one, the end says it all.
+            if self.paths.values().any(|path| path.state != State::Dropped) {
+                let fault = fault.clone();
+                self.outputs.push_back(Output::Note(Note::Dropped { path: id, fault }));
+            }
         }
         // Bytes without a version cannot be continued by another answer.
         if request.is_some() && self.object.is_some() && !self.spread {

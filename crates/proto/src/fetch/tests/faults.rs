@@ -1,0 +1,172 @@
+//! Paths that break, servers that disagree, answers that make no sense.
+
+use manyways_trace::{Span, Time};
+
+use super::world::{End, Server, World};
+use super::{MB, lte, wifi};
+use crate::fetch::{
+    Config, Fault, FaultClass, Fetch, Head, Input, Note, Output, PathId, Reason, Validator,
+};
+
+#[test]
+fn a_broken_answer_is_fetched_again() {
+    let mut world = World::new(Config::default(), Server::of(4 * MB), &[wifi(), lte()]);
+    world.breaks.extend([((PathId(0), 0), 300_000), ((PathId(1), 1), 1), ((PathId(1), 2), 0)]);
+    world.run_to_the_end();
+    assert_eq!(world.notes(), []);
+    assert!(world.wasted() < 100_000, "{}", world.wasted());
+}
+
+#[test]
+fn a_path_that_always_breaks_is_dropped() {
+    let mut world = World::new(Config::default(), Server::of(8 * MB), &[wifi(), lte()]);
+    world.breaks.extend((0..100).map(|n| ((PathId(1), n), 0)));
+    world.run_to_the_end();
+    assert!(
+        matches!(world.notes(), [Note::Dropped { path: PathId(1), .. }]),
+        "{:?}",
+        world.notes()
+    );
+}
+
+#[test]
+fn when_every_path_is_gone_the_faults_are_named() {
+    let mut world = World::new(Config::default(), Server::of(4 * MB), &[wifi(), lte()]);
+    world.breaks.extend((1..100).map(|n| ((PathId(0), n), 0)));
+    world.breaks.extend((1..100).map(|n| ((PathId(1), n), 0)));
+    world.breaks.insert((PathId(0), 0), MB);
+    let End::Failed(Reason::NoPathLeft(faults)) = world.run() else { panic!("it was done") };
+    assert_eq!(faults.len(), 2);
+    assert!(world.fetch.resumable());
+    assert!(world.fetch.done().total() >= MB);
+}
+
+#[test]
+fn a_server_with_another_version_is_left_out() {
+    let mut world = World::new(Config::default(), Server::of(4 * MB), &[wifi(), lte()]);
+    world.servers[1].version = 2;
+    world.run_to_the_end();
+    assert_eq!(world.fetch.stats(world.now, PathId(1)).useful, 0);
+    assert!(matches!(world.notes(), [Note::Dropped { path: PathId(1), .. }]));
+}
+
+#[test]
+fn an_object_that_changes_mid_way_is_an_error_and_not_a_mixture() {
+    let mut world = World::new(Config::default(), Server::of(4 * MB), &[wifi(), lte()]);
+    world.run_until(Time::from_millis(1_000));
+    world.servers[0].version = 2;
+    world.servers[1].version = 2;
+    // What is under way was answered from the old version; the next answers are not.
+    world.break_off(PathId(0), Fault::passing(FaultClass::Reset, "broke"));
+    world.break_off(PathId(1), Fault::passing(FaultClass::Reset, "broke"));
+    assert_eq!(world.run(), End::Failed(Reason::Changed));
+}
+
+#[test]
+fn without_a_validator_a_broken_transfer_begins_anew_and_not_for_ever() {
+    let server = Server { validator: None, ..Server::of(2 * MB) };
+    let mut world = World::new(Config::default(), server.clone(), &[wifi(), lte()]);
+    world.breaks.insert((PathId(0), 0), MB);
+    world.run_to_the_end();
+    assert_eq!(world.restarts, 1);
+
+    let mut world = World::new(Config::default(), server, &[wifi(), lte()]);
+    world.breaks.extend((0..9).flat_map(|n| [((PathId(0), n), MB), ((PathId(1), n), MB)]));
+    assert!(matches!(world.run(), End::Failed(Reason::CannotContinue(_))));
+}
+
+#[test]
+fn a_path_that_comes_back_is_used_again() {
+    let mut world = World::new(Config::default(), Server::of(8 * MB), &[wifi(), lte()]);
+    world.run_until(Time::from_millis(500));
+    world.set_up(PathId(0), false);
+    world.run_until(Time::from_millis(2_500));
+    let before = world.fetch.stats(world.now, PathId(0)).useful;
+    world.set_up(PathId(0), true);
+    world.run_to_the_end();
+    assert!(world.fetch.stats(world.now, PathId(0)).useful > before + MB);
+}
+
+/// A fetch whose first request is out, over a path without a network behind it.
+fn asked() -> (Fetch, crate::fetch::RequestId) {
+    let mut fetch = Fetch::new(Config::default());
+    let path = PathId(0);
+    fetch.handle(Time::ZERO, Input::PathUp { path, metered: false });
+    assert_eq!(fetch.poll(Time::ZERO), Some(Output::Connect { path }));
+    fetch.handle(Time::ZERO, Input::Connected { path });
+    let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+    (fetch, request)
+}
+
+fn head(status: u16, length: Option<u64>) -> Head {
+    Head {
+        status,
+        length,
+        content_range: None,
+        validator: Some(Validator::Etag("\"v\"".into())),
+        refuses_ranges: false,
+        encoded: false,
+    }
+}
+
+fn last(fetch: &mut Fetch) -> Option<Output> {
+    std::iter::from_fn(|| fetch.poll(Time::ZERO)).last()
+}
+
+#[test]
+fn the_first_status_decides() {
+    for status in [204, 301, 304, 403, 404, 500, 503] {
+        let (mut fetch, request) = asked();
+        fetch.handle(Time::ZERO, Input::Head { request, head: head(status, None) });
+        assert_eq!(last(&mut fetch), Some(Output::Failed(Reason::Status(status))));
+    }
+}
+
+#[test]
+fn a_part_that_was_not_asked_for_is_nonsense() {
+    let (mut fetch, request) = asked();
+    fetch.handle(Time::ZERO, Input::Head { request, head: head(206, Some(10)) });
+    assert!(matches!(last(&mut fetch), Some(Output::Failed(Reason::Nonsense(_)))));
+}
+
+#[test]
+fn more_bytes_than_announced_are_not_written() {
+    let (mut fetch, request) = asked();
+    fetch.handle(Time::ZERO, Input::Head { request, head: head(200, Some(10)) });
+    fetch.handle(Time::ZERO, Input::Bytes { request, length: 11 });
+    while let Some(output) = fetch.poll(Time::ZERO) {
+        assert!(!matches!(output, Output::Write { .. } | Output::Done), "{output:?}");
+    }
+    assert!(fetch.done().is_empty());
+}
+
+#[test]
+fn a_body_that_ends_early_is_not_done() {
+    let (mut fetch, request) = asked();
+    fetch.handle(Time::ZERO, Input::Head { request, head: head(200, Some(10)) });
+    fetch.handle(Time::ZERO, Input::Bytes { request, length: 9 });
+    fetch.handle(Time::ZERO, Input::Finished { request });
+    assert!(!matches!(last(&mut fetch), Some(Output::Done)));
+    // The path is tried again a little later, for the byte that is missing.
+    let path = PathId(0);
+    let later = fetch.next_wakeup().unwrap();
+    assert!(later > Time::ZERO && later < Time::ZERO + Span::from_secs(1));
+    assert_eq!(fetch.poll(later), Some(Output::Connect { path }));
+    fetch.handle(later, Input::Connected { path });
+    let Some(Output::Request { range: Some(range), if_range: Some(_), .. }) = fetch.poll(later)
+    else {
+        panic!()
+    };
+    assert_eq!((range.start, range.end), (9, 10));
+}
+
+#[test]
+fn inputs_about_what_is_over_do_nothing() {
+    let (mut fetch, request) = asked();
+    fetch.handle(Time::ZERO, Input::Head { request, head: head(200, Some(0)) });
+    assert_eq!(last(&mut fetch), Some(Output::Done));
+    let fault = Fault::passing(FaultClass::Reset, "late");
+    fetch.handle(Time::ZERO, Input::Failed { request, fault });
+    fetch.handle(Time::ZERO, Input::Bytes { request, length: 1 });
+    assert_eq!(fetch.poll(Time::ZERO), None);
+}

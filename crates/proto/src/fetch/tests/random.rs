@@ -1,0 +1,155 @@
+//! Whatever happens in whatever order: every byte is written once, and it ends.
+
+use manyways_trace::{Rate, Size, Span, Time};
+use proptest::prelude::*;
+
+use super::world::{End, Link, Server, World};
+use crate::fetch::{Allowance, Config, Fault, FaultClass, PathId, Reason};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Break(usize),
+    Down(usize),
+    Up(usize),
+    Rate(usize, u64),
+    /// The path's server has another version from now on.
+    Change(usize),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let path = 0usize..3;
+    prop_oneof![
+        4 => path.clone().prop_map(Event::Break),
+        2 => path.clone().prop_map(Event::Down),
+        2 => path.clone().prop_map(Event::Up),
+        3 => (path.clone(), 0u64..20_000).prop_map(|(path, kbps)| Event::Rate(path, kbps)),
+        1 => path.prop_map(Event::Change),
+    ]
+}
+
+fn link() -> impl Strategy<Value = Link> {
+    let dead = prop_oneof![3 => Just(None), 1 => (0u64..3_000).prop_map(Some)];
+    (20u64..5_000, 1u64..400, dead, any::<bool>()).prop_map(|(kbps, rtt, dead, metered)| Link {
+        rate: Rate::from_kbps(kbps),
+        rtt: Span::from_millis(rtt),
+        dead_from: dead.map(Time::from_millis),
+        metered,
+    })
+}
+
+fn server() -> impl Strategy<Value = Server> {
+    let rarely = || prop::bool::weighted(0.15);
+    (0u64..150_000, rarely(), rarely(), rarely(), rarely()).prop_map(
+        |(length, no_ranges, says_none, no_length, no_validator)| Server {
+            length,
+            ranges: !no_ranges,
+            accept_ranges: !says_none,
+            tells_length: !no_length,
+            validator: (!no_validator).then_some("\"v\""),
+            version: 1,
+        },
+    )
+}
+
+fn allowance() -> impl Strategy<Value = Allowance> {
+    prop_oneof![
+        3 => Just(Allowance::All),
+        1 => Just(Allowance::Nothing),
+        2 => (0u64..120_000).prop_map(|bytes| Allowance::Limit(Size::from_bytes(bytes))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn every_byte_once_and_an_end(
+        links in prop::collection::vec(link(), 1..4),
+        server in server(),
+        metered in allowance(),
+        chunk in 1_000u64..60_000,
+        events in prop::collection::vec((0u64..4_000, event()), 0..12),
+    ) {
+        let config = Config { metered, chunk: Size::from_bytes(chunk), ..Config::default() };
+        let mut world = World::new(config, server.clone(), &links);
+        let mut events = events;
+        events.sort_by_key(|(at, _)| *at);
+        let mut end = None;
+        let mut changed = false;
+        for (at, event) in events {
+            // The world checks every write as it comes.
+            while end.is_none() && world.now < Time::from_millis(at) {
+                end = world.step(Time::from_millis(at));
+            }
+            if end.is_some() {
+                break;
+            }
+            let on = |path: usize| PathId(path % links.len());
+            match event {
+                Event::Break(path) => {
+                    world.break_off(on(path), Fault::passing(FaultClass::Reset, "broke"));
+                }
+                Event::Down(path) => world.set_up(on(path), false),
+                Event::Up(path) => world.set_up(on(path), true),
+                Event::Rate(path, kbps) => world.set_rate(on(path), Rate::from_kbps(kbps.max(1))),
+                // Without a validator nobody could tell.
+                Event::Change(path) if server.validator.is_some() => {
+                    changed = true;
+                    world.servers[on(path).0].version = 2;
+                }
+                Event::Change(_) => {}
+            }
+        }
+        let mut steps = 0;
+        let end = loop {
+            if let Some(end) = end {
+                break end;
+            }
+            steps += 1;
+            prop_assert!(steps < 200_000, "it does not end");
+            end = world.step(Time::MAX);
+        };
+        let healthy = links.iter().all(|link| link.dead_from.is_none());
+        match end {
+            // A version that changed under way is checked by the mixture test below.
+            End::Done if !changed => world.check_file(),
+            End::Done => {}
+            End::Failed(Reason::AllowanceSpent) => prop_assert!(links.iter().any(|l| l.metered)),
+            End::Failed(Reason::Changed) => prop_assert!(changed),
+            End::Failed(_) => prop_assert!(!healthy || world.now > Time::ZERO),
+        }
+        if let Allowance::Limit(limit) = metered
+            && server.ranges
+            && server.accept_ranges
+            && server.tells_length
+            && !changed
+        {
+            prop_assert!(world.fetch.metered_bytes() <= limit + Size::from_bytes(16_000));
+        }
+    }
+
+    #[test]
+    fn healthy_paths_always_deliver(
+        mut links in prop::collection::vec(link(), 1..5),
+        length in 0u64..300_000,
+        chunk in 1_000u64..200_000,
+    ) {
+        links.iter_mut().for_each(|link| link.dead_from = None);
+        let config = Config { chunk: Size::from_bytes(chunk), ..Config::default() };
+        let mut world = World::new(config, Server::of(length), &links);
+        world.run_to_the_end();
+    }
+}
+
+/// Paths whose servers disagree never produce a mixture.
+#[test]
+fn no_mixture_of_versions() {
+    let link = |mbps| Link::new(Rate::from_mbps(mbps), Span::from_millis(30));
+    for other in 0..3 {
+        let links = [link(8), link(9), link(20)];
+        let mut world = World::new(Config::default(), Server::of(1_500_000), &links);
+        world.servers[other].version = 2;
+        assert_eq!(world.run_unchecked(), End::Done);
+        assert!(world.is_one_version());
+    }
+}
