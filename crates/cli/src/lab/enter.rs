@@ -1,6 +1,6 @@
 //! `lab enter`, `set`, `list` and `gc`: labs that run already.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use manyways_net::lab::control::{Answer, Request, ask};
