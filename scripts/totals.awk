@@ -13,9 +13,12 @@
 # A skipped test counts once, however often it says so.
 /^---- .* stdout ----$/ { said = 0 }
 /^skipped: / {
-    if (!hidden || !said) { passed--; skipped++ }
+    if (!hidden || !said) {
+        passed--
+        skipped++
+        print
+    }
     said = 1
-    print
     next
 }
 /^cargo test left with / { status = $NF; next }
