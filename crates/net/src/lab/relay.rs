@@ -22,7 +22,7 @@ use manyways_link::{Cause, Output, Packet};
 use manyways_sys::clock::{Clock, thread_cpu};
 use manyways_sys::poll::{Poller, Waker};
 use manyways_sys::thread::{Urgency, hurry};
-use manyways_sys::tun::{HEADER, MAX_PACKET, Tun};
+use manyways_sys::tun::{HEADER, Tun};
 use manyways_trace::scenario::{Change, Event, LinkSpec, LinkState};
 use manyways_trace::{Rate, Size, Span, Time};
 
@@ -194,7 +194,6 @@ struct Worker {
     inbox: Receiver<Command>,
     links: Vec<Link>,
     slab: Slab,
-    scratch: Box<[u8; MAX_PACKET]>,
     /// Events to come, by time.
     events: VecDeque<(Time, usize, Vec<Change>)>,
     write_errors: u64,
@@ -278,8 +277,7 @@ impl Worker {
             waker,
             inbox,
             links: states,
-            slab: Slab::default(),
-            scratch: Box::new([0; MAX_PACKET]),
+            slab: Slab::new(),
             events: VecDeque::new(),
             write_errors: 0,
             malformed: 0,
@@ -458,9 +456,9 @@ impl Worker {
         let mut header = [0; HEADER];
         for _ in 0..READ_BATCH {
             let tun = if port == 0 { &link.device } else { &link.hosts[port - 1].tun };
-            let Some(length) = tun.read(&mut header, &mut self.scratch[..])? else { break };
+            let Some(length) = tun.read(&mut header, self.slab.inbox())? else { break };
             let now = self.clock.now();
-            let packet = &mut self.scratch[..length];
+            let packet = &mut self.slab.inbox()[..length];
             let Some(target) = link.target(port, packet) else {
                 continue; // multicast and link-local chatter of the kernel's own
             };
@@ -490,7 +488,7 @@ impl Worker {
                 self.malformed += 1;
                 continue;
             };
-            let id = self.slab.insert(packet, offload, plan, target);
+            let id = self.slab.keep(length, offload, plan, target);
             if port == 0 {
                 enter(&mut link.up, now, id, &self.slab);
             } else {
