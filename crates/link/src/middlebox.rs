@@ -10,6 +10,9 @@ mod nat;
 mod strip;
 mod table;
 
+#[cfg(test)]
+mod tests;
+
 use std::net::Ipv4Addr;
 
 use manyways_trace::{Span, Time};
