@@ -389,3 +389,6 @@ impl PathResolver {
 fn random_id() -> u16 {
     (RandomState::new().build_hasher().finish() & 0xffff) as u16
 }
+
+#[cfg(test)]
+mod tests;
