@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use manyways_proto::fetch::{Fault, FaultClass};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
 use socket2::{Domain, Protocol as Transport, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
@@ -264,7 +264,7 @@ fn tls_fault(error: &io::Error, server: SocketAddr) -> Fault {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
         Some(rustls::Error::InvalidCertificate(why)) => Fault::lasting(
             FaultClass::Tls,
-            format!("the certificate of {server} is not accepted: {why}"),
+            format!("the certificate of {server} is not accepted: {}", certificate(why)),
         ),
         Some(why) => Fault::lasting(
             FaultClass::Tls,
@@ -275,6 +275,23 @@ fn tls_fault(error: &io::Error, server: SocketAddr) -> Fault {
             format!("the TLS handshake with {server} broke off: {}", plain(error)),
         ),
     }
+}
+
+/// What is wrong with a certificate, in words for people who did not write the library.
+fn certificate(why: &CertificateError) -> String {
+    let words = match why {
+        CertificateError::UnknownIssuer => "nobody whom this host trusts has issued it",
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name"
+        }
+        CertificateError::Revoked => "it was revoked",
+        other => return other.to_string(),
+    };
+    words.to_owned()
 }
 
 /// An I/O error without the `(os error 111)` that tells a user nothing.

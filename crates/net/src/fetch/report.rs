@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use manyways_proto::fetch::Reason;
+use manyways_proto::fetch::{FaultClass, Reason};
 use manyways_trace::{Rate, Size, Span};
 
 use super::dial::Protocol;
@@ -223,6 +223,16 @@ impl FetchError {
             Cause::Refused(Reason::Changed, _) => "run it without -c to fetch the new version",
             Cause::Refused(Reason::AllowanceSpent, _) => {
                 "--metered yes uses metered networks without a limit"
+            }
+            Cause::Refused(Reason::NoPathLeft(faults), _)
+                if !faults.is_empty() && faults.iter().all(|(_, f)| f.class == FaultClass::Tls) =>
+            {
+                "--cacert FILE trusts another authority; check the clock and the name too"
+            }
+            Cause::Refused(Reason::NoPathLeft(faults), _)
+                if faults.iter().any(|(_, f)| f.class == FaultClass::Unfit) =>
+            {
+                "check the URL; MANYWAYS_LOG=debug shows each step"
             }
             Cause::Refused(Reason::NoPathLeft(_), _) | Cause::NoPath => {
                 "`manyways paths` shows which networks can be used"

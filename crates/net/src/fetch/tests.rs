@@ -1,1 +1,219 @@
+//! Whole transfers against a scripted server on loopback. Two source addresses are two paths.
+//!
+//! Nothing here waits for a time: a gate in an answer opens when another path has been asked.
 
+mod faults;
+mod files;
+mod server;
+
+use std::collections::HashMap;
+use std::future::pending;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use manyways_proto::fetch::Config;
+use manyways_trace::{Size, Span};
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+
+use super::{Client, ClientBuilder, Event, FetchError, Job, PathSpec, Report};
+use server::{Ask, Reply, Server, good};
+
+const ETAG: &str = "\"one\"";
+
+/// Bytes that differ from place to place.
+fn object(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn address(last: u8) -> IpAddr {
+    IpAddr::from([127, 0, 0, last])
+}
+
+/// Path `n` comes from 127.0.0.n.
+fn path(n: u8) -> PathSpec {
+    PathSpec::from_address(["", "one", "two", "three"][usize::from(n)], address(n))
+}
+
+/// Times that are short, for faults on loopback.
+fn quick() -> Config {
+    Config {
+        chunk: Size::from_kib(64),
+        stall: Span::from_millis(200),
+        stall_alone: Span::from_millis(400),
+        pause: Span::from_millis(1),
+        attempts: 3,
+        ..Config::default()
+    }
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder().config(quick()).paths([path(1), path(2)])
+}
+
+struct Got {
+    outcome: Result<Report, FetchError>,
+    notes: Vec<String>,
+}
+
+impl Got {
+    fn report(&self) -> &Report {
+        self.outcome.as_ref().unwrap_or_else(|error| panic!("{error} {:?}", self.notes))
+    }
+
+    fn error(&self) -> String {
+        self.outcome.as_ref().expect_err("it worked").to_string()
+    }
+
+    #[track_caller]
+    fn notes(&self, expected: &[&str]) {
+        assert_eq!(self.notes.len(), expected.len(), "{:?}", self.notes);
+        for (note, expected) in self.notes.iter().zip(expected) {
+            assert!(note.contains(expected), "{note}");
+        }
+    }
+}
+
+async fn get(client: &mut Client, job: &Job) -> Got {
+    let mut notes = Vec::new();
+    let mut listen = |event: Event<'_>| {
+        if let Event::Note(note) = event {
+            notes.push(note.to_owned());
+        }
+    };
+    let outcome = client.fetch(job, &mut listen, pending()).await;
+    Got { outcome, notes }
+}
+
+/// A folder of its own, and the target in it.
+fn target() -> (TempDir, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let target = folder.path().join("file");
+    (folder, target)
+}
+
+#[track_caller]
+fn is_whole(target: &Path, expected: &[u8]) {
+    assert!(std::fs::read(target).unwrap() == expected, "the file is not the object");
+    assert_eq!(names(target), ["file"]);
+}
+
+#[track_caller]
+fn nothing_is_left(target: &Path) {
+    assert_eq!(names(target), [""; 0]);
+}
+
+fn names(target: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(target.parent().unwrap()).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Path 1's first answer stops after 100 KB until path 2 has been asked `asks` times.
+fn gated(object: &[u8], asks: usize) -> impl Fn(&Ask) -> Reply + Send + Sync + use<> {
+    let object = object.to_vec();
+    let gate = Arc::new(Semaphore::new(0));
+    move |ask| {
+        let mut reply = good(ask, &object, ETAG);
+        if ask.from == address(1) && ask.nth == 0 {
+            reply.gate = Some((100_000, Arc::clone(&gate)));
+        } else if ask.from == address(2) && ask.nth + 1 == asks {
+            gate.add_permits(1);
+        }
+        reply
+    }
+}
+
+/// Runs a transfer over two paths in which `change` alters what path 2 is answered.
+async fn second_path(change: fn(&Ask, &mut Reply)) -> (Got, TempDir, PathBuf, Vec<u8>) {
+    let object = object(1_000_000);
+    let script = gated(&object, 1);
+    let server = Server::start(move |ask| {
+        let mut reply = script(ask);
+        if ask.from == address(2) {
+            change(ask, &mut reply);
+        }
+        reply
+    })
+    .await;
+    let (folder, target) = target();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let got = get(&mut builder().build().unwrap(), &job).await;
+    (got, folder, target, object)
+}
+
+#[tokio::test]
+async fn two_paths_share_one_object() {
+    let object = object(1_000_000);
+    let server = Server::start(gated(&object, 3)).await;
+    let (_folder, target) = target();
+    let job = Job::new(&server.url("/x?y"), &target).unwrap();
+    let got = get(&mut builder().build().unwrap(), &job).await;
+    is_whole(&target, &object);
+    let report = got.report();
+    got.notes(&[]);
+    assert_eq!(report.bytes, Size::from_bytes(1_000_000));
+    let [one, two] = report.paths.as_slice() else { panic!() };
+    assert_eq!(one.bytes + two.bytes, report.bytes);
+    assert!(two.bytes >= Size::from_kib(2 * 64), "{report:?}");
+    let asks = server.asks();
+    assert_eq!((asks[0].target.as_str(), asks[0].range), ("/x?y", None));
+    for ask in &asks[1..] {
+        assert_eq!(ask.header("if-range"), Some(ETAG), "{ask:?}");
+        assert_eq!(ask.header("accept-encoding"), Some("identity"));
+        assert!(ask.range.is_some());
+    }
+}
+
+#[tokio::test]
+async fn several_objects_share_a_connection() {
+    let (pem, tls) = server::certificate(&["a.test"], true);
+    let content = object(5_000);
+    let served = content.clone();
+    let server =
+        Server::start_at("127.0.0.1:0", Some(tls), move |ask| good(ask, &served, ETAG)).await;
+    let (folder, _) = target();
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, pem).unwrap();
+    let names = HashMap::from([("a.test".to_owned(), vec![address(1)])]);
+    let mut client = Client::builder()
+        .paths([PathSpec { names: Arc::new(names), ..path(1) }])
+        .trust(super::Trust::File(authority))
+        .build()
+        .unwrap();
+    for name in ["a", "b"] {
+        let target = folder.path().join(name);
+        let url = format!("https://a.test:{}/{name}", server.address.port());
+        let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
+        assert_eq!(got.report().paths[0].protocol, Some(super::Protocol::Http2));
+        assert!(std::fs::read(&target).unwrap() == content);
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_followed_without_the_credentials() {
+    let content = object(300_000);
+    let served = content.clone();
+    let far = Server::start_at("127.0.0.1:0", None, move |ask| good(ask, &served, ETAG)).await;
+    let to = far.url("/there");
+    let near = Server::start(move |ask| {
+        let to = if ask.target == "/a" { "b" } else { to.as_str() };
+        Reply::plain(302, &[("location", to)], b"elsewhere")
+    })
+    .await;
+    let (_folder, target) = target();
+    let mut client =
+        builder().header("Authorization: secret").header("X-Other: yes").build().unwrap();
+    let got = get(&mut client, &Job::new(&near.url("/a"), &target).unwrap()).await;
+    got.report();
+    is_whole(&target, &content);
+    assert!(near.asks().iter().all(|ask| ask.header("authorization") == Some("secret")));
+    assert_eq!(near.asks().len(), 2);
+    assert!(!far.asks().is_empty());
+    for ask in far.asks() {
+        assert_eq!((ask.header("authorization"), ask.header("x-other")), (None, Some("yes")));
+    }
+}

@@ -1,0 +1,301 @@
+//! Servers and networks that fail: a clear sentence, and never a wrong file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::server::{Reply, Server, Then, certificate, good};
+use super::*;
+use crate::fetch::Trust;
+
+#[tokio::test]
+async fn a_wrong_status() {
+    for (status, words) in [(404, "404 Not Found"), (503, "503"), (299, "299")] {
+        let server = Server::start(move |_| Reply::plain(status, &[], b"no")).await;
+        let (_folder, target) = target();
+        let job = Job::new(&server.url("/x"), &target).unwrap();
+        let got = get(&mut builder().build().unwrap(), &job).await;
+        assert!(got.error().contains(words), "{}", got.error());
+        nothing_is_left(&target);
+    }
+}
+
+#[tokio::test]
+async fn a_later_path_that_may_not() {
+    let (got, _folder, target, object) =
+        second_path(|_, reply| *reply = Reply::plain(403, &[], b"no")).await;
+    got.report();
+    got.notes(&["two is not used any more: the server answered with status 403"]);
+    is_whole(&target, &object);
+}
+
+#[tokio::test]
+async fn a_wrong_content_range() {
+    let (got, _folder, target, object) = second_path(|_, reply| {
+        let length = reply.body.len();
+        reply.set("content-range", &format!("bytes 0-{}/1000000", length - 1));
+    })
+    .await;
+    got.report();
+    got.notes(&["another part of the object than was asked for"]);
+    is_whole(&target, &object);
+}
+
+#[tokio::test]
+async fn a_missing_or_unreadable_content_range() {
+    let (got, _folder, target, object) =
+        second_path(|_, reply| reply.remove("content-range")).await;
+    got.report();
+    got.notes(&["without Content-Range"]);
+    is_whole(&target, &object);
+    let (got, _folder, target, object) =
+        second_path(|_, reply| reply.set("content-range", "bytes 5-4/x")).await;
+    got.report();
+    got.notes(&["another part of the object than was asked for"]);
+    is_whole(&target, &object);
+}
+
+#[tokio::test]
+async fn the_whole_object_instead_of_a_range() {
+    let (got, _folder, target, object) = second_path(|ask, reply| {
+        let whole = object(1_000_000);
+        *reply = good(&Ask { range: None, ..ask.clone() }, &whole, ETAG);
+    })
+    .await;
+    got.report();
+    got.notes(&["does not answer range requests"]);
+    is_whole(&target, &object);
+}
+
+#[tokio::test]
+async fn another_version_on_one_path() {
+    let (got, _folder, target, object) = second_path(|ask, reply| {
+        *reply = good(ask, &[7; 1_000_000], "\"two\"");
+    })
+    .await;
+    got.report();
+    got.notes(&["two is not used any more: the server has another version"]);
+    is_whole(&target, &object);
+    // A server that ignores If-Range.
+    let (got, _folder, target, object) = second_path(|_, reply| reply.set("etag", "\"two\"")).await;
+    got.report();
+    got.notes(&["two is not used any more: the server has another version"]);
+    is_whole(&target, &object);
+}
+
+#[tokio::test]
+async fn an_object_that_changes_under_way() {
+    let old = object(1_000_000);
+    let server = Server::start(move |ask| {
+        if ask.range.is_none() {
+            let mut reply = good(ask, &old, ETAG);
+            (reply.upto, reply.then) = (300_000, Then::Close);
+            return reply;
+        }
+        good(ask, &[7; 1_000_000], "\"two\"")
+    })
+    .await;
+    let (_folder, target) = target();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let got = get(&mut builder().build().unwrap(), &job).await;
+    assert!(got.error().contains("has changed on the server"), "{}", got.error());
+    assert!(!target.exists());
+}
+
+#[tokio::test]
+async fn bodies_that_break_off() {
+    for then in [Then::Close, Then::Reset] {
+        let content = object(1_000_000);
+        let script = gated(&content, 2);
+        let server = Server::start(move |ask| {
+            let mut reply = script(ask);
+            if ask.nth == 0 {
+                (reply.upto, reply.then) = (reply.body.len() / 2, then);
+            }
+            reply
+        })
+        .await;
+        let (_folder, target) = target();
+        let job = Job::new(&server.url("/x"), &target).unwrap();
+        let got = get(&mut builder().build().unwrap(), &job).await;
+        got.report();
+        got.notes(&[]);
+        is_whole(&target, &content);
+    }
+}
+
+#[tokio::test]
+async fn no_ranges_no_validator_no_length() {
+    for (change, words) in [
+        ((|r| r.set("accept-ranges", "none")) as fn(&mut Reply), "range requests"),
+        (|r| r.remove("etag"), "neither a strong ETag"),
+        (|r| r.set("etag", "W/\"weak\""), "neither a strong ETag"),
+        (|r| r.set("content-encoding", "br"), "Content-Encoding"),
+        (
+            |r| {
+                r.remove("content-length");
+                r.then = Then::Close;
+            },
+            "does not tell the length",
+        ),
+    ] {
+        let content = object(300_000);
+        let served = content.clone();
+        let server = Server::start(move |ask| {
+            let mut reply = good(ask, &served, ETAG);
+            change(&mut reply);
+            reply
+        })
+        .await;
+        let (_folder, target) = target();
+        let job = Job::new(&server.url("/x"), &target).unwrap();
+        let got = get(&mut builder().build().unwrap(), &job).await;
+        got.report();
+        got.notes(&[words]);
+        is_whole(&target, &content);
+        assert_eq!(server.asks().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_stalls() {
+    let (got, _folder, target, object) = second_path(|_, reply| {
+        (reply.upto, reply.then) = (1_000, Then::Hold);
+    })
+    .await;
+    got.report();
+    is_whole(&target, &object);
+}
+
+#[tokio::test]
+async fn the_first_path_stalls() {
+    let content = object(1_000_000);
+    let served = content.clone();
+    let server = Server::start(move |ask| {
+        let mut reply = good(ask, &served, ETAG);
+        if ask.from == address(1) {
+            (reply.upto, reply.then) = (1_000.min(reply.body.len()), Then::Hold);
+        }
+        reply
+    })
+    .await;
+    let (_folder, target) = target();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let got = get(&mut builder().build().unwrap(), &job).await;
+    got.report();
+    is_whole(&target, &content);
+}
+
+#[tokio::test]
+async fn a_name_or_a_port_that_one_path_does_not_reach() {
+    let content = object(1_000_000);
+    let served = content.clone();
+    let server = Server::start(move |ask| good(ask, &served, ETAG)).await;
+    let names = |to: &[IpAddr]| HashMap::from([("a.test".to_owned(), to.to_vec())]);
+    let nobody: HashMap<String, Vec<IpAddr>> = HashMap::new();
+    for (broken, words) in
+        [(nobody, "does not exist"), (names(&[address(9)]), "connection refused")]
+    {
+        let paths = [
+            PathSpec { names: Arc::new(broken), ..path(1) },
+            PathSpec { names: Arc::new(names(&[address(9), address(1)])), ..path(2) },
+        ];
+        let (_folder, target) = target();
+        let url = format!("http://a.test:{}/x", server.address.port());
+        let config = Config { attempts: 1, ..quick() };
+        let mut client = Client::builder().config(config).paths(paths.clone()).build().unwrap();
+        let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
+        got.report();
+        got.notes(&[words]);
+        is_whole(&target, &content);
+        // Alone it is an error that says which network failed and how.
+        let mut client =
+            Client::builder().config(quick()).paths([paths[0].clone()]).build().unwrap();
+        let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
+        assert!(got.error().contains("one: ") && got.error().contains(words), "{}", got.error());
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_wrong_on_one_path() {
+    let content = object(1_000_000);
+    let script = gated(&content, 1);
+    let (pem, right) = certificate(&["a.test"], true);
+    let good_server = Server::start_at("127.0.0.1:0", Some(right), {
+        let served = content.clone();
+        move |ask| good(ask, &served, ETAG)
+    })
+    .await;
+    let port = good_server.address.port();
+    let (_, wrong) = certificate(&["a.test"], true);
+    Server::start_at(&format!("127.0.0.2:{port}"), Some(wrong), script).await;
+    let (folder, _) = target();
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, pem).unwrap();
+    let (_folder, target) = target();
+    let reach =
+        |server: u8| Arc::new(HashMap::from([("a.test".to_owned(), vec![address(server)])]));
+    // The preferred path is the one that fails.
+    let paths = [PathSpec { names: reach(2), ..path(2) }, PathSpec { names: reach(1), ..path(1) }];
+    let client = Client::builder().config(quick()).trust(Trust::File(authority));
+    let mut client = client.paths(paths).build().unwrap();
+    let url = format!("https://a.test:{port}/x");
+    let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
+    got.report();
+    got.notes(&["two is not used any more: the certificate of 127.0.0.2"]);
+    is_whole(&target, &content);
+}
+
+#[tokio::test]
+async fn http2_streams_and_connections_that_end_early() {
+    for then in [Then::Reset, Then::GoAway] {
+        let content = object(1_000_000);
+        let served = content.clone();
+        let (pem, tls) = certificate(&["127.0.0.1"], true);
+        let server = Server::start_at("127.0.0.1:0", Some(tls), move |ask| {
+            let mut reply = good(ask, &served, ETAG);
+            if ask.nth == 0 {
+                (reply.upto, reply.then) = (reply.body.len() / 2, then);
+            }
+            reply
+        })
+        .await;
+        let (folder, _) = target();
+        let authority = folder.path().join("ca.pem");
+        std::fs::write(&authority, pem).unwrap();
+        let (_folder, target) = target();
+        let mut client = builder().trust(Trust::File(authority)).build().unwrap();
+        let url = format!("https://{}/x", server.address);
+        let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
+        got.report();
+        got.notes(&[]);
+        is_whole(&target, &content);
+    }
+}
+
+#[tokio::test]
+async fn redirects_that_lead_nowhere() {
+    for (to, words) in [("/x", "more than 10 times"), ("ftp://a.test/", "unusable address")] {
+        let server = Server::start(move |_| Reply::plain(302, &[("location", to)], b"")).await;
+        let (_folder, target) = target();
+        let job = Job::new(&server.url("/x"), &target).unwrap();
+        let got = get(&mut builder().build().unwrap(), &job).await;
+        assert!(got.error().contains(words), "{}", got.error());
+        nothing_is_left(&target);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_http() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.write_all(b"220 mail.test ESMTP\r\n").await;
+        }
+    });
+    let (_folder, target) = target();
+    let got = get(&mut builder().build().unwrap(), &Job::new(&url, &target).unwrap()).await;
+    assert!(got.error().starts_with("every network failed"), "{}", got.error());
+    nothing_is_left(&target);
+}

@@ -1,0 +1,221 @@
+//! Files: unfinished ones, resumed ones, and those that cannot be written.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::server::{Reply, Server, Then, good};
+use super::*;
+use crate::fetch::{Cause, Checksum};
+
+/// A server that never sends more than 400 KB of an answer, and the object.
+async fn stingy() -> (Server, Vec<u8>) {
+    let object = object(1_000_000);
+    let served = object.clone();
+    let server = Server::start(move |ask| {
+        let mut reply = good(ask, &served, ETAG);
+        if ask.header("x-stingy").is_some() {
+            (reply.upto, reply.then) = (400_000.min(reply.body.len()), Then::Hold);
+        }
+        reply
+    })
+    .await;
+    (server, object)
+}
+
+fn one_path() -> ClientBuilder {
+    Client::builder().config(quick()).paths([path(1)])
+}
+
+/// Stops a transfer when it has brought something.
+async fn stopped(server: &Server, target: &Path) -> FetchError {
+    let mut client = one_path()
+        .config(Config { stall_alone: Span::from_secs(600), ..quick() })
+        .header("X-Stingy: yes")
+        .build()
+        .unwrap();
+    let job = Job::new(&server.url("/x"), target).unwrap();
+    let enough = Semaphore::new(0);
+    let mut listen = |event: Event<'_>| {
+        if let Event::Progress(progress) = event
+            && progress.done >= Size::from_bytes(400_000)
+        {
+            enough.add_permits(1);
+        }
+    };
+    let stop = async { enough.acquire().await.unwrap().forget() };
+    client.fetch(&job, &mut listen, stop).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_stopped_transfer_goes_on_later() {
+    let (server, object) = stingy().await;
+    let (_folder, target) = target();
+    let error = stopped(&server, &target).await;
+    assert!(matches!(error.cause, Cause::Stopped));
+    let kept = error.kept.as_ref().unwrap();
+    assert_eq!(kept.done, Size::from_bytes(400_000));
+    assert!(error.hint().unwrap().contains("-c"), "{:?}", error.hint());
+    assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
+    // A file of that name is not touched before the end.
+    std::fs::write(&target, "older").unwrap();
+    let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
+    let got = get(&mut one_path().build().unwrap(), &job).await;
+    assert_eq!(got.report().bytes, Size::from_bytes(600_000));
+    assert_eq!(got.report().length, Some(Size::from_bytes(1_000_000)));
+    is_whole(&target, &object);
+    let last = server.asks().pop().unwrap();
+    assert_eq!(last.range, Some((400_000, Some(1_000_000))));
+    assert_eq!(last.header("if-range"), Some(ETAG));
+}
+
+#[tokio::test]
+async fn a_resumed_object_must_be_the_same() {
+    let (server, _) = stingy().await;
+    let (_folder, target) = target();
+    stopped(&server, &target).await;
+    let resume_file = target.with_file_name("file.manyways");
+    let saved = std::fs::read_to_string(&resume_file).unwrap();
+    // As though the first run had seen another version.
+    std::fs::write(&resume_file, saved.replace("\\\"one", "\\\"two")).unwrap();
+    let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
+    let got = get(&mut one_path().build().unwrap(), &job).await;
+    assert!(got.error().contains("has changed on the server"), "{}", got.error());
+    assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
+    // Without -c it begins anew.
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    get(&mut one_path().build().unwrap(), &job).await.report();
+    assert_eq!(names(&target), ["file"]);
+}
+
+#[tokio::test]
+async fn a_resume_file_that_does_not_match_is_refused() {
+    let (server, _) = stingy().await;
+    let (_folder, target) = target();
+    stopped(&server, &target).await;
+    let resume_file = target.with_file_name("file.manyways");
+    let saved = std::fs::read_to_string(&resume_file).unwrap();
+    let asked = server.asks().len();
+    for (text, words) in [
+        (saved.replace("/x", "/y"), "of another URL"),
+        (saved.replace("400000", "500000"), "shorter than its resume file says"),
+        (saved.replace("[0,", "[9999999,"), "contradict"),
+        ("{".to_owned(), "damaged"),
+        (saved.replace("resume/1", "resume/9"), "format"),
+    ] {
+        std::fs::write(&resume_file, text).unwrap();
+        let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
+        let got = get(&mut one_path().build().unwrap(), &job).await;
+        assert!(got.error().contains(words), "{}", got.error());
+        assert!(got.outcome.unwrap_err().hint().unwrap().contains("without -c"));
+        assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
+    }
+    assert_eq!(server.asks().len(), asked);
+}
+
+#[tokio::test]
+async fn nothing_to_resume_begins_anew() {
+    let (server, object) = stingy().await;
+    let (_folder, target) = target();
+    let job = Job::new(&server.url("/x"), &target).unwrap().resume(true);
+    let got = get(&mut one_path().build().unwrap(), &job).await;
+    got.report();
+    got.notes(&["no unfinished download"]);
+    is_whole(&target, &object);
+}
+
+#[tokio::test]
+async fn all_paths_gone_leaves_something_to_go_on_with() {
+    let object = object(1_000_000);
+    let server = Server::start(move |ask| {
+        let mut reply = good(ask, &object, ETAG);
+        let upto = if ask.range.is_none() { 200_000 } else { 0 };
+        (reply.upto, reply.then) = (upto, Then::Close);
+        reply
+    })
+    .await;
+    let (_folder, target) = target();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let got = get(&mut builder().build().unwrap(), &job).await;
+    assert!(got.error().starts_with("every network failed (one: "), "{}", got.error());
+    let error = got.outcome.unwrap_err();
+    assert_eq!(error.kept.as_ref().unwrap().done, Size::from_bytes(200_000));
+    assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
+}
+
+#[tokio::test]
+async fn a_full_disk() {
+    let (server, _) = stingy().await;
+    let job = Job::new(&server.url("/x"), "/dev/full").unwrap();
+    let got = get(&mut builder().build().unwrap(), &job).await;
+    assert_eq!(got.error(), "the disk is full: /dev/full cannot grow");
+}
+
+#[tokio::test]
+async fn targets_that_cannot_be_written() {
+    let (server, _) = stingy().await;
+    let (folder, target) = target();
+    for (output, words) in [
+        (folder.path().to_owned(), "is not a file"),
+        (folder.path().join("none/file"), "no such file or directory"),
+    ] {
+        let job = Job::new(&server.url("/x"), &output).unwrap();
+        let got = get(&mut builder().build().unwrap(), &job).await;
+        assert!(got.error().contains(words), "{}", got.error());
+    }
+    assert!(server.asks().is_empty());
+    // Two downloads to one file at once.
+    let lock = std::fs::File::create(target.with_file_name("file.manyways-part")).unwrap();
+    lock.lock().unwrap();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let got = get(&mut builder().build().unwrap(), &job).await;
+    assert!(got.error().contains("another download is writing"), "{}", got.error());
+}
+
+#[tokio::test]
+async fn checksums_are_checked_before_the_file_gets_its_name() {
+    let served = b"abc".to_vec();
+    let server = Server::start(move |ask| good(ask, &served, ETAG)).await;
+    let (_folder, target) = target();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let mut client = builder().build().unwrap();
+    let got = get(&mut client, &job.clone().checksum(Checksum::Report)).await;
+    // FIPS 180-2, appendix B.1.
+    let hash = got.report().sha256.unwrap();
+    assert!(
+        super::super::run::hex(&hash).starts_with("ba7816bf8f01cfea414140de5dae2223"),
+        "{hash:?}"
+    );
+    get(&mut client, &job.clone().checksum(Checksum::Check(hash))).await.report();
+    is_whole(&target, b"abc");
+    std::fs::remove_file(&target).unwrap();
+    let got = get(&mut client, &job.checksum(Checksum::Check([0; 32]))).await;
+    assert!(got.error().contains("the checksum is wrong"), "{}", got.error());
+    nothing_is_left(&target);
+}
+
+#[tokio::test]
+async fn an_object_without_a_version_leaves_nothing_behind() {
+    let gate = Arc::new(Semaphore::new(0));
+    let server = Server::start(move |_| {
+        let mut reply = Reply::plain(200, &[], &[1; 100_000]);
+        reply.gate = Some((50_000, Arc::clone(&gate)));
+        reply
+    })
+    .await;
+    let (_folder, target) = target();
+    let mut client = builder().build().unwrap();
+    let enough = Semaphore::new(0);
+    let mut listen = |event: Event<'_>| {
+        if let Event::Progress(progress) = event
+            && progress.done >= Size::from_bytes(50_000)
+        {
+            enough.add_permits(1);
+        }
+    };
+    let stop = async { enough.acquire().await.unwrap().forget() };
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let error = client.fetch(&job, &mut listen, stop).await.unwrap_err();
+    assert_eq!(error.kept, None);
+    nothing_is_left(&target);
+}

@@ -1,0 +1,333 @@
+//! A server on loopback that answers as a test wants, byte by byte.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+/// A request as the server sees it.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Which path: its source address.
+    pub from: IpAddr,
+    /// How many requests came over that path before.
+    pub nth: usize,
+    pub target: String,
+    /// Half-open; `None` as the end is the object's.
+    pub range: Option<(u64, Option<u64>)>,
+    pub headers: Vec<(String, String)>,
+}
+
+impl Ask {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// What comes after the body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// The next request.
+    Go,
+    Close,
+    /// TCP RST, or RST_STREAM over HTTP/2.
+    Reset,
+    /// GOAWAY; over HTTP/1.1 as Close.
+    GoAway,
+    /// Nothing, for ever.
+    Hold,
+}
+
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// So much of the body is sent…
+    pub upto: usize,
+    pub then: Then,
+    /// …and this is waited for after so much of it.
+    pub gate: Option<(usize, Arc<Semaphore>)>,
+}
+
+impl Reply {
+    pub fn plain(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Self {
+        let headers = headers.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned()));
+        Self {
+            status,
+            headers: headers
+                .chain([("content-length".to_owned(), body.len().to_string())])
+                .collect(),
+            body: body.to_vec(),
+            upto: body.len(),
+            then: Then::Go,
+            gate: None,
+        }
+    }
+
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.remove(name);
+        self.headers.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.headers.retain(|(own, _)| own != name);
+    }
+}
+
+/// As a good server answers.
+pub fn good(ask: &Ask, object: &[u8], etag: &str) -> Reply {
+    let fresh = ask.header("if-range").is_none_or(|wanted| wanted == etag);
+    let headers = [("accept-ranges", "bytes"), ("etag", etag)];
+    match ask.range {
+        Some((start, end)) if fresh && (start as usize) < object.len() => {
+            let end = end.unwrap_or(u64::MAX).min(object.len() as u64);
+            let mut reply = Reply::plain(206, &headers, &object[start as usize..end as usize]);
+            reply.set("content-range", &format!("bytes {start}-{}/{}", end - 1, object.len()));
+            reply
+        }
+        _ => Reply::plain(200, &headers, object),
+    }
+}
+
+type Script = dyn Fn(&Ask) -> Reply + Send + Sync;
+
+/// Runs as long as the test's runtime.
+pub struct Server {
+    pub address: SocketAddr,
+    asks: Arc<Mutex<Vec<Ask>>>,
+}
+
+#[derive(Clone)]
+struct Desk {
+    script: Arc<Script>,
+    asks: Arc<Mutex<Vec<Ask>>>,
+}
+
+/// A certificate for `names` of its own authority: the authority's PEM, and the server's side.
+pub fn certificate(names: &[&str], h2: bool) -> (String, Arc<rustls::ServerConfig>) {
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let mut authority = rcgen::CertificateParams::new([]).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let pem = authority.self_signed(&authority_key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let leaf = rcgen::CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![leaf.der().clone()],
+            PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+        )
+        .unwrap();
+    if h2 {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+    }
+    (pem, Arc::new(config))
+}
+
+impl Server {
+    pub async fn start(script: impl Fn(&Ask) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_at("127.0.0.1:0", None, script).await
+    }
+
+    pub async fn start_at(
+        address: &str,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        script: impl Fn(&Ask) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asks = Arc::new(Mutex::new(Vec::new()));
+        let desk = Desk { script: Arc::new(script), asks: Arc::clone(&asks) };
+        tokio::spawn(async move {
+            while let Ok((stream, peer)) = listener.accept().await {
+                let (desk, tls) = (desk.clone(), tls.clone());
+                tokio::spawn(async move {
+                    let from = peer.ip();
+                    match tls {
+                        None => desk.http1(stream, from).await,
+                        Some(config) => {
+                            let accepted = TlsAcceptor::from(config).accept(stream).await;
+                            let Ok(stream) = accepted else { return };
+                            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                                desk.http2(stream, from).await;
+                            } else {
+                                desk.http1(stream, from).await;
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, asks }
+    }
+
+    pub fn asks(&self) -> Vec<Ask> {
+        self.asks.lock().unwrap().clone()
+    }
+
+    pub fn url(&self, target: &str) -> String {
+        format!("http://{}{target}", self.address)
+    }
+}
+
+impl Desk {
+    fn reply(&self, from: IpAddr, target: &str, headers: Vec<(String, String)>) -> Reply {
+        let headers: HashMap<String, String> = headers.into_iter().collect();
+        let range = headers.get("range").map(|range| {
+            let (start, last) = range.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
+            let end = (!last.is_empty()).then(|| last.parse::<u64>().unwrap() + 1);
+            (start.parse().unwrap(), end)
+        });
+        let ask = {
+            let mut asks = self.asks.lock().unwrap();
+            let nth = asks.iter().filter(|ask: &&Ask| ask.from == from).count();
+            let headers = headers.into_iter().collect();
+            let ask = Ask { from, nth, target: target.to_owned(), range, headers };
+            asks.push(ask.clone());
+            ask
+        };
+        (self.script)(&ask)
+    }
+
+    async fn http1<S: AsyncRead + AsyncWrite + Unpin + Aborts>(&self, mut stream: S, from: IpAddr) {
+        loop {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                match stream.read_u8().await {
+                    Ok(byte) => head.push(byte),
+                    Err(_) => return,
+                }
+            }
+            let head = String::from_utf8(head).unwrap();
+            let mut lines = head.lines();
+            let target = lines.next().unwrap().split(' ').nth(1).unwrap().to_owned();
+            let headers = lines.filter_map(|line| line.split_once(": "));
+            let headers = headers.map(|(n, v)| (n.to_lowercase(), v.to_owned())).collect();
+            let reply = self.reply(from, &target, headers);
+            let mut text = format!("HTTP/1.1 {} X\r\n", reply.status);
+            for (name, value) in &reply.headers {
+                text.push_str(&format!("{name}: {value}\r\n"));
+            }
+            text.push_str("\r\n");
+            if stream.write_all(text.as_bytes()).await.is_err() {
+                return;
+            }
+            let (first, rest) = parts(&reply);
+            if stream.write_all(first).await.is_err() {
+                return;
+            }
+            wait(&reply).await;
+            if stream.write_all(rest).await.is_err() {
+                return;
+            }
+            match reply.then {
+                Then::Go => {}
+                Then::Close | Then::GoAway => return,
+                Then::Reset => return stream.abort(),
+                Then::Hold => std::future::pending().await,
+            }
+        }
+    }
+
+    async fn http2<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, from: IpAddr) {
+        let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+        let (goaway, mut told) = tokio::sync::mpsc::unbounded_channel::<()>();
+        loop {
+            let accepted = tokio::select! {
+                accepted = connection.accept() => accepted,
+                Some(()) = told.recv() => {
+                    connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                    continue;
+                }
+            };
+            let Some(Ok((request, mut respond))) = accepted else { return };
+            let headers = request.headers().iter();
+            let headers =
+                headers.map(|(n, v)| (n.to_string(), v.to_str().unwrap().to_owned())).collect();
+            let reply = self.reply(from, request.uri().path(), headers);
+            let goaway = goaway.clone();
+            tokio::spawn(async move {
+                let mut response = http::Response::builder().status(reply.status);
+                for (name, value) in &reply.headers {
+                    response = response.header(name, value);
+                }
+                let Ok(mut body) = respond.send_response(response.body(()).unwrap(), false) else {
+                    return;
+                };
+                let (first, rest) = parts(&reply);
+                if !send(&mut body, first).await {
+                    return;
+                }
+                wait(&reply).await;
+                if !send(&mut body, rest).await {
+                    return;
+                }
+                match reply.then {
+                    Then::Go | Then::Close => {
+                        let _ = body.send_data(bytes::Bytes::new(), true);
+                    }
+                    Then::Reset => body.send_reset(h2::Reason::INTERNAL_ERROR),
+                    Then::GoAway => {
+                        let _ = goaway.send(());
+                        std::future::pending().await
+                    }
+                    Then::Hold => std::future::pending().await,
+                }
+            });
+        }
+    }
+}
+
+fn parts(reply: &Reply) -> (&[u8], &[u8]) {
+    let body = &reply.body[..reply.upto];
+    body.split_at(reply.gate.as_ref().map_or(0, |(at, _)| *at).min(body.len()))
+}
+
+async fn wait(reply: &Reply) {
+    if let Some((_, gate)) = &reply.gate {
+        gate.acquire().await.unwrap().forget();
+    }
+}
+
+async fn send(stream: &mut h2::SendStream<bytes::Bytes>, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else {
+            return false;
+        };
+        let (now, later) = bytes.split_at(room.min(bytes.len()));
+        if stream.send_data(bytes::Bytes::copy_from_slice(now), false).is_err() {
+            return false;
+        }
+        bytes = later;
+    }
+    true
+}
+
+/// Closing so that the peer sees a reset.
+trait Aborts {
+    fn abort(self);
+}
+
+impl Aborts for TcpStream {
+    fn abort(self) {
+        socket2::SockRef::from(&self).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+}
+
+impl Aborts for tokio_rustls::server::TlsStream<TcpStream> {
+    fn abort(self) {
+        self.into_inner().0.abort();
+    }
+}
