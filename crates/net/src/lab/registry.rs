@@ -256,3 +256,56 @@ fn start_time(pid: i32) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> (tempfile::TempDir, Registry) {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::at(folder.path().join("labs")).unwrap();
+        (folder, registry)
+    }
+
+    fn names(registry: &Registry) -> Vec<String> {
+        registry.records().unwrap().into_iter().map(|record| record.name).collect()
+    }
+
+    #[test]
+    fn a_lab_is_listed_while_its_entry_lives() {
+        let (_folder, registry) = registry();
+        let entry = registry.claim("one").unwrap();
+        assert_eq!(names(&registry), ["one"]);
+        assert!(registry.records().unwrap()[0].is_alive());
+        drop(entry);
+        assert!(names(&registry).is_empty());
+    }
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let (_folder, registry) = registry();
+        let _entry = registry.claim("one").unwrap();
+        let error = registry.claim("one").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn collecting_takes_the_dead_and_leaves_the_living() {
+        let (_folder, registry) = registry();
+        let _living = registry.claim("living").unwrap();
+        // Its process id is in use again, by a process that started at another time.
+        let reused = Record {
+            name: "reused".into(),
+            pid: std::process::id() as i32,
+            started: 1,
+            ..Record::default()
+        };
+        fs::create_dir(registry.folder("reused")).unwrap();
+        let text = serde_json::to_vec(&reused).unwrap();
+        fs::write(registry.folder("reused").join("lab.json"), text).unwrap();
+        fs::create_dir(registry.folder("half-made")).unwrap();
+        fs::write(registry.folder("half-made").join("lab.json"), "{ \"na").unwrap();
+        assert_eq!(registry.collect().unwrap(), ["half-made", "reused"]);
+        assert_eq!(names(&registry), ["living"]);
+    }
+}

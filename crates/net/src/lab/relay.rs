@@ -140,8 +140,8 @@ impl Relay {
         self.send(Command::Change { link, changes });
     }
 
-    /// Starts the traces again at `offset` and schedules `events` from now; gives the time that
-    /// counts as now.
+    /// Makes the links what they were specified to be, starts the traces again at `offset` and
+    /// schedules `events` from now; gives the time that counts as now.
     pub fn restart(&self, offset: Span, events: Vec<(usize, Event)>) -> io::Result<Time> {
         let (done, answer) = channel();
         self.send(Command::Restart { offset, events, done });
@@ -203,6 +203,8 @@ struct Worker {
 }
 
 struct Link {
+    /// As it was specified; every restart goes back to this.
+    initial: LinkSpec,
     /// As it is now.
     spec: LinkSpec,
     device: Tun,
@@ -257,6 +259,7 @@ impl Worker {
             let mut state = Link {
                 approaching: link.hosts.iter().map(|_| VecDeque::new()).collect(),
                 departing: link.hosts.iter().map(|_| VecDeque::new()).collect(),
+                initial: link.spec.clone(),
                 spec: link.spec,
                 device: link.device,
                 hosts: link.hosts,
@@ -322,6 +325,7 @@ impl Worker {
             Command::Change { link, changes } => self.apply(now, link, changes),
             Command::Restart { offset, events, done } => {
                 for link in &mut self.links {
+                    link.become_spec(now, link.initial.clone());
                     link.down.restart(now, offset);
                     link.up.restart(now, offset);
                 }
@@ -331,6 +335,8 @@ impl Worker {
                 let _ = done.send(now);
             }
             Command::Snapshot(answer) => {
+                // The counters are those of what has been reported.
+                self.emit(now);
                 let _ = answer.send(Snapshot {
                     at: now,
                     links: self
@@ -365,18 +371,11 @@ impl Worker {
 
     fn apply(&mut self, now: Time, link: usize, changes: Vec<Change>) {
         let Some(link) = self.links.get_mut(link) else { return };
-        for change in changes {
-            link.spec.apply(&change);
-            if let Change::State(state) = change {
-                link.down.set_state(now, state);
-                link.up.set_state(now, state);
-                if let Err(error) = link.device.set_carrier(state != LinkState::NoCarrier) {
-                    tracing::warn!(%error, "cannot change the carrier of {}", link.device.name());
-                }
-            }
+        let mut spec = link.spec.clone();
+        for change in &changes {
+            spec.apply(change);
         }
-        link.down.change(now, &link.spec.down);
-        link.up.change(now, &link.spec.up);
+        link.become_spec(now, spec);
     }
 
     fn next_wakeup(&self) -> Option<Time> {
@@ -570,6 +569,20 @@ fn lost(
 }
 
 impl Link {
+    /// Takes over what is different in `spec`.
+    fn become_spec(&mut self, now: Time, spec: LinkSpec) {
+        if spec.state != self.spec.state {
+            self.down.set_state(now, spec.state);
+            self.up.set_state(now, spec.state);
+            if let Err(error) = self.device.set_carrier(spec.state != LinkState::NoCarrier) {
+                tracing::warn!(%error, "cannot change the carrier of {}", spec.name);
+            }
+        }
+        self.down.change(now, &spec.down);
+        self.up.change(now, &spec.up);
+        self.spec = spec;
+    }
+
     fn next_wakeup(&self) -> Option<Time> {
         let approaching = self.approaching.iter().filter_map(|q| q.front().map(|(at, _)| *at));
         let departing = self.departing.iter().filter_map(|q| q.front().map(|(at, ..)| *at));
