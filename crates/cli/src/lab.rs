@@ -6,12 +6,15 @@ mod run;
 mod shell;
 
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::{Child, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use manyways_net::lab::LabError;
 use manyways_net::lab::registry::{Record, Registry};
+use manyways_net::lab::{Lab, LabError};
+use manyways_sys::signal::{Foreground, Termination, send};
+use manyways_sys::wait::{Outcome, wait};
+use manyways_trace::Span;
 use manyways_trace::link_text::LinkError;
 
 use crate::failure::Failure;
@@ -67,9 +70,56 @@ fn registry() -> Result<Registry> {
     Registry::of_user().context("cannot open the folder of the running labs")
 }
 
+/// How long a command may take to end once it was told to.
+const GRACE: Span = Span::from_secs(1);
+
+/// Waits for a command that has the terminal, and gives its exit code. A signal to us ends it.
+fn follow(mut child: Child, termination: &Termination) -> Result<ExitCode> {
+    let _foreground = Foreground::keep();
+    let ended = loop {
+        match wait(&mut child, None, Some(termination)).context("cannot watch the command")? {
+            Outcome::Exited(status) => return Ok(exit_code(status)),
+            // The command has the terminal's signals too, and decides what they mean.
+            Outcome::Signal(ended) if ended.from_terminal => {}
+            Outcome::Signal(ended) => break ended.signal,
+            Outcome::TimedOut => {}
+        }
+    };
+    let _ = send(child.id() as i32, ended);
+    if !matches!(wait(&mut child, Some(GRACE), None), Ok(Outcome::Exited(_))) {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    Ok(ExitCode::from(128 + ended as u8))
+}
+
+/// Tells the commands of a lab where its scenario lies, and which `manyways` is meant: the one
+/// that made the lab.
+fn export(lab: &mut Lab, scenario: Option<&Path>) -> Result<()> {
+    if let Some(file) = scenario {
+        let file = std::path::absolute(file).context("cannot tell where the scenario lies")?;
+        let folder = file.parent().unwrap_or(Path::new("/"));
+        lab.export("SCENARIO_DIR", &folder.to_string_lossy()).map_err(lab_failure)?;
+    }
+    let Ok(this) = std::env::current_exe() else { return Ok(()) };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<_> = std::env::split_paths(&path).collect();
+    let named = folders.iter().map(|folder| folder.join("manyways")).find(|file| file.exists());
+    if named.and_then(|file| file.canonicalize().ok()) != this.canonicalize().ok() {
+        folders.splice(0..0, this.parent().map(Path::to_owned));
+        if let Ok(path) = std::env::join_paths(folders) {
+            lab.export("PATH", &path.to_string_lossy()).map_err(lab_failure)?;
+        }
+    }
+    Ok(())
+}
+
 fn lab_failure(error: LabError) -> Failure {
     let hint = error.hint();
-    let failure = Failure::new(error.to_string());
+    let failure = match error {
+        LabError::Spec(_) | LabError::InternetNeedsRoot => Failure::usage(error.to_string()),
+        _ => Failure::new(error.to_string()),
+    };
     hint.into_iter().fold(failure, Failure::hint)
 }
 

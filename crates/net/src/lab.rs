@@ -132,6 +132,7 @@ impl LabError {
                  be in tcp_allowed_congestion_control beside it; choose another one with --cc"
             ),
             Self::InternetNeedsRoot => "run it as root, or leave --internet out".to_owned(),
+            Self::Spec(_) => "see `manyways lab shell --help` for examples".to_owned(),
             Self::FarCommand { .. } => {
                 "its own output above says why; commands run with /bin/sh -c".to_owned()
             }
@@ -303,17 +304,24 @@ impl Lab {
         }
     }
 
+    /// Sets an environment variable for every command that starts in the lab from now on.
+    pub fn export(&mut self, name: &str, value: &str) -> Result<(), LabError> {
+        self.entry
+            .update(|record| record.environment.push((name.to_owned(), value.to_owned())))
+            .map_err(system("write down the lab"))
+    }
+
     /// Starts a command somewhere in the lab.
     pub fn spawn(&self, place: Place, mut command: Command) -> Result<Child, LabError> {
         let folder = self.folder();
-        command.env("LAB_NAME", &self.entry.record().name).env("LAB_DIR", &folder);
+        self.entry.record().tell(&mut command, &folder);
         let view = view(&folder, place == Place::Device).map_err(system("lay the files out"))?;
         self.sandbox
             .spawn(command, self.namespace(place), view)
             .map_err(system("run the command in the lab"))
     }
 
-    /// Starts a far command through the shell and waits until it listens on TCP. One that ends in
+    /// Starts a far command through the shell and waits until it listens. One that ends in
     /// success went to the background; one that has not listened after ten seconds may not mean to.
     pub fn serve(&mut self, host: usize, text: &str) -> Result<(), LabError> {
         let before = self.listening(host)?;
@@ -370,11 +378,14 @@ impl Lab {
         self.hosts[host]
             .ns
             .run(|| {
-                let tables = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
-                let listen = |table: &String| {
-                    table.lines().filter(|l| l.split_whitespace().nth(3) == Some("0A")).count()
+                // The states of a TCP socket that listens and of a UDP socket without a peer.
+                let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
+                let waiting = |(table, state): (&str, &str)| {
+                    let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
+                    let is = |line: &&str| line.split_whitespace().nth(3) == Some(state);
+                    Ok(text.lines().filter(is).count())
                 };
-                Ok(tables.iter().flat_map(fs::read_to_string).map(|t| listen(&t)).sum())
+                tables.into_iter().map(waiting).sum()
             })
             .map_err(system("look at the far host's sockets"))
     }
@@ -404,15 +415,16 @@ pub fn enter(
     fd: i32,
     mut command: Command,
 ) -> io::Result<Child> {
-    command.env("LAB_NAME", &record.name).env("LAB_DIR", folder);
+    record.tell(&mut command, folder);
     let view = view(folder, place == Place::Device)?;
     spawn_in(record.pid, record.init, fd, command, view)
 }
 
 /// The files that a command in the lab sees instead of the host's.
 fn view(folder: &Path, device: bool) -> io::Result<View> {
+    let hosts = folder.join(if device { "hosts" } else { "hosts-far" });
     let mut view = View::default()
-        .bind(&folder.join("hosts"), Path::new("/etc/hosts"))?
+        .bind(&hosts, Path::new("/etc/hosts"))?
         .bind(&folder.join("nsswitch.conf"), Path::new("/etc/nsswitch.conf"))?;
     if device {
         view = view.bind(&folder.join("resolv.conf"), Path::new("/etc/resolv.conf"))?;
@@ -420,16 +432,18 @@ fn view(folder: &Path, device: bool) -> io::Result<View> {
     Ok(view)
 }
 
-/// Writes those files. The device asks its gateways for names, as a device does; the far hosts,
-/// which have no resolver, find each other in their hosts file.
+/// Writes those files. The device asks its gateways for every name, because they may answer
+/// differently; the far hosts, which have no resolver, find each other in their hosts file.
 fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<()> {
-    let mut text = String::from("127.0.0.1 localhost\n::1 localhost\n");
+    let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut text = format!("127.0.0.1 localhost {}\n::1 localhost\n", own.trim());
+    fs::write(folder.join("hosts"), &text)?;
     for (index, host) in hosts.iter().enumerate() {
         for address in address::host(index) {
             text.push_str(&format!("{address} {}.{DOMAIN}\n", host.spec.name));
         }
     }
-    fs::write(folder.join("hosts"), text)?;
+    fs::write(folder.join("hosts-far"), text)?;
     let mut text = String::from("options timeout:1 attempts:3\n");
     // The C library asks three servers at most.
     for index in 0..links.len().min(3) {
@@ -465,6 +479,11 @@ fn checked_hosts(spec: &LabSpec) -> Result<Vec<HostSpec>, LabError> {
     }
     if spec.links.len().max(spec.hosts.len()) > address::MAX {
         return Err(LabError::Spec(format!("a lab has at most {} links and hosts", address::MAX)));
+    }
+    for (index, host) in spec.hosts.iter().enumerate() {
+        if spec.hosts[..index].iter().any(|other| other.name == host.name) {
+            return Err(LabError::Spec(format!("two hosts are called `{}`", host.name)));
+        }
     }
     for (index, link) in spec.links.iter().enumerate() {
         if spec.links[..index].iter().any(|other| other.name == link.name) {

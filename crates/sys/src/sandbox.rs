@@ -17,24 +17,31 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
 
+use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns};
 
 use crate::netns::NetNs;
+use crate::wait::pidfd;
 
 /// The namespace and the process that holds it.
 #[derive(Debug)]
 pub struct Sandbox {
     init: i32,
     /// The first process reads from the other end; it sees the end of file when we are gone.
-    _lifeline: OwnedFd,
+    lifeline: Option<OwnedFd>,
     pids: File,
     mounts: File,
+    process: Option<OwnedFd>,
 }
+
+/// How long the end of a sandbox waits for its processes, in milliseconds.
+const END_PATIENCE: u16 = 2000;
 
 /// What a command sees beside its network namespace.
 #[derive(Debug, Default)]
 pub struct View {
     binds: Vec<(CString, CString)>,
+    folder: Option<CString>,
 }
 
 impl View {
@@ -44,6 +51,18 @@ impl View {
         if let Ok(target) = at.canonicalize() {
             self.binds.push((cstring(file.as_os_str())?, cstring(target.as_os_str())?));
         }
+        Ok(self)
+    }
+
+    /// Starts the command in the folder where it would start elsewhere: joining a mount namespace
+    /// leads to its root.
+    fn in_folder_of(mut self, command: &Command) -> io::Result<Self> {
+        let folder = match command.get_current_dir() {
+            Some(folder) => Some(std::path::absolute(folder)?),
+            // A folder that was removed has no name.
+            None => std::env::current_dir().ok(),
+        };
+        self.folder = folder.map(|folder| cstring(folder.as_os_str())).transpose()?;
         Ok(self)
     }
 }
@@ -72,9 +91,10 @@ impl Sandbox {
                 let namespace = |kind: &str| File::open(format!("/proc/{init}/ns/{kind}"));
                 Ok(Self {
                     init: init as i32,
-                    _lifeline: lifeline,
+                    lifeline: Some(lifeline),
                     pids: namespace("pid")?,
                     mounts: namespace("mnt")?,
+                    process: Some(pidfd(init as i32)?),
                 })
             }
         }
@@ -88,6 +108,7 @@ impl Sandbox {
     /// Starts `command` in the sandbox and in the network namespace `net`.
     pub fn spawn(&self, mut command: Command, net: &NetNs, view: View) -> io::Result<Child> {
         let (mounts, network) = (self.mounts.as_raw_fd(), net.as_fd().as_raw_fd());
+        let view = view.in_folder_of(&command)?;
         // SAFETY: the closure only makes system calls on memory that was laid out before the fork.
         unsafe { command.pre_exec(move || settle(mounts, network, &view)) };
         // Only the children of a thread that asked for it are born in the namespace, and such a
@@ -101,6 +122,20 @@ impl Sandbox {
                 .join()
                 .unwrap_or_else(|_| Err(io::Error::other("the spawning thread panicked")))
         })
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.lifeline = None;
+        // The first process's end takes every other process along; it shows only when they have
+        // all gone. One that another process is to wait for may take long: that one's affair.
+        let Some(init) = self.process.take() else { return };
+        let mut fds = [PollFd::new(init.as_fd(), PollFlags::POLLIN)];
+        let gone = poll(&mut fds, END_PATIENCE).unwrap_or_default();
+        if gone > 0 {
+            let _ = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(self.init), None);
+        }
     }
 }
 
@@ -125,6 +160,7 @@ pub fn spawn_in(
     }
     setns(&pids, CloneFlags::CLONE_NEWPID)?;
     let (mounts_fd, net_fd) = (mounts.as_raw_fd(), net.as_raw_fd());
+    let view = view.in_folder_of(&command)?;
     // SAFETY: as in `Sandbox::spawn`.
     unsafe { command.pre_exec(move || settle(mounts_fd, net_fd, &view)) };
     command.spawn()
@@ -144,6 +180,10 @@ fn settle(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()> {
     let _ = mount(Some(c"sysfs"), c"/sys", Some(c"sysfs"), libc::MS_RDONLY);
     for (file, at) in &view.binds {
         mount(Some(file), at, None, libc::MS_BIND)?;
+    }
+    if let Some(folder) = &view.folder {
+        // SAFETY: the string ends in NUL.
+        check(unsafe { libc::chdir(folder.as_ptr()) })?;
     }
     Ok(())
 }

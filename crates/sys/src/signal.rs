@@ -1,13 +1,14 @@
-//! Signals as events, and signals to others.
+//! Signals as events, signals to others, and who has the terminal that sends some of them.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
-/// Takes the termination signals (INT, TERM, HUP) out of their usual course, for every thread
+/// Takes the termination signals (INT, QUIT, TERM, HUP) out of their usual course, for every thread
 /// that is started after this; commands that are started get them as usual.
 pub struct Termination(SignalFd);
 
@@ -24,7 +25,7 @@ impl Termination {
     /// Call it before any thread is started.
     pub fn take() -> io::Result<Self> {
         let mut set = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP] {
             set.add(signal);
         }
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
@@ -37,7 +38,8 @@ impl Termination {
             if let Some(info) = self.0.read_signal()? {
                 return Ok(Ended {
                     signal: info.ssi_signo as i32,
-                    from_terminal: info.ssi_code == libc::SI_KERNEL,
+                    from_terminal: info.ssi_code == libc::SI_KERNEL
+                        && matches!(info.ssi_signo as i32, libc::SIGINT | libc::SIGQUIT),
                 });
             }
         }
@@ -54,4 +56,31 @@ impl AsFd for Termination {
 pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     kill(Pid::from_raw(pid), Signal::try_from(signal)?)?;
     Ok(())
+}
+
+/// The terminal, which comes back to our process group when this is dropped.
+///
+/// A shell with job control that we started takes the terminal for itself. It cannot give it back
+/// when it ends: in its process namespace our group has no number.
+#[derive(Debug)]
+pub struct Foreground(File);
+
+impl Foreground {
+    /// Nothing where there is no terminal, or where it is not ours now.
+    pub fn keep() -> Option<Self> {
+        let terminal = File::open("/dev/tty").ok()?;
+        (tcgetpgrp(&terminal).ok()? == getpgrp()).then_some(Self(terminal))
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        // Who asks for the terminal from the background is stopped by this signal otherwise.
+        let mut stop = SigSet::empty();
+        stop.add(Signal::SIGTTOU);
+        let mut before = SigSet::empty();
+        let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&stop), Some(&mut before));
+        let _ = tcsetpgrp(&self.0, getpgrp());
+        let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    }
 }

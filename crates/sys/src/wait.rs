@@ -31,7 +31,7 @@ pub fn wait(
 ) -> io::Result<Outcome> {
     let clock = Clock::start();
     let deadline = patience.map(|patience| Time::ZERO + patience);
-    let process = pidfd(child)?;
+    let process = pidfd(child.id() as i32)?;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Outcome::Exited(status));
@@ -62,9 +62,10 @@ pub fn wait(
     }
 }
 
-fn pidfd(child: &Child) -> io::Result<OwnedFd> {
-    // SAFETY: the call makes a new descriptor for a child that was not waited for yet.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id() as libc::pid_t, 0) };
+/// A descriptor that is readable once a process has ended.
+pub(crate) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: the call only makes a new descriptor.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use manyways_net::lab::control::{Answer, Request, ask};
 use manyways_net::lab::{Place, registry::Record};
+use manyways_sys::signal::Termination;
 use serde_json::json;
 
-use super::{exit_code, find, registry};
+use super::{find, follow, registry};
 use crate::failure::Failure;
 
 /// Open a second shell in a running lab.
@@ -75,10 +76,10 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     };
     let folder = registry.folder(&record.name);
     let command = super::shell::command(&args.command);
-    let mut child = manyways_net::lab::enter(&record, &folder, place, fd, command)
+    let termination = Termination::take().context("cannot watch for signals")?;
+    let child = manyways_net::lab::enter(&record, &folder, place, fd, command)
         .with_context(|| format!("cannot enter lab `{}`", record.name))?;
-    let status = child.wait().context("cannot wait for the command")?;
-    Ok(exit_code(status))
+    follow(child, &termination)
 }
 
 pub fn set(args: SetArgs) -> Result<ExitCode> {

@@ -12,7 +12,7 @@ use manyways_sys::signal::Termination;
 use manyways_trace::Span;
 use manyways_trace::scenario::{self, Scenario};
 
-use super::{lab_failure, prepare, reader};
+use super::{export, lab_failure, prepare, reader};
 use crate::failure::Failure;
 
 /// Run a scenario: its links, servers, events and workloads, and check what it expects.
@@ -86,6 +86,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut spec = lab_spec(&scenario, format!("{}-{}", scenario.name, std::process::id()));
     spec.pcap = args.pcap;
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
+    export(&mut lab, Some(&args.scenario))?;
     let _control = Control::start(&lab).context("cannot open the lab's control socket")?;
     for (host, command) in lab.specified_servers() {
         lab.serve(host, &command).map_err(lab_failure)?;
@@ -105,17 +106,18 @@ pub fn run(args: Args) -> Result<ExitCode> {
         started += 1;
         eprintln!("running `{}` ({started} of {count})", workload.name);
     };
-    let report = manyways_net::lab::run::run(
+    let report = match manyways_net::lab::run::run(
         &lab,
         &scenario,
         timeline.as_ref(),
         &termination,
         &mut progress,
-    )
-    .map_err(|error| match error {
-        RunError::Lab(error) => anyhow::Error::from(lab_failure(error)),
-        error => error.into(),
-    })?;
+    ) {
+        Ok(report) => report,
+        Err(RunError::Lab(error)) => return Err(lab_failure(error).into()),
+        Err(RunError::Stopped(signal)) => return Ok(ExitCode::from(128 + signal as u8)),
+        Err(error) => return Err(error.into()),
+    };
     if let Some(timeline) = timeline {
         timeline.finish().context("cannot write the timeline")?;
     }

@@ -9,11 +9,10 @@ use manyways_net::lab::control::Control;
 use manyways_net::lab::timeline::Timeline;
 use manyways_net::lab::{DEFAULT_CC, Lab, LabError, LabSpec, Place};
 use manyways_sys::signal::Termination;
-use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::Span;
 use manyways_trace::scenario::{HostSpec, LinkSpec};
 
-use super::{exit_code, here, lab_failure, link_failure, prepare, reader};
+use super::{export, follow, here, lab_failure, link_failure, prepare, reader};
 use crate::failure::Failure;
 
 /// Run a command on a device that has emulated links.
@@ -83,6 +82,7 @@ pub fn shell(args: Args) -> Result<ExitCode> {
     }
     let (name, cc) = (spec.name.clone(), spec.cc.clone());
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
+    export(&mut lab, args.scenario.as_deref())?;
     let _control = Control::start(&lab).context("cannot open the lab's control socket")?;
     let timeline = args
         .timeline
@@ -100,7 +100,7 @@ pub fn shell(args: Args) -> Result<ExitCode> {
         lab.serve(host, command).map_err(lab_failure)?;
     }
     announce(&lab, &name, &cc);
-    let mut child = lab.spawn(Place::Device, command(&args.command)).map_err(|error| {
+    let child = lab.spawn(Place::Device, command(&args.command)).map_err(|error| {
         match (&error, args.command.first()) {
             (LabError::System { error: inner, .. }, Some(program)) => {
                 Failure::new(format!("cannot run `{program}` in the lab: {inner}"))
@@ -108,15 +108,7 @@ pub fn shell(args: Args) -> Result<ExitCode> {
             _ => lab_failure(error),
         }
     })?;
-    let code = loop {
-        match wait(&mut child, None, Some(&termination)).context("cannot watch the command")? {
-            Outcome::Exited(status) => break exit_code(status),
-            // The command has the terminal's signals too, and decides what they mean.
-            Outcome::Signal(ended) if ended.from_terminal => {}
-            Outcome::Signal(ended) => break ExitCode::from(128 + ended.signal as u8),
-            Outcome::TimedOut => {}
-        }
-    };
+    let code = follow(child, &termination)?;
     if let Some(timeline) = timeline {
         timeline.finish().context("cannot write the timeline")?;
     }

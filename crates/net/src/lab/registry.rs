@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,9 @@ pub struct Record {
     pub hosts: Vec<(String, i32)>,
     /// The links.
     pub links: Vec<String>,
+    /// Environment variables of every command in it.
+    #[serde(default)]
+    pub environment: Vec<(String, String)>,
     /// What it changed on the host.
     pub undo: Undo,
 }
@@ -147,6 +151,12 @@ impl Record {
     /// Whether the process that runs the lab is there.
     pub fn is_alive(&self) -> bool {
         self.pid != 0 && start_time(self.pid) == Some(self.started)
+    }
+
+    /// Gives a command the lab's environment variables; `folder` is the lab's.
+    pub(super) fn tell(&self, command: &mut Command, folder: &Path) {
+        let variables = self.environment.iter().map(|(name, value)| (name, value));
+        command.env("LAB_NAME", &self.name).env("LAB_DIR", folder).envs(variables);
     }
 }
 
