@@ -95,11 +95,11 @@ impl Fetch {
         if better && now < since(&path) + self.config.head_start {
             return;
         }
-        // Under an allowance the first request is bounded too, by one chunk.
+        // Under an allowance the first request is bounded by all that is left of it.
         let wire = match self.budget(path) {
             0 => return,
             u64::MAX => Range::new(0, u64::MAX),
-            budget => Range::new(0, self.config.chunk.as_bytes().min(budget)),
+            budget => Range::new(0, budget),
         };
         self.send(now, path, wire, wire.end, true);
     }
@@ -112,27 +112,45 @@ impl Fetch {
             return;
         }
         let chunk = self.config.chunk.as_bytes().min(budget);
-        let bounded = budget < u64::MAX;
-        let led = |gap: &Range| {
-            self.requests.values().any(|r| !r.racing && r.end == gap.start && r.wire.end > r.end)
+        let lead = |gap: &Range| {
+            self.requests.values().find(|r| !r.racing && r.end == gap.start && r.wire.end > r.end)
         };
         // A gap without a lead before one with, the largest first.
         let gaps = self.free(Range::new(0, length));
         let best = gaps
-            .map(|gap| (!led(&gap), gap.len(), gap))
-            .max_by_key(|&(free, len, gap)| (free, len, std::cmp::Reverse(gap.start)));
+            .map(|gap| (lead(&gap).is_none(), gap))
+            .max_by_key(|&(free, gap)| (free, gap.len(), std::cmp::Reverse(gap.start)));
         match best {
-            Some((true, _, gap)) => {
+            Some((true, gap)) => {
                 let end = gap.end.min(gap.start.saturating_add(chunk));
-                let wire = if bounded { Range::new(gap.start, end) } else { gap };
+                let wire = Range::new(gap.start, gap.end.min(gap.start.saturating_add(budget)));
                 self.send(now, path, wire, end, false);
             }
-            Some((false, _, gap)) => {
-                let piece = Range::new(gap.start.max(gap.end.saturating_sub(chunk)), gap.end);
-                self.send(now, path, piece, piece.end, false);
+            Some((false, gap)) => {
+                let fair = lead(&gap).and_then(|lead| self.fair(now, path, lead, gap));
+                let take = chunk.min(gap.len()).min(fair.unwrap_or(u64::MAX));
+                // What is left is so little that the lead is there first.
+                if take >= LEAST_PIECE.min(chunk) {
+                    let piece = Range::new(gap.end - take, gap.end);
+                    self.send(now, path, piece, piece.end, false);
+                }
             }
             None => self.take_over(now, path, budget),
         }
+    }
+
+    /// How much of a gap's upper end is fetched over `path` by the time its lead gets there; `None`
+    /// while the lead's rate is not known, or when it has gone silent.
+    fn fair(&self, now: Time, path: PathId, lead: &Request, gap: Range) -> Option<u64> {
+        if now >= lead.last + self.patience(lead) {
+            return None;
+        }
+        let (leading, own) = (self.paths.get(&lead.path)?, self.paths.get(&path)?);
+        let theirs = leading.throughput.rate(now)?;
+        let ours = own.throughput.rate(now).unwrap_or(theirs);
+        let delay = own.delay.or(leading.delay)?;
+        let rest = Size::from_bytes(gap.end.saturating_sub(lead.pos));
+        Some(share(rest, theirs, ours, delay))
     }
 
     /// No bytes are free: helps the request that would hold the end up the longest.

@@ -294,6 +294,9 @@ impl Fetch {
                     Ok(range) => request.wire = range,
                     Err(_) => return self.nonsense("its Content-Range is not what was asked for"),
                 }
+                if content_range.length.is_none() {
+                    return self.nonsense("it sent a part of the object and not the whole length");
+                }
                 self.ranges_work = true;
                 content_range.length
             }

@@ -1,11 +1,12 @@
 //! Paths that break, servers that disagree, answers that make no sense.
 
-use manyways_trace::{Span, Time};
+use manyways_trace::{Size, Span, Time};
 
 use super::world::{End, Server, World};
 use super::{MB, lte, wifi};
 use crate::fetch::{
-    Config, Fault, FaultClass, Fetch, Head, Input, Note, Output, PathId, Reason, Validator,
+    Allowance, Config, ContentRange, Fault, FaultClass, Fetch, Head, Input, Note, Output, PathId,
+    Range, Reason, Validator,
 };
 
 #[test]
@@ -126,6 +127,22 @@ fn the_first_status_decides() {
 fn a_part_that_was_not_asked_for_is_nonsense() {
     let (mut fetch, request) = asked();
     fetch.handle(Time::ZERO, Input::Head { request, head: head(206, Some(10)) });
+    assert!(matches!(last(&mut fetch), Some(Output::Failed(Reason::Nonsense(_)))));
+}
+
+#[test]
+fn a_part_of_an_unknown_whole_is_not_taken_for_the_whole() {
+    let config = Config { metered: Allowance::Limit(Size::from_bytes(1_000)), ..Config::default() };
+    let mut fetch = Fetch::new(config);
+    let path = PathId(0);
+    fetch.handle(Time::ZERO, Input::PathUp { path, metered: true });
+    fetch.poll(Time::ZERO);
+    fetch.handle(Time::ZERO, Input::Connected { path });
+    let Some(Output::Request { request, range, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+    assert_eq!(range, Some(Range::new(0, 1_000)));
+    let content_range = Some(ContentRange::parse(b"bytes 0-999/*"));
+    let head = Head { content_range, ..head(206, Some(1_000)) };
+    fetch.handle(Time::ZERO, Input::Head { request, head });
     assert!(matches!(last(&mut fetch), Some(Output::Failed(Reason::Nonsense(_)))));
 }
 
