@@ -136,6 +136,12 @@ impl LabError {
             Self::FarCommand { .. } => {
                 "its own output above says why; commands run with /bin/sh -c".to_owned()
             }
+            Self::System { error, .. }
+                if error.kind() == io::ErrorKind::PermissionDenied
+                    && error.to_string().contains("/dev/net/tun") =>
+            {
+                "run it as root, or let everybody open it (chmod 666 /dev/net/tun)".to_owned()
+            }
             Self::System { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "the emulator needs /dev/net/tun and the `ip` command (package iproute2)".to_owned()
             }
