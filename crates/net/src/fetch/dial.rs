@@ -289,6 +289,10 @@ fn certificate(why: &CertificateError) -> String {
             "it is for another name"
         }
         CertificateError::Revoked => "it was revoked",
+        // The library has no name of its own for this one.
+        other if other.to_string().contains("CaUsedAsEndEntity") => {
+            "it was issued by itself, and this host does not trust it"
+        }
         other => return other.to_string(),
     };
     words.to_owned()

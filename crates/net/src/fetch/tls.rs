@@ -1,13 +1,17 @@
 //! Whom to trust, as a TLS configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 
 /// Whose certificates are accepted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -48,29 +52,33 @@ pub(super) fn config(trust: &Trust) -> Result<Arc<ClientConfig>, TrustError> {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(NoQuestions(provider)))
             .with_no_client_auth(),
-        Trust::System | Trust::File(_) => {
-            builder.with_root_certificates(roots(trust)?).with_no_client_auth()
+        Trust::System => builder.with_root_certificates(system_roots()).with_no_client_auth(),
+        Trust::File(path) => {
+            let failed = |why: String| TrustError::File { path: path.clone(), why };
+            let named = certificates(path).map_err(|error| failed(error.to_string()))?;
+            let mut roots = RootCertStore::empty();
+            for certificate in &named {
+                roots.add(certificate.clone()).map_err(|error| failed(error.to_string()))?;
+            }
+            let roots = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|_| failed("it holds none".to_owned()))?;
+            builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(RootsOrItself { roots, named }))
+                .with_no_client_auth()
         }
     };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 
-fn roots(trust: &Trust) -> Result<RootCertStore, TrustError> {
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    CertificateDer::pem_file_iter(path)?.collect()
+}
+
+fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    if let Trust::File(path) = trust {
-        let failed = |why: String| TrustError::File { path: path.clone(), why };
-        let read =
-            CertificateDer::pem_file_iter(path).map_err(|error| failed(error.to_string()))?;
-        for certificate in read {
-            let certificate = certificate.map_err(|error| failed(error.to_string()))?;
-            roots.add(certificate).map_err(|error| failed(error.to_string()))?;
-        }
-        if roots.is_empty() {
-            return Err(failed("it holds none".to_owned()));
-        }
-        return Ok(roots);
-    }
     let native = rustls_native_certs::load_native_certs();
     for error in &native.errors {
         tracing::warn!("system roots: {error}");
@@ -80,7 +88,65 @@ fn roots(trust: &Trust) -> Result<RootCertStore, TrustError> {
         tracing::debug!("{ignored} of the system's roots were not understood");
     }
     // Without any root, plain http:// still works and a handshake will say what is missing.
-    Ok(roots)
+    roots
+}
+
+/// Beside the roots of a file, accepts the very certificates in it: a server that signed its own
+/// is often trusted by naming that certificate. The name must fit all the same.
+#[derive(Debug)]
+struct RootsOrItself {
+    roots: Arc<WebPkiServerVerifier>,
+    named: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for RootsOrItself {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verdict = self.roots.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        // The library refuses an authority as a server, once its dates were found right.
+        let refused =
+            matches!(&verdict, Err(Error::InvalidCertificate(CertificateError::Other(_))));
+        if refused && self.named.iter().any(|named| named == end_entity) {
+            let parsed = ParsedCertificate::try_from(end_entity)?;
+            verify_server_name(&parsed, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        verdict
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.roots.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.roots.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.roots.supported_verify_schemes()
+    }
 }
 
 /// Accepts every certificate; signatures are still checked, so that a broken peer is not mistaken.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::server::{Reply, Server, Then, certificate, good};
+use super::server::{Reply, Server, Then, certificate, good, self_signed};
 use super::*;
 use crate::fetch::Trust;
 
@@ -243,6 +243,35 @@ async fn a_certificate_that_is_wrong_on_one_path() {
     got.report();
     got.notes(&["two is not used any more: the certificate of 127.0.0.2"]);
     is_whole(&target, &content);
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_its_own_authority() {
+    let address = "127.0.0.1";
+    for (names, from, to, trusted, words) in [
+        (address, 2000, 4000, true, None),
+        (address, 2000, 4000, false, Some("issued by itself, and this host does not")),
+        ("a.test", 2000, 4000, true, Some("it is for another name")),
+        (address, 2000, 2001, true, Some("it has expired")),
+        (address, 3999, 4000, true, Some("it is not valid yet")),
+    ] {
+        let (own, tls) = self_signed(&[names], from, to);
+        let (other, _) = self_signed(&[names], from, to);
+        let server =
+            Server::start_at("127.0.0.1:0", Some(tls), |ask| good(ask, b"abc", ETAG)).await;
+        let (folder, _) = target();
+        let authority = folder.path().join("ca.pem");
+        std::fs::write(&authority, if trusted { own } else { other }).unwrap();
+        let (_folder, target) = target();
+        let client = Client::builder().config(quick()).paths([path(1)]);
+        let mut client = client.trust(Trust::File(authority)).build().unwrap();
+        let url = format!("https://{}/x", server.address);
+        let got = get(&mut client, &Job::new(&url, &target).unwrap()).await;
+        match words {
+            None => is_whole(&target, b"abc"),
+            Some(words) => assert!(got.error().contains(words), "{}", got.error()),
+        }
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -119,20 +119,37 @@ pub fn certificate(names: &[&str], h2: bool) -> (String, Arc<rustls::ServerConfi
     let key = rcgen::KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let leaf = rcgen::CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![leaf.der().clone()],
-            PrivateKeyDer::Pkcs8(key.serialize_der().into()),
-        )
-        .unwrap();
+    let mut config = serve(leaf.der().clone(), &key);
     if h2 {
         config.alpn_protocols = vec![b"h2".to_vec()];
     }
     (pem, Arc::new(config))
+}
+
+/// A certificate that is its own authority, as `openssl req -x509` makes them.
+pub fn self_signed(
+    names: &[&str],
+    from_year: i32,
+    to_year: i32,
+) -> (String, Arc<rustls::ServerConfig>) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(names).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.not_before = rcgen::date_time_ymd(from_year, 1, 1);
+    params.not_after = rcgen::date_time_ymd(to_year, 1, 1);
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate.pem(), Arc::new(serve(certificate.der().clone(), &key)))
+}
+
+fn serve(certificate: CertificateDer<'static>, key: &rcgen::KeyPair) -> rustls::ServerConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+        .unwrap()
 }
 
 impl Server {
