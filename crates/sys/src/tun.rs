@@ -36,7 +36,10 @@ impl Tun {
             .read(true)
             .write(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open("/dev/net/tun")?;
+            .open("/dev/net/tun")
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot open /dev/net/tun: {error}"))
+            })?;
         if name.len() >= libc::IFNAMSIZ {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "interface name too long"));
         }

