@@ -1,4 +1,5 @@
-//! Captures of what a link carries: one pcapng file a link (draft-ietf-opsawg-pcapng).
+//! Captures of what a link carries: one pcapng file a link (draft-ietf-opsawg-pcapng), and a second
+//! one for what it dropped.
 //!
 //! The relay's thread only copies bytes into a buffer; a thread of the writer's own cuts
 //! super-packets into wire packets, finishes their checksums and writes. When the disk is slower
@@ -40,8 +41,9 @@ const PLENTY: usize = 1 << 20;
 /// Writes one link's packets to a pcapng file.
 ///
 /// Times are nanoseconds; packets from the device are marked outbound, those to it inbound.
-/// Packets that were dropped belong into a file of their own, where each has its cause as a comment:
-/// in one file a reader would take them for packets that passed.
+/// Packets that were dropped, each with its cause as a comment, go to a second file: `wifi.pcapng`
+/// has `wifi-dropped.pcapng` beside it from the first drop on. In one file a reader would take them
+/// for packets that passed.
 #[derive(Debug)]
 pub struct PcapWriter {
     shared: Arc<Shared>,
@@ -51,8 +53,10 @@ pub struct PcapWriter {
 /// What a capture holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Wire packets.
-    pub packets: u64,
+    /// Wire packets that passed.
+    pub passed: u64,
+    /// Wire packets that were dropped on the link.
+    pub dropped: u64,
     /// Packets (a super-packet counts once) that were left out because the disk was too slow.
     pub missed: u64,
 }
@@ -79,26 +83,31 @@ struct Waiting {
 }
 
 impl PcapWriter {
-    /// Makes the file of the link `name`, replacing one that is there.
+    /// Makes the file of the link `name`, replacing one that is there. A file of drops that is
+    /// there goes, too.
     ///
     /// # Errors
     /// When the file cannot be made or its first bytes cannot be written.
     pub fn create(path: &Path, name: &str) -> io::Result<Self> {
-        Self::start(Box::new(File::create(path)?), name)
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let beside = path.with_file_name(format!("{stem}-dropped.pcapng"));
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let passed = Output::start(Box::new(File::create(path)?), name)?;
+        let name = format!("{name}-dropped");
+        let open = move || Output::start(Box::new(File::create(&beside)?), &name);
+        Self::start(passed, Box::new(open))
     }
 
-    fn start(mut file: Box<dyn Write + Send>, name: &str) -> io::Result<Self> {
-        let mut head = Vec::new();
-        block::section(&mut head);
-        block::interface(&mut head, name);
-        file.write_all(&head)?;
-        file.flush()?;
+    fn start(passed: Output, open: Open) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         shared.lock().bytes.reserve(2 * PLENTY);
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("lab-pcap".into())
-            .spawn(move || write(&theirs, &mut file))?;
+            .spawn(move || write(&theirs, passed, open))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
@@ -241,48 +250,72 @@ struct Taken {
 }
 
 /// The writer's thread.
-fn write(shared: &Shared, file: &mut dyn Write) -> io::Result<Written> {
-    let (mut taken, mut out) = (Vec::with_capacity(2 * PLENTY), Vec::new());
-    let mut cutter = Cutter::default();
-    let mut result = Ok(());
+fn write(shared: &Shared, mut passed: Output, open: Open) -> io::Result<Written> {
+    let mut taken = Vec::with_capacity(2 * PLENTY);
+    let (mut open, mut dropped) = (Some(open), None::<Output>);
+    let mut opened = Ok(());
     loop {
         taken.clear();
         let state = shared.take(&mut taken);
-        out.clear();
-        cutter.epoch = state.epoch;
         let mut rest = taken.as_slice();
         while let Some((entry, packet, after)) = Entry::take(rest) {
             rest = after;
-            cutter.cut(&entry, packet, &mut out);
+            if entry.cause.is_none() {
+                passed.cut(state.epoch, &entry, packet);
+                continue;
+            }
+            if let Some(open) = open.take() {
+                match open() {
+                    Ok(output) => dropped = Some(output),
+                    Err(error) => opened = Err(error),
+                }
+            }
+            if let Some(dropped) = &mut dropped {
+                dropped.cut(state.epoch, &entry, packet);
+            }
         }
-        if state.finish {
-            let end = state.epoch.saturating_add(state.latest.as_nanos());
-            block::statistics(&mut out, state.epoch, end, cutter.packets, state.missed);
-        }
-        // After an error a reader would lose its way in what follows.
-        if result.is_ok() {
-            result = file.write_all(&out).and_then(|()| file.flush());
+        passed.write(&state, state.missed);
+        if let Some(dropped) = &mut dropped {
+            dropped.write(&state, 0);
         }
         shared.lock().answered = state.asked;
         shared.done.notify_all();
         if state.finish {
-            let packets = cutter.packets;
-            return result.map(|()| Written { packets, missed: state.missed });
+            let dropped = dropped.map_or(Ok(0), Output::end);
+            opened?;
+            return Ok(Written { passed: passed.end()?, dropped: dropped?, missed: state.missed });
         }
     }
 }
 
-/// Makes blocks of packets.
-#[derive(Default)]
-struct Cutter {
-    epoch: u64,
+/// Makes the file of drops when the first one comes.
+type Open = Box<dyn FnOnce() -> io::Result<Output> + Send>;
+
+/// One file.
+struct Output {
+    file: Box<dyn Write + Send>,
+    /// Blocks that wait to be written.
+    blocks: Vec<u8>,
+    /// One wire packet.
     wire: Vec<u8>,
     packets: u64,
+    result: io::Result<()>,
 }
 
-impl Cutter {
-    fn cut(&mut self, entry: &Entry, packet: &[u8], out: &mut Vec<u8>) {
-        let at = self.epoch.saturating_add(entry.at.as_nanos());
+impl Output {
+    fn start(mut file: Box<dyn Write + Send>, name: &str) -> io::Result<Self> {
+        let mut blocks = Vec::new();
+        block::section(&mut blocks);
+        block::interface(&mut blocks, name);
+        file.write_all(&blocks)?;
+        file.flush()?;
+        blocks.clear();
+        Ok(Self { file, blocks, wire: Vec::new(), packets: 0, result: Ok(()) })
+    }
+
+    /// Makes blocks of a packet's segments.
+    fn cut(&mut self, epoch: u64, entry: &Entry, packet: &[u8]) {
+        let at = epoch.saturating_add(entry.at.as_nanos());
         let direction = match entry.from {
             Side::Device => Direction::Outbound,
             Side::Far => Direction::Inbound,
@@ -303,9 +336,27 @@ impl Cutter {
                 // Shown as it is: somebody may be looking for just this.
                 Err(_) => self.wire.extend_from_slice(packet),
             }
-            block::packet(out, at, &self.wire, direction, comment);
+            block::packet(&mut self.blocks, at, &self.wire, direction, comment);
             self.packets += 1;
         }
+    }
+
+    /// Writes the blocks that wait, and the statistics when they are the last.
+    fn write(&mut self, state: &Taken, missed: u64) {
+        if state.finish {
+            let end = state.epoch.saturating_add(state.latest.as_nanos());
+            block::statistics(&mut self.blocks, state.epoch, end, self.packets, missed);
+        }
+        // After an error a reader would lose its way in what follows.
+        if self.result.is_ok() {
+            self.result = self.file.write_all(&self.blocks).and_then(|()| self.file.flush());
+        }
+        self.blocks.clear();
+    }
+
+    /// Wire packets in the file.
+    fn end(self) -> io::Result<u64> {
+        self.result.map(|()| self.packets)
     }
 }
 

@@ -79,12 +79,12 @@ fn a_file_holds_what_was_on_the_wire() {
     let (udp, plain) = (datagram(), Offload::default());
     writer.record_slice(Time::from_millis(6_000), Side::Far, &udp[..40], &udp[40..], &plain);
     writer.record_drop(Time::from_millis(7_000), Side::Far, Cause::Aqm, &[], &udp, &plain);
-    assert_eq!(writer.finish().unwrap(), Written { packets: 5, missed: 0 });
+    assert_eq!(writer.finish().unwrap(), Written { passed: 4, dropped: 1, missed: 0 });
 
     let file = std::fs::read(&path).unwrap();
     let blocks = blocks(&file);
     let kinds: Vec<u32> = blocks.iter().map(|(kind, _)| *kind).collect();
-    assert_eq!(kinds, [0x0a0d_0d0a, 1, 6, 6, 6, 6, 6, 5]);
+    assert_eq!(kinds, [0x0a0d_0d0a, 1, 6, 6, 6, 6, 5]);
     assert_eq!(word(blocks[0].1, 0), 0x1a2b_3c4d);
     assert_eq!((word(blocks[1].1, 0), word(blocks[1].1, 4)), (101, 0));
     assert_eq!(options(&blocks[1].1[8..]), [(2, &b"wifi"[..]), (9, &[9])]);
@@ -101,11 +101,20 @@ fn a_file_holds_what_was_on_the_wire() {
     let seen = packet(blocks[5].1);
     assert_eq!(seen.at, 1_000_000_006_000_000_000);
     assert_eq!((seen.packet, seen.options[0].1), (&udp[..], &1_u32.to_ne_bytes()[..]));
-    let seen = packet(blocks[6].1);
-    assert_eq!(seen.packet, udp);
+    let statistics = options(&blocks[6].1[12..]);
+    assert_eq!(statistics[2..], [(4, &4_u64.to_ne_bytes()[..]), (5, &[0; 8])]);
+
+    let file = std::fs::read(folder.path().join("wifi-dropped.pcapng")).unwrap();
+    let blocks = self::blocks(&file);
+    assert_eq!(options(&blocks[1].1[8..])[0], (2, &b"wifi-dropped"[..]));
+    let seen = packet(blocks[2].1);
+    assert_eq!((seen.at, seen.packet), (1_000_000_007_000_000_000, &udp[..]));
     assert_eq!(seen.options[1], (1, &b"dropped: aqm"[..]));
-    let statistics = options(&blocks[7].1[12..]);
-    assert_eq!(statistics[2..], [(4, &5_u64.to_ne_bytes()[..]), (5, &[0; 8])]);
+    assert_eq!((blocks[3].0, blocks.len()), (5, 4));
+
+    // A new capture without drops leaves none of the old ones behind.
+    PcapWriter::create(&path, "wifi").unwrap().finish().unwrap();
+    assert!(!folder.path().join("wifi-dropped.pcapng").exists());
 }
 
 #[test]
@@ -161,7 +170,8 @@ fn a_slow_disk_loses_packets_and_counts_them() {
     let (reached, at_disk) = channel();
     let (release, go_on) = channel();
     release.send(()).unwrap(); // the file's head
-    let mut writer = PcapWriter::start(Box::new(Stuck { reached, go_on }), "slow").unwrap();
+    let output = Output::start(Box::new(Stuck { reached, go_on }), "slow").unwrap();
+    let mut writer = PcapWriter::start(output, Box::new(|| unreachable!())).unwrap();
     at_disk.recv().unwrap();
     let (packet, plain) = (vec![0x45; 60_000], Offload::default());
     writer.record(Time::ZERO, Side::Device, &packet, &plain);
@@ -175,7 +185,21 @@ fn a_slow_disk_loses_packets_and_counts_them() {
     assert!(writer.shared.lock().bytes.len() <= MAX_WAITING);
     drop(release);
     let written = writer.finish().unwrap();
-    assert_eq!(written, Written { packets: 1 + room as u64, missed: 7 });
+    assert_eq!(written, Written { passed: 1 + room as u64, dropped: 0, missed: 7 });
+}
+
+#[test]
+fn a_file_of_drops_that_cannot_be_made_is_told_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wifi.pcapng");
+    let output = Output::start(Box::new(File::create(&path).unwrap()), "wifi").unwrap();
+    let open = || Err(io::ErrorKind::PermissionDenied.into());
+    let mut writer = PcapWriter::start(output, Box::new(open)).unwrap();
+    let (packet, plain) = (datagram(), Offload::default());
+    writer.record_drop(Time::ZERO, Side::Far, Cause::Loss, &[], &packet, &plain);
+    writer.record(Time::ZERO, Side::Far, &packet, &plain);
+    assert_eq!(writer.finish().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(blocks(&std::fs::read(&path).unwrap()).len(), 4, "the rest is there");
 }
 
 /// A full disk.
@@ -196,7 +220,8 @@ impl Write for Full {
 
 #[test]
 fn a_full_disk_is_told_at_the_end() {
-    let mut writer = PcapWriter::start(Box::new(Full { left: 300 }), "full").unwrap();
+    let output = Output::start(Box::new(Full { left: 300 }), "full").unwrap();
+    let mut writer = PcapWriter::start(output, Box::new(|| unreachable!())).unwrap();
     let (tcp, offload) = super_packet();
     for _ in 0..3 {
         writer.record(Time::ZERO, Side::Device, &tcp, &offload);
@@ -217,14 +242,7 @@ fn tcpdump_reads_it_and_finds_the_checksums_right() {
     writer.set_epoch(Span::from_secs(1_000_000_000));
     let (tcp, offload) = super_packet();
     writer.record(Time::from_nanos(5_000_000_001), Side::Device, &tcp, &offload);
-    writer.record_drop(
-        Time::from_millis(7_000),
-        Side::Far,
-        Cause::Loss,
-        &[],
-        &datagram(),
-        &Offload::default(),
-    );
+    writer.record(Time::from_millis(7_000), Side::Far, &datagram(), &Offload::default());
     writer.finish().unwrap();
     // As itself it may not be allowed to read the folder, so it takes the bytes from a pipe.
     let output = Command::new("tcpdump")
