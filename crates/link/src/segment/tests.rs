@@ -159,6 +159,48 @@ fn datagrams_without_a_checksum_stay_without() {
 }
 
 #[test]
+fn a_datagrams_checksum_of_zero_is_written_as_ones() {
+    let mut ones = 0;
+    for payload in 0..=u16::MAX {
+        let mut packet = udp(v4(V4.0, V4.1, 1, 0), (1, 2), &payload.to_be_bytes());
+        let offload = offloaded(&mut packet, None);
+        finish_checksum(&mut packet, &offload);
+        verify(&packet);
+        assert_ne!(word(&packet, 26), 0);
+        ones += u32::from(word(&packet, 26) == 0xffff);
+    }
+    assert_eq!(ones, 1);
+}
+
+#[test]
+fn congestion_window_reduced_goes_with_the_first_run_only() {
+    let mut tcp = TcpHeader::new(1, 2, 3, 4);
+    tcp.cwr = true;
+    let whole = Whole { v6: true, udp: false, options: 0, tcp, id: 0, payload: vec![0; 4_000] };
+    let (packet, offload) = whole.build(1_000);
+    assert!(offload.ecn);
+    let plan = plan(&packet, &offload).unwrap();
+    let mut header = Slice::header_buffer();
+    for (first, count, ecn) in [(0, 2, true), (1, 2, false), (0, 1, false), (0, 4, true)] {
+        let part = slice(&packet, &offload, &plan, first, count, &mut header);
+        assert_eq!(part.offload.ecn, ecn, "{first} {count}");
+    }
+}
+
+#[test]
+fn headers_without_end_are_refused() {
+    let tcp = TcpHeader::new(1, 2, 3, 4);
+    let whole = |options| {
+        let tcp = tcp.clone();
+        Whole { v6: true, udp: false, options, tcp, id: 0, payload: vec![0; 4_000] }
+    };
+    let (packet, offload) = whole(24).build(1_000); // 40 + 192 + 20
+    assert_eq!(plan(&packet, &offload).unwrap().segments, 4);
+    let (packet, offload) = whole(25).build(1_000);
+    assert_eq!(plan(&packet, &offload), Err(Malformed::Headers));
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let whole = |v6, udp| Whole {
         v6,
