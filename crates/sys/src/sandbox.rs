@@ -21,6 +21,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sched::{CloneFlags, setns};
 
 use crate::netns::NetNs;
+use crate::signal;
 use crate::wait::pidfd;
 
 /// The namespace and the process that holds it.
@@ -174,6 +175,7 @@ fn settle(mounts: RawFd, network: RawFd, view: &View) -> io::Result<()> {
         check(libc::setns(network, libc::CLONE_NEWNET))?;
         check(libc::unshare(libc::CLONE_NEWNS))?;
     }
+    signal::release()?;
     make_private()?;
     // The view of /sys belongs to whoever mounted it. Where that is refused, programs that ask
     // /sys/class/net see the host's interfaces; everything else works.

@@ -9,7 +9,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
 /// Takes the termination signals (INT, QUIT, TERM, HUP) out of their usual course, for every thread
-/// that is started after this; commands that are started get them as usual.
+/// that is started after this; commands that are started in a sandbox get them as usual.
 pub struct Termination(SignalFd);
 
 /// One termination signal.
@@ -24,10 +24,7 @@ pub struct Ended {
 impl Termination {
     /// Call it before any thread is started.
     pub fn take() -> io::Result<Self> {
-        let mut set = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP] {
-            set.add(signal);
-        }
+        let set = termination();
         pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
         Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC)?))
     }
@@ -50,6 +47,17 @@ impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+fn termination() -> SigSet {
+    [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+}
+
+/// Gives the calling thread its termination signals back. Safe between `fork` and `exec`, across
+/// which the others' blocking would last.
+pub(crate) fn release() -> io::Result<()> {
+    pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&termination()), None)?;
+    Ok(())
 }
 
 /// Sends a signal to a process, or to a process group by its negative number.
