@@ -144,6 +144,16 @@ fn metered_paths_keep_to_their_allowance() {
 }
 
 #[test]
+fn metered_paths_share_their_allowance() {
+    let metered = Link { metered: true, ..lte() };
+    let limit = Size::from_bytes(1_500_000);
+    let config = Config { metered: Allowance::Limit(limit), ..Config::default() };
+    let mut world = World::new(config, Server::of(8 * MB), &[wifi(), metered, metered]);
+    world.run_to_the_end();
+    assert_eq!(world.fetch.metered_bytes(), limit);
+}
+
+#[test]
 fn an_allowance_that_is_spent_ends_a_metered_download() {
     let metered = Link { metered: true, ..lte() };
     for limit in [0, 1, 700_000] {

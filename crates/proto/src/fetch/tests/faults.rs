@@ -77,6 +77,17 @@ fn without_a_validator_a_broken_transfer_begins_anew_and_not_for_ever() {
 }
 
 #[test]
+fn answers_that_are_shorter_than_asked_are_fine() {
+    let server = Server { most: 200_000, ..Server::of(4 * MB) };
+    let mut world = World::new(Config::default(), server, &[wifi(), lte()]);
+    let took = world.run_to_the_end();
+    assert_eq!(world.notes(), []);
+    assert!(took < Time::from_millis(3_000), "{took}");
+    let useful = world.fetch.stats(world.now, PathId(1)).useful;
+    assert!(useful > MB, "the second path brought {useful}");
+}
+
+#[test]
 fn a_path_that_comes_back_is_used_again() {
     let mut world = World::new(Config::default(), Server::of(8 * MB), &[wifi(), lte()]);
     world.run_until(Time::from_millis(500));

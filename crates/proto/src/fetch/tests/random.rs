@@ -39,13 +39,15 @@ fn link() -> impl Strategy<Value = Link> {
 
 fn server() -> impl Strategy<Value = Server> {
     let rarely = || prop::bool::weighted(0.15);
-    (0u64..150_000, rarely(), rarely(), rarely(), rarely()).prop_map(
-        |(length, no_ranges, says_none, no_length, no_validator)| Server {
+    let most = prop_oneof![3 => Just(u64::MAX), 1 => 500u64..50_000];
+    (0u64..150_000, rarely(), rarely(), rarely(), rarely(), most).prop_map(
+        |(length, no_ranges, says_none, no_length, no_validator, most)| Server {
             length,
             ranges: !no_ranges,
             accept_ranges: !says_none,
             tells_length: !no_length,
             validator: (!no_validator).then_some("\"v\""),
+            most,
             version: 1,
         },
     )

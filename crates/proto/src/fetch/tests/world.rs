@@ -38,6 +38,8 @@ pub struct Server {
     pub accept_ranges: bool,
     pub tells_length: bool,
     pub validator: Option<&'static str>,
+    /// It answers a range with so much of its beginning at most.
+    pub most: u64,
     /// Another version has other bytes.
     pub version: u8,
 }
@@ -50,6 +52,7 @@ impl Server {
             accept_ranges: true,
             tells_length: true,
             validator: Some("\"v\""),
+            most: u64::MAX,
             version: 1,
         }
     }
@@ -75,7 +78,8 @@ impl Server {
             encoded: false,
         };
         let Some(asked) = range.filter(|_| self.ranges && matches) else { return (head, all) };
-        let asked = Range::new(asked.start, asked.end.min(self.length));
+        let most = asked.start.saturating_add(self.most);
+        let asked = Range::new(asked.start, asked.end.min(self.length).min(most));
         let length = Some(self.length);
         if asked.is_empty() {
             head.status = 416;
