@@ -5,9 +5,10 @@ use manyways_trace::scenario::{CapacitySpec, DirectionSpec, LinkState};
 use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
 
 /// From this rate on, emissions are put together: a wake-up per segment would cost a core.
-const FAST: Rate = Rate::from_mbps(1_000);
-/// How far apart emissions are then, and so how late a packet can be.
-const QUANTUM: Span = Span::from_micros(50);
+const FAST: Rate = Rate::from_mbps(250);
+/// How far apart emissions are then, and so how late a packet can be. All links keep the same
+/// beat, so that one wake-up serves them all.
+const BEAT: u64 = 50_000;
 
 /// The counters of one direction.
 pub type LaneStats = Stats;
@@ -115,7 +116,7 @@ impl Lane {
         if output.is_some() {
             self.emitted = true;
         } else if std::mem::take(&mut self.emitted) && self.peak >= FAST {
-            self.not_before = now + QUANTUM;
+            self.not_before = Time::from_nanos((now.as_nanos() / BEAT + 1) * BEAT);
         }
         output
     }
