@@ -277,3 +277,51 @@ fn take_back(undo: &Undo, others: &[Record]) {
         let _ = network::sysctl("net/ipv4/ip_forward", "0");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> (tempfile::TempDir, Registry) {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::at(folder.path().join("labs")).unwrap();
+        (folder, registry)
+    }
+
+    fn names(registry: &Registry) -> Vec<String> {
+        registry.records().unwrap().into_iter().map(|record| record.name).collect()
+    }
+
+    #[test]
+    fn a_lab_is_listed_while_its_entry_lives() {
+        let (_folder, registry) = registry();
+        let entry = registry.claim("one").unwrap();
+        assert_eq!(names(&registry), ["one"]);
+        assert!(registry.records().unwrap()[0].is_alive());
+        drop(entry);
+        assert!(names(&registry).is_empty());
+    }
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let (_folder, registry) = registry();
+        let _entry = registry.claim("one").unwrap();
+        let error = registry.claim("one").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn collecting_takes_the_dead_and_leaves_the_living() {
+        let (_folder, registry) = registry();
+        let _living = registry.claim("living").unwrap();
+        let dead = Record { name: "dead".into(), pid: 1, ..Record::default() };
+        for (name, text) in [("dead", serde_json::to_string(&dead).unwrap()), ("torn", "{".into())]
+        {
+            fs::create_dir(registry.folder(name)).unwrap();
+            fs::write(registry.folder(name).join(LIFE), "").unwrap();
+            fs::write(registry.folder(name).join("lab.json"), text).unwrap();
+        }
+        assert_eq!(registry.collect().unwrap(), ["dead", "torn"]);
+        assert_eq!(names(&registry), ["living"]);
+    }
+}
