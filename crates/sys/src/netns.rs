@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -35,6 +36,11 @@ impl NetNs {
     /// The namespace of a process.
     pub fn of_process(pid: i32) -> io::Result<Self> {
         Ok(Self(File::open(format!("/proc/{pid}/ns/net"))?))
+    }
+
+    /// The namespace that a file stands for, as those that `ip netns` names.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(File::open(path)?))
     }
 
     /// Moves the calling thread there, for good.

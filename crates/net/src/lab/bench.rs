@@ -3,6 +3,9 @@
 //! Every figure is counted by the ends, not by the emulator: TCP payload that the receiver read,
 //! datagrams with their sending time inside. The delay figures stand beside those of a bare relay,
 //! which only copies packets: that is the machine's own floor.
+//!
+//! [`bench`] is the whole run. Its parts are public, so that another emulator can be measured with
+//! the same ends, over the same link, in the same run.
 
 pub mod traffic;
 
@@ -10,6 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use manyways_sys::clock::Clock;
+use manyways_sys::netns::NetNs;
 use manyways_sys::thread::process_cpu;
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, Discipline, LinkSpec, QueueLimit, QueueSpec,
@@ -19,20 +23,29 @@ use serde::Serialize;
 
 use self::traffic::{Arrivals, Pattern, Trip, tcp, udp};
 use super::registry::Registry;
-use super::{DEFAULT_CC, Lab, LabError, LabSpec, Place, address};
+use super::{DEFAULT_CC, Lab, LabError, LabSpec, Place, address, network};
 
 /// Name and version of the report's schema.
 pub const SCHEMA: &str = "manyways.lab-bench/1";
 
 /// Delay each way in every measurement.
-const DELAY: Span = Span::from_millis(5);
+pub const DELAY: Span = Span::from_millis(5);
 /// Queue in every measurement.
-const QUEUE: Span = Span::from_millis(100);
+pub const QUEUE: Span = Span::from_millis(100);
 /// IP bytes of a full segment, and the TCP payload in it (IPv4, timestamps).
 const MTU: u64 = 1500;
 const MSS: u64 = 1448;
 /// Slow start at the slowest rate is over by then.
-const WARM_UP: Span = Span::from_secs(2);
+pub const WARM_UP: Span = Span::from_secs(2);
+/// What the delay is measured with, far below the link's rate: ten datagrams a millisecond.
+pub const TRICKLE: Pattern = Pattern {
+    size: 172, // 200 IP bytes
+    burst: 1,
+    interval: Span::from_micros(100),
+    length: Span::from_secs(3),
+};
+/// The rate of the link over which the delay is measured.
+pub const TRICKLE_RATE: Rate = Rate::from_mbps(900);
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
@@ -223,7 +236,7 @@ fn system(error: io::Error) -> LabError {
 }
 
 /// The link that everything is measured over.
-fn link(index: usize, capacity: CapacitySpec) -> LinkSpec {
+pub fn link(index: usize, capacity: CapacitySpec) -> LinkSpec {
     let mut link = LinkSpec::new(format!("link{index}"));
     for direction in [&mut link.down, &mut link.up] {
         direction.capacity = capacity.clone();
@@ -234,7 +247,8 @@ fn link(index: usize, capacity: CapacitySpec) -> LinkSpec {
     link
 }
 
-fn lab(registry: &Registry, links: Vec<LinkSpec>, bare: bool) -> Result<Lab, LabError> {
+/// A lab over which something is measured; `bare` leaves the emulation out.
+pub fn lab(registry: &Registry, links: Vec<LinkSpec>, bare: bool) -> Result<Lab, LabError> {
     let spec = LabSpec {
         name: format!("bench-{}", std::process::id()),
         links,
@@ -249,8 +263,14 @@ fn lab(registry: &Registry, links: Vec<LinkSpec>, bare: bool) -> Result<Lab, Lab
     Lab::start(registry, spec)
 }
 
+/// Gives a namespace that somebody else made the TCP settings that every lab's have. The host must
+/// allow [`DEFAULT_CC`] while it is used: see [`Entry::allow_cc`](super::registry::Entry::allow_cc).
+pub fn prepare(namespace: &NetNs) -> io::Result<()> {
+    namespace.run(|| network::kernel_settings(DEFAULT_CC))
+}
+
 /// The device's IPv4 address on a link, with a port that the kernel chooses.
-fn device(link: usize) -> SocketAddr {
+pub fn device(link: usize) -> SocketAddr {
     (address::device(link)[0], 0).into()
 }
 
@@ -298,7 +318,7 @@ fn one_rate(
 }
 
 /// The rate after `from`, in IP bytes.
-fn ip_rate(arrivals: &Arrivals, from: Time) -> Rate {
+pub fn ip_rate(arrivals: &Arrivals, from: Time) -> Rate {
     let start = arrivals.partition_point(|(at, _)| *at < from);
     match (arrivals.get(start), arrivals.last()) {
         (Some((begun, before)), Some((ended, after))) => {
@@ -381,21 +401,22 @@ fn against_trace(registry: &Registry) -> Result<TraceFigure, LabError> {
 }
 
 /// Datagrams of one measurement or of several.
-#[derive(Default)]
-struct Trips {
+#[derive(Debug, Default)]
+pub struct Trips {
     all: Vec<f64>,
     lost: u64,
 }
 
 impl Trips {
-    fn add(&mut self, (trips, sent): (Vec<Trip>, u64)) {
+    /// Takes in what one measurement gave: who arrived, and how many were sent.
+    pub fn add(&mut self, (trips, sent): (Vec<Trip>, u64)) {
         self.lost += sent.saturating_sub(trips.len() as u64);
         let micros = |t: Time| t.as_nanos() as f64 / 1e3;
         self.all.extend(trips.iter().map(|trip| micros(trip.arrived) - micros(trip.sent)));
     }
 
     /// What is over the configured delay.
-    fn figure(mut self, configured: Span) -> DelayFigure {
+    pub fn figure(mut self, configured: Span) -> DelayFigure {
         self.all.sort_by(f64::total_cmp);
         let base = configured.as_nanos() as f64 / 1e3;
         let at = |share: f64| {
@@ -413,17 +434,11 @@ impl Trips {
     }
 }
 
-/// Ten datagrams a millisecond for three seconds, far below the link's rate.
+/// One measurement of the delay.
 fn trips(registry: &Registry, bare: bool) -> Result<(Vec<Trip>, u64), LabError> {
-    let lab = lab(registry, vec![link(0, CapacitySpec::Constant(Rate::from_mbps(900)))], bare)?;
-    let pattern = Pattern {
-        size: 172, // 200 IP bytes
-        burst: 1,
-        interval: Span::from_micros(100),
-        length: Span::from_secs(3),
-    };
+    let lab = lab(registry, vec![link(0, CapacitySpec::Constant(TRICKLE_RATE))], bare)?;
     let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));
-    udp(far, near, device(0), pattern, Clock::start()).map_err(system)
+    udp(far, near, device(0), TRICKLE, Clock::start()).map_err(system)
 }
 
 /// Share of a core that a lab uses for nothing.

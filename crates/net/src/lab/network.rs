@@ -121,7 +121,7 @@ fn namespace_with(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)>
 }
 
 /// Settings of a namespace that must be there before any socket is.
-fn kernel_settings(cc: &str) -> io::Result<()> {
+pub fn kernel_settings(cc: &str) -> io::Result<()> {
     sysctl("net/ipv4/tcp_congestion_control", cc)?;
     let buffers = format!("4096 131072 {TCP_BUFFER}");
     sysctl("net/ipv4/tcp_rmem", &buffers)?;
