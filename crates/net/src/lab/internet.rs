@@ -33,13 +33,13 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<()> {
         // Made inside and moved out, so that it vanishes with the namespace.
         ip(&format!("link add {INSIDE} type veth peer name {outside} netns {pid}\n"))?;
         ip(&format!(
-            "addr add {theirs}/30 dev {INSIDE}\nlink set {INSIDE} up\nroute add default via {ours}\n"
+            "addr add {theirs}/30 dev {INSIDE}\nlink set dev {INSIDE} up\nroute add default via {ours}\n"
         ))?;
         sysctl("net/ipv4/ip_forward", "1")?;
         let out = format!("oifname \"{INSIDE}\"");
         run("nft", &["-f", "-"], &masquerade("manyways", &out))
     })?;
-    ip(&format!("addr add {ours}/30 dev {outside}\nlink set {outside} up\n"))?;
+    ip(&format!("addr add {ours}/30 dev {outside}\nlink set dev {outside} up\n"))?;
     run("nft", &["-f", "-"], &masquerade(&table, &format!("ip saddr {theirs}")))?;
     if forwarding {
         sysctl("net/ipv4/ip_forward", "1")?;

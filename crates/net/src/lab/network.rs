@@ -48,7 +48,7 @@ pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)
             // What `manyways paths` and `get` read: the kernel cannot know these of a TUN device.
             let _ = writeln!(
                 batch.links,
-                "link set {name} alias manyways:kind={},metered={},dns={}",
+                "link set dev {name} alias manyways:kind={},metered={},dns={}",
                 kind(name),
                 if link.metered { "yes" } else { "no" },
                 address::gateway(index)[0],
@@ -112,7 +112,8 @@ fn namespace_with(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)>
             // No address, no solicitation: the kernel shall not chat on an emulated link.
             let _ = sysctl(&format!("net/ipv6/conf/{name}/addr_gen_mode"), "1");
             let _ = sysctl(&format!("net/ipv6/conf/{name}/accept_ra"), "0");
-            let _ = writeln!(batch, "link set {name} mtu {} txqueuelen {TX_QUEUE} up", link.mtu);
+            let _ =
+                writeln!(batch, "link set dev {name} mtu {} txqueuelen {TX_QUEUE} up", link.mtu);
         }
         ip(&batch)?;
         Ok(tuns)
