@@ -38,6 +38,7 @@ enum Command {
     Check(run::CheckArgs),
     Enter(enter::EnterArgs),
     Set(enter::SetArgs),
+    Status(enter::StatusArgs),
     List(enter::ListArgs),
     Gc(enter::GcArgs),
     Bench(bench::Args),
@@ -50,6 +51,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Check(args) => run::check(args),
         Command::Enter(args) => enter::enter(args),
         Command::Set(args) => enter::set(args),
+        Command::Status(args) => enter::status(args),
         Command::List(args) => enter::list(args),
         Command::Gc(args) => enter::gc(args),
         Command::Bench(args) => bench::bench(args),
@@ -57,7 +59,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// The registry, and the right to make namespaces. Call it before anything starts a thread.
-fn prepare() -> Result<Registry> {
+pub fn prepare() -> Result<Registry> {
     let registry = registry()?;
     if !manyways_sys::sandbox::is_root() {
         manyways_sys::sandbox::become_root_of_user_namespace()
@@ -114,7 +116,7 @@ fn export(lab: &mut Lab, scenario: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-fn lab_failure(error: LabError) -> Failure {
+pub fn lab_failure(error: LabError) -> Failure {
     let hint = error.hint();
     let failure = match error {
         LabError::Spec(_) | LabError::InternetNeedsRoot => Failure::usage(error.to_string()),
@@ -123,14 +125,14 @@ fn lab_failure(error: LabError) -> Failure {
     hint.into_iter().fold(failure, Failure::hint)
 }
 
-fn link_failure(error: LinkError) -> Failure {
+pub fn link_failure(error: LinkError) -> Failure {
     let hint = error.hint();
     let failure = Failure::usage(error.to_string());
     hint.into_iter().fold(failure, Failure::hint)
 }
 
 /// Reads the files that links name, relative to a folder.
-fn reader(folder: &Path) -> impl FnMut(&str) -> std::result::Result<Vec<u8>, String> + use<> {
+pub fn reader(folder: &Path) -> impl FnMut(&str) -> std::result::Result<Vec<u8>, String> + use<> {
     let folder = folder.to_owned();
     move |file| std::fs::read(folder.join(file)).map_err(|error| error.to_string())
 }

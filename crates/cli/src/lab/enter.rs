@@ -1,4 +1,4 @@
-//! `lab enter`, `set`, `list` and `gc`: labs that run already.
+//! `lab enter`, `set`, `status`, `list` and `gc`: labs that run already.
 
 use std::process::ExitCode;
 
@@ -47,6 +47,17 @@ pub struct SetArgs {
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  manyways lab list --json")]
 pub struct ListArgs {
+    /// One JSON object for machines.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show what the links of a running lab have carried.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  manyways lab status\n  watch -n 1 manyways lab status demo")]
+pub struct StatusArgs {
+    /// The lab; may be left out when only one runs.
+    name: Option<String>,
     /// One JSON object for machines.
     #[arg(long)]
     json: bool,
@@ -137,6 +148,44 @@ pub fn list(args: ListArgs) -> Result<ExitCode> {
                 record.name,
                 record.pid,
                 record.links.join(", ")
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn status(args: StatusArgs) -> Result<ExitCode> {
+    let registry = registry()?;
+    let record = find(&registry, args.name.as_deref())?;
+    let answer = ask(&registry.folder(&record.name), &Request::Status)
+        .with_context(|| format!("lab `{}` does not answer", record.name))?;
+    let Answer::Status { seconds, links } = answer else {
+        return Err(Failure::new(format!("lab `{}` has no counters", record.name)).into());
+    };
+    if args.json {
+        let status = json!({
+            "schema": "manyways.lab-status/1",
+            "lab": record.name,
+            "seconds": seconds,
+            "links": links,
+        });
+        println!("{status}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("lab `{}`, up for {seconds:.0} s", record.name);
+    println!(
+        "{:10} {:4} {:>12} {:>10} {:>8} {:>10}",
+        "LINK", "", "MB", "PACKETS", "DROPPED", "WAITING"
+    );
+    for link in &links {
+        for (way, lane) in [("down", link.down), ("up", link.up)] {
+            println!(
+                "{:10} {way:4} {:>12.3} {:>10} {:>8} {:>10}",
+                link.name,
+                lane.delivered_bytes as f64 / 1e6,
+                lane.delivered_packets,
+                lane.dropped_packets,
+                manyways_trace::Size::from_bytes(lane.queue_bytes).to_string(),
             );
         }
     }
