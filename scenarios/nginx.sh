@@ -1,5 +1,6 @@
 #!/bin/sh
-# Serves /8M (8 MB) and /1M by nginx on port 80 of the host where it runs, until it is killed.
+# Serves /8M (8 MB) and /1M by nginx on port 80 of the host where it runs, until it is killed;
+# /address is the asker's address.
 # Hosts that run it serve the same bytes with the same validator, as the nodes of a CDN do.
 # Usage in a scenario: serve = ['sh "${SCENARIO_DIR:-scenarios}/nginx.sh" NAME']
 set -eu
@@ -29,6 +30,9 @@ http {
         listen 80;
         listen [::]:80;
         root www;
+        location = /address {
+            return 200 "\$remote_addr\n";
+        }
     }
 }
 END
