@@ -45,6 +45,12 @@ impl Poller {
         Ok(())
     }
 
+    /// Takes a descriptor out.
+    pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.epoll.delete(fd)?;
+        Ok(())
+    }
+
     /// Waits until a descriptor is readable or `until` has come (never, if `None`), and puts the
     /// readable ones' tokens into `ready`.
     pub fn wait(&mut self, until: Option<Time>, ready: &mut Vec<u64>) -> io::Result<()> {

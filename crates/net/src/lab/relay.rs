@@ -312,7 +312,10 @@ impl Worker {
                 } else {
                     let now = self.clock.now();
                     self.emit(now);
-                    self.receive((token >> 32) as usize, (token & 0xffff_ffff) as usize)?;
+                    let (link, port) = ((token >> 32) as usize, (token & 0xffff_ffff) as usize);
+                    if let Err(error) = self.receive(link, port) {
+                        self.give_up(link, port, &error);
+                    }
                 }
             }
         }
@@ -449,13 +452,20 @@ impl Worker {
         }
     }
 
+    /// A device that cannot be read is gone: somebody in the lab deleted it. The others go on.
+    fn give_up(&mut self, link: usize, port: usize, error: &io::Error) {
+        let tun = self.links[link].tun(port);
+        tracing::warn!(%error, "an end of link {} is gone", tun.name());
+        // Left in the set it would be ready for ever.
+        let _ = self.poller.remove(tun.as_fd());
+    }
+
     /// Reads what waits at one device.
     fn receive(&mut self, link: usize, port: usize) -> io::Result<()> {
         let link = &mut self.links[link];
         let mut header = [0; HEADER];
         for _ in 0..READ_BATCH {
-            let tun = if port == 0 { &link.device } else { &link.hosts[port - 1].tun };
-            let Some(length) = tun.read(&mut header, self.slab.inbox())? else { break };
+            let Some(length) = link.tun(port).read(&mut header, self.slab.inbox())? else { break };
             let now = self.clock.now();
             let packet = &mut self.slab.inbox()[..length];
             let Some(target) = link.target(port, packet) else {
@@ -581,6 +591,10 @@ impl Link {
         self.down.change(now, &spec.down);
         self.up.change(now, &spec.up);
         self.spec = spec;
+    }
+
+    fn tun(&self, port: usize) -> &Tun {
+        if port == 0 { &self.device } else { &self.hosts[port - 1].tun }
     }
 
     fn next_wakeup(&self) -> Option<Time> {
