@@ -1,1 +1,124 @@
-//! To come.
+//! Labs that run: `lab set`, `lab enter`, `lab list`.
+
+use manyways_tests::{Need, finish, manyways, needs};
+
+use crate::running::{Lab, TWO_LINKS, name};
+
+/// Whether a packet gets through a link and back.
+fn passes(lab: &Lab, link: &str) -> bool {
+    let ping = format!("ping -q -c 1 -W 1 -I {link} 198.18.0.1");
+    lab.device(&ping).status.success()
+}
+
+#[test]
+fn set_changes_a_link_while_it_runs() {
+    needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
+    let lab = Lab::start(&TWO_LINKS);
+    assert!(passes(&lab, "wifi"));
+    let set = |words: &[&str]| lab.set(words).succeeded();
+
+    set(&["wifi", "loss=100%"]);
+    assert!(!passes(&lab, "wifi"));
+    assert!(passes(&lab, "lte"), "the other link is not concerned");
+    set(&["wifi", "loss=none", "up-loss=100%"]);
+    assert!(!passes(&lab, "wifi"));
+    set(&["wifi", "loss=none"]);
+    assert!(passes(&lab, "wifi"));
+
+    set(&["wifi", "state=silent"]);
+    assert!(!passes(&lab, "wifi"));
+    let link = "ip -br link show wifi; ip route get 198.18.0.1";
+    let seen = lab.device(link).succeeded().stdout;
+    assert!(seen.contains("LOWER_UP") && seen.contains("dev wifi"), "nobody is told: {seen}");
+
+    set(&["wifi", "state=no-carrier"]);
+    let seen = lab.device(link).succeeded().stdout;
+    assert!(seen.contains("NO-CARRIER") && seen.contains("dev lte"), "{seen}");
+    set(&["wifi", "state=up"]);
+    let seen = lab.device(link).succeeded().stdout;
+    assert!(seen.contains("LOWER_UP") && seen.contains("dev wifi"), "{seen}");
+    assert!(passes(&lab, "wifi"));
+
+    // A rate of nothing carries nothing; what waited goes when there is one again.
+    set(&["wifi", "down=0bit"]);
+    assert!(!passes(&lab, "wifi"));
+    set(&["wifi", "down=5mbit", "up=unlimited", "delay=3ms"]);
+    assert!(passes(&lab, "wifi"));
+}
+
+#[test]
+fn set_refuses_what_it_cannot_do() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&TWO_LINKS);
+    for (words, sentence, hint) in [
+        (&["wlan", "down=1mbit"][..], "there is no link `wlan`", "the links are wifi, lte"),
+        (&["wifi", "dwn=1mbit"], "a link has no `dwn`", "did you mean `down`?"),
+        (&["wifi", "mtu=1400"], "`mtu` cannot change while the link runs", ""),
+        (&["wifi", "down=trace:no-such-file"], "cannot read", "no-such-file"),
+        (&["wifi", "loss=2"], "loss", ""),
+    ] {
+        let done = lab.set(words);
+        assert_eq!(done.code(), 2, "{words:?}: {}", done.stderr);
+        for part in [sentence, hint] {
+            assert!(done.stderr.contains(part), "{words:?}: no `{part}` in {}", done.stderr);
+        }
+    }
+}
+
+#[test]
+fn enter_opens_a_second_command_on_the_device_or_on_a_host() {
+    needs!(Need::Root, Need::Command("ip"));
+    let hosts = ["--host", "near", "--host", "far:wifi=10ms"];
+    let lab = Lab::start(&[&TWO_LINKS[..], &hosts].concat());
+    let addresses = "ip -o -4 addr | awk '{print $2, $4}'; echo $LAB_NAME; cat /etc/resolv.conf";
+    let device = lab.device(addresses).succeeded().stdout;
+    assert!(device.contains("lte 10.64.2.2/24") && device.contains(&lab.name), "{device}");
+    assert!(device.contains("nameserver 10.64.1.1"), "{device}");
+    let far = lab.host("far", addresses).succeeded().stdout;
+    assert!(far.contains("lo 198.18.0.2/32") && far.contains(&lab.name), "{far}");
+    assert_eq!(lab.device("exit 9").code(), 9);
+
+    let done = lab.host("nowhere", "true");
+    assert_eq!(done.code(), 1);
+    assert!(done.stderr.contains("has no host `nowhere`"), "{}", done.stderr);
+    assert!(done.stderr.contains("hint: its hosts are near, far"), "{}", done.stderr);
+}
+
+#[test]
+fn list_names_what_runs() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&TWO_LINKS);
+    let text = finish(manyways().args(["lab", "list"])).succeeded().stdout;
+    let line = text.lines().find(|line| line.starts_with(&lab.name)).expect("the lab is listed");
+    assert!(line.ends_with("links wifi, lte"), "{line}");
+    let text = finish(manyways().args(["lab", "list", "--json"])).succeeded().stdout;
+    let list: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!(list["schema"], "manyways.labs/1");
+    let labs = list["labs"].as_array().expect("a list");
+    let listed = labs.iter().find(|one| one["name"] == *lab.name).expect("the lab is listed");
+    assert_eq!(listed["pid"], lab.process.pid());
+    assert_eq!(listed["hosts"], serde_json::json!(["origin"]));
+}
+
+#[test]
+fn a_lab_that_is_not_there_cannot_be_entered() {
+    let nobody = name("nobody");
+    for words in [&["enter", &nobody][..], &["set", "--lab", &nobody, "wifi", "down=1mbit"]] {
+        let done = finish(manyways().arg("lab").args(words));
+        assert_eq!(done.code(), 1);
+        let sentence = format!("manyways: no lab called `{nobody}` is running\nhint: ");
+        assert!(done.stderr.starts_with(&sentence), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_name_is_given_once() {
+    needs!(Need::Root, Need::Command("ip"));
+    let lab = Lab::start(&TWO_LINKS);
+    let done =
+        finish(crate::running::lab_shell(&TWO_LINKS).args(["--name", &lab.name, "--", "true"]));
+    assert_eq!(done.code(), 1);
+    let sentence = format!("a lab called `{}` is there already", lab.name);
+    assert!(done.stderr.contains(&sentence), "{}", done.stderr);
+    assert!(lab.device("true").status.success(), "and the first one goes on");
+}

@@ -1,1 +1,100 @@
-//! To come.
+//! What a lab writes down: captures and the timeline.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use manyways_tests::{Need, finish, folder, needs};
+use manyways_trace::event::{self, Event, LinkSample, Log, Way};
+
+use crate::running::{nginx, script_in};
+
+fn timeline(file: &Path) -> Log {
+    event::parse(&fs::read(file).expect("a timeline was written")).expect("it reads")
+}
+
+/// The last sample of one direction of a link.
+fn last(log: &Log, link: &str, direction: Way) -> LinkSample {
+    let sample = |event: &Event| match event {
+        Event::LinkSample(sample) if sample.link == link && sample.direction == direction => {
+            Some(sample.clone())
+        }
+        _ => None,
+    };
+    log.records.iter().rev().find_map(|record| sample(&record.event)).expect("a sample")
+}
+
+/// The packets of a capture, as tcpdump sees them: one line each.
+fn packets(file: &Path, filter: &str) -> Vec<String> {
+    let mut tcpdump = Command::new("tcpdump");
+    let done = finish(tcpdump.args(["-nn", "-v", "-r"]).arg(file).arg(filter)).succeeded();
+    // With -v a packet takes several lines; only the first one is about IP.
+    done.stdout.lines().filter(|line| line.contains(" IP (tos ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_capture_has_every_packet_once() {
+    needs!(Need::Root, Need::Command("tcpdump"), Need::Command("ping"));
+    let files = folder();
+    let captures = files.path().join("new/captures");
+    let log = files.path().join("timeline");
+    let options =
+        ["--link", "wifi", "--link", "lte:up-loss=100%", "--link", "idle"].map(str::to_owned);
+    let records = ["--pcap", captures.to_str().unwrap(), "--timeline", log.to_str().unwrap()];
+    let options: Vec<&str> = options.iter().map(String::as_str).chain(records).collect();
+    script_in(
+        &options,
+        "ping -q -c 5 -i 0.01 -I wifi 198.18.0.1 >/dev/null && \
+         ping -q -c 2 -i 0.01 -W 1 -I lte 198.18.0.1 >/dev/null; [ $? = 1 ]",
+    )
+    .succeeded();
+
+    assert_eq!(packets(&captures.join("wifi.pcapng"), "").len(), 10);
+    assert_eq!(packets(&captures.join("wifi.pcapng"), "src 10.64.1.2").len(), 5);
+    assert_eq!(packets(&captures.join("wifi.pcapng"), "dst 10.64.1.2").len(), 5);
+    assert_eq!(packets(&captures.join("lte.pcapng"), "").len(), 2);
+    assert_eq!(packets(&captures.join("lte-dropped.pcapng"), "").len(), 2);
+    assert_eq!(packets(&captures.join("idle.pcapng"), "").len(), 0);
+    assert!(!captures.join("wifi-dropped.pcapng").exists());
+
+    let log = timeline(&log);
+    assert_eq!(log.header.tool, "lab");
+    // An echo request has 84 bytes.
+    for way in [Way::Down, Way::Up] {
+        let wifi = last(&log, "wifi", way);
+        assert_eq!((wifi.delivered_bytes, wifi.rate_bps), (5 * 84, None));
+        assert_eq!(last(&log, "idle", way).delivered_bytes, 0);
+    }
+    assert_eq!(last(&log, "lte", Way::Up).dropped_packets.loss, 2);
+    assert_eq!(last(&log, "lte", Way::Down).delivered_bytes, 0);
+}
+
+/// The kernel hands over super-packets of up to 64 KB: on the link they are packets of the MTU.
+#[test]
+fn a_capture_and_the_counters_agree_on_tcp() {
+    needs!(Need::Root, Need::Command("tcpdump"), Need::Command("nginx"), Need::Command("curl"));
+    let files = folder();
+    let (captures, log) = (files.path().join("captures"), files.path().join("timeline"));
+    let [far, command] = nginx();
+    let link = "wifi:down=80mbit,up=80mbit,delay=1ms,mtu=1400";
+    let records = ["--pcap", captures.to_str().unwrap(), "--timeline", log.to_str().unwrap()];
+    let options = [&["--link", link, &far, &command][..], &records].concat();
+    script_in(
+        &options,
+        "curl -sS -o /dev/null http://198.18.0.1/1M && \
+         while ss -Htan | grep -qvE 'LISTEN|TIME-WAIT'; do :; done",
+    )
+    .succeeded();
+
+    let length = |line: &String| -> u64 {
+        let (_, rest) = line.rsplit_once("length ").expect("tcpdump -v tells the length");
+        rest.trim_end_matches(')').parse().expect("a number")
+    };
+    let down: Vec<u64> =
+        packets(&captures.join("wifi.pcapng"), "src 198.18.0.1").iter().map(length).collect();
+    assert!(down.iter().all(|length| *length <= 1400), "{down:?}");
+    let sample = last(&timeline(&log), "wifi", Way::Down);
+    assert_eq!(sample.delivered_bytes, down.iter().sum::<u64>());
+    assert!(sample.delivered_bytes > 1_000_000);
+    assert_eq!(sample.rate_bps, Some(80_000_000));
+}
