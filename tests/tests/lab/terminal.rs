@@ -1,1 +1,120 @@
-//! To come.
+//! A shell in a lab on a terminal: job control as everywhere else.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use manyways_tests::{Need, Running, finish, folder, manyways_path, needs};
+
+use crate::running::{PATIENCE, among_others, eventually, name};
+
+/// The state of the only process of a lab with these arguments, as in `/proc`.
+fn state_of(lab: &str, arguments: &str) -> Option<char> {
+    let found = crate::running::processes_of(lab);
+    let line = found.lines().find(|line| line.trim_end().ends_with(arguments))?;
+    let status = fs::read_to_string(format!("/proc/{}/stat", line.split(' ').next()?)).ok()?;
+    status.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Somebody at a terminal who types, and what they see.
+struct Terminal {
+    keyboard: File,
+    screen: std::path::PathBuf,
+    script: Running,
+}
+
+impl Terminal {
+    fn run(folder: &Path, command: &str) -> Self {
+        let (fifo, screen) = (folder.join("keyboard"), folder.join("screen"));
+        finish(Command::new("mkfifo").arg(&fifo)).succeeded();
+        let line = format!(
+            "exec script --quiet --return --command '{command}' /dev/null < {} > {} 2>&1",
+            fifo.display(),
+            screen.display()
+        );
+        let script = Running::start(Command::new("sh").args(["-c", &line]).env("SHELL", "/bin/sh"));
+        // Opens once the other side does.
+        let keyboard = File::options().write(true).open(fifo).expect("a keyboard");
+        Self { keyboard, screen, script }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("somebody reads the keyboard");
+    }
+
+    #[track_caller]
+    fn shows(&self, text: &str) {
+        let screen = || fs::read_to_string(&self.screen).unwrap_or_default();
+        eventually(&format!("`{text}` in {:?}", screen()), || {
+            screen().contains(text).then_some(())
+        });
+    }
+}
+
+#[test]
+fn job_control_works_in_a_lab() {
+    needs!(Need::Root, Need::Command("script"), Need::Command("bash"), Need::Command("mkfifo"));
+    let _guard = among_others();
+    let folder = folder();
+    let lab = name("terminal");
+    let manyways = manyways_path();
+    // The outer shell has no job control: it does not take the terminal back by itself.
+    let mut terminal = Terminal::run(
+        folder.path(),
+        &format!(
+            "{} lab shell --name {lab} --link wifi -- bash --norc -i; read word; \
+             echo after $? with $word; exit 5",
+            manyways.display()
+        ),
+    );
+    terminal.types("PS1=; echo here $((6 * 7))\n");
+    terminal.shows("here 42");
+
+    terminal.types("sleep 1001\n");
+    eventually("it sleeps", || state_of(&lab, "sleep 1001").filter(|state| *state == 'S'));
+    terminal.types("\x03");
+    terminal.types("echo interrupted $?\n");
+    terminal.shows("interrupted 130");
+
+    terminal.types("sleep 1002\n");
+    eventually("it sleeps", || state_of(&lab, "sleep 1002").filter(|state| *state == 'S'));
+    terminal.types("\x1a");
+    eventually("it is stopped", || state_of(&lab, "sleep 1002").filter(|state| *state == 'T'));
+    terminal.types("echo shell $((6 * 8)); fg\n");
+    terminal.shows("shell 48");
+    eventually("it goes on", || state_of(&lab, "sleep 1002").filter(|state| *state == 'S'));
+    terminal.types("\x1c");
+    terminal.types("echo quit $?\n");
+    terminal.shows("quit 131");
+
+    terminal.types("exit\n");
+    eventually("the lab has gone", || crate::running::processes_of(&lab).is_empty().then_some(()));
+    terminal.types("terminal\n");
+    terminal.shows("after 0 with terminal");
+    let status = terminal.script.wait(PATIENCE).expect("it ends");
+    assert_eq!(status.code(), Some(5));
+}
+
+/// The command decides what Ctrl-C means; the lab lives as long as the command.
+#[test]
+fn an_interrupt_is_for_the_command() {
+    needs!(Need::Root, Need::Command("script"), Need::Command("mkfifo"));
+    let _guard = among_others();
+    let folder = folder();
+    let lab = name("interrupt");
+    let mut terminal = Terminal::run(
+        folder.path(),
+        &format!(
+            "exec {} lab shell --name {lab} --link wifi -- \
+             sh -c \"trap \\\"echo caught\\\" INT; echo ready; read word; echo read \\$word; exit 3\"",
+            manyways_path().display()
+        ),
+    );
+    terminal.shows("ready");
+    terminal.types("\x03");
+    terminal.shows("caught");
+    terminal.types("on\n");
+    let status = terminal.script.wait(PATIENCE).expect("it ends");
+    assert_eq!(status.code(), Some(3));
+}

@@ -1,1 +1,174 @@
-//! To come.
+//! Users other than root, and the host's own network for root.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use manyways_tests::{Finished, Need, finish, folder, manyways_path, needs};
+
+use crate::running::{among_others, nginx_script};
+
+/// Runs a script as a user without any rights, who may open `/dev/net/tun` if `tun` says so, as on
+/// most machines, or may not. The binary and the scenario's server are copied to where everybody
+/// can read them; the script finds the former as `$manyways` and the latter as `$nginx`.
+fn as_nobody(tun: bool, script: &str) -> Finished {
+    let files = folder();
+    let file = |name: &str| files.path().join(name).display().to_string();
+    fs::copy(manyways_path(), file("manyways")).expect("room for the binary");
+    fs::copy(nginx_script(), file("nginx.sh")).expect("room for a script");
+    fs::create_dir(file("run")).expect("room for a folder");
+    fs::set_permissions(file("run"), fs::Permissions::from_mode(0o777)).expect("its permissions");
+    fs::write(file("script"), script).expect("room for a script");
+    // In a mount namespace of its own, because the host's device file stays as it is.
+    let mode = if tun { "666" } else { "600" };
+    let prepare = format!(
+        "mknod -m {mode} {tun} c 10 200 && mount --bind {tun} /dev/net/tun && cd / && \
+         exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs \
+         env XDG_RUNTIME_DIR={run} manyways={manyways} nginx={nginx} sh {script}",
+        tun = file("tun"),
+        run = file("run"),
+        manyways = file("manyways"),
+        nginx = file("nginx.sh"),
+        script = file("script"),
+    );
+    let _guard = among_others();
+    finish(Command::new("unshare").args(["--mount", "sh", "-c", &prepare]))
+}
+
+/// Whether a user without rights may make namespaces here.
+fn user_namespaces() -> bool {
+    let probe =
+        ["--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Urn", "true"];
+    finish(Command::new("setpriv").args(probe)).status.success()
+}
+
+#[test]
+fn a_user_without_rights_gets_a_lab() {
+    needs!(Need::Root, Need::Command("nginx"), Need::Command("curl"), Need::Command("ping"));
+    if !user_namespaces() {
+        eprintln!("skipped: needs user namespaces for everybody");
+        return;
+    }
+    let done = as_nobody(
+        true,
+        "$manyways lab shell --name mine --cc reno --link wifi:down=20mbit,delay=1ms \
+         --link lte:delay=2ms,middlebox=nat --far \"sh $nginx origin\" -- sh -c '\n\
+         curl -sS --interface lte http://198.18.0.1/address\n\
+         curl -sS --interface wifi -o /dev/null -w \"%{size_download}\\n\" http://origin.lab/1M\n\
+         cat /proc/sys/net/ipv4/tcp_congestion_control\n\
+         ls /sys/class/net | grep -v lo; $manyways lab list; $manyways lab set wifi delay=3ms\n\
+         ping -q -c 1 -I wifi origin.lab >/dev/null && sleep 1000 & exit 6'\n\
+         echo $?; $manyways lab list; ls $XDG_RUNTIME_DIR/manyways; \
+         cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -c LAB_NAME=mine",
+    );
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert_eq!(lines[..5], ["100.64.2.1", "1000000", "reno", "lte", "wifi"], "{}", done.stderr);
+    assert!(lines[5].starts_with("mine "), "{}", done.stdout);
+    assert_eq!(lines[6..], ["6", "no lab is running", "lock", "0"], "{}", done.stderr);
+}
+
+#[test]
+fn a_user_can_enter_and_gc() {
+    needs!(Need::Root, Need::Command("ip"));
+    if !user_namespaces() {
+        eprintln!("skipped: needs user namespaces for everybody");
+        return;
+    }
+    let done = as_nobody(
+        true,
+        "mkfifo $XDG_RUNTIME_DIR/ready\n\
+         $manyways lab shell --name mine --cc reno --link wifi -- \
+         sh -c 'echo > $XDG_RUNTIME_DIR/ready; exec sleep 1000' &\n\
+         read x < $XDG_RUNTIME_DIR/ready\n\
+         $manyways lab enter mine --host origin -- ip -o -4 addr show lo | grep -c 198.18.0.1/32\n\
+         kill -9 $!; wait $!; $manyways lab gc; $manyways lab gc",
+    );
+    assert_eq!(done.stdout, "1\nremoved mine\nnothing to remove\n", "{}", done.stderr);
+}
+
+#[test]
+fn what_a_user_may_not_is_one_sentence() {
+    needs!(Need::Root, Need::Command("ip"));
+    let shell = "$manyways lab shell --link wifi";
+    let said = |tun: bool, command: String| {
+        let done = as_nobody(tun, &format!("{command} -- true"));
+        assert_eq!(done.code(), 1, "{}", done.stderr);
+        let lines = done.stderr.lines().count();
+        assert!((1..=2).contains(&lines), "{}", done.stderr);
+        done.stderr
+    };
+    // The host may allow it; the command line of a test may not change that.
+    let allowed = fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap();
+    if !allowed.contains("cubic") {
+        let stderr = said(true, shell.to_owned());
+        assert!(stderr.contains("TCP congestion control `cubic` cannot be used"), "{stderr}");
+        assert!(stderr.contains("hint: "), "{stderr}");
+    }
+    if user_namespaces() {
+        let stderr = said(false, format!("{shell} --cc reno"));
+        assert!(stderr.contains("cannot open /dev/net/tun: Permission denied"), "{stderr}");
+        assert!(stderr.contains("hint: run it as root, or let everybody open it"), "{stderr}");
+    }
+}
+
+#[test]
+fn the_hosts_network_is_for_root() {
+    needs!(Need::Root, Need::Command("ip"));
+    if !user_namespaces() {
+        eprintln!("skipped: needs user namespaces for everybody");
+        return;
+    }
+    let done = as_nobody(true, "$manyways lab shell --cc reno --internet --link wifi -- true");
+    assert_eq!(done.code(), 2, "{}", done.stderr);
+    assert_eq!(
+        done.stderr,
+        "manyways: only root can give a lab the host's network\n\
+         hint: run it as root, or leave --internet out\n"
+    );
+}
+
+/// The host is a network namespace of the test's own, so that the real one is not concerned.
+#[test]
+fn the_way_out_comes_and_goes() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("nft"), Need::Command("curl"));
+    needs!(Need::Command("nginx"), Need::File("/proc/sys/net/ipv4/ip_forward"));
+    let files = folder();
+    let script = files.path().join("script");
+    // A server on an address of the host's that no lab knows.
+    fs::write(
+        &script,
+        format!(
+            "ip link set lo up; ip addr add 203.0.113.7/32 dev lo\n\
+             state() {{ nft list ruleset; cat /proc/sys/net/ipv4/ip_forward; ip -br addr; }}\n\
+             before=$(state)\n\
+             LAB_DIR={dir} sh {nginx} outside & server=$!\n\
+             until curl -sS -o /dev/null http://203.0.113.7/address 2>/dev/null; do \
+               kill -0 $server || exit 1; done\n\
+             lab='{manyways} lab shell --cc reno --internet --link wifi:delay=1ms --link lte'\n\
+             $lab -- sh -c 'for link in wifi lte; do \
+               curl -sS --interface $link http://203.0.113.7/address; done; \
+               curl -sS -o /dev/null -w \"%{{size_download}}\\n\" http://203.0.113.7/1M; \
+               getent hosts www.example.com || echo nobody'\n\
+             [ \"$(state)\" = \"$before\" ] && echo as before\n\
+             mkfifo {dir}/ready\n\
+             $lab -- sh -c 'echo > {dir}/ready; exec sleep 1000' & pid=$!\n\
+             read x < {dir}/ready\n\
+             state | grep -c 'ip saddr 100.127.*masquerade'; cat /proc/sys/net/ipv4/ip_forward\n\
+             kill -9 $pid; wait $pid; {manyways} lab gc >/dev/null\n\
+             [ \"$(nft list ruleset)\" = '' ] && cat /proc/sys/net/ipv4/ip_forward\n\
+             kill $server",
+            dir = files.path().display(),
+            nginx = nginx_script(),
+            manyways = manyways_path().display(),
+        ),
+    )
+    .expect("room for a script");
+    let _guard = among_others();
+    let done = finish(Command::new("unshare").args(["--net", "sh"]).arg(&script));
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert!(lines.len() > 2, "{done:?}");
+    for line in &lines[..2] {
+        assert!(line.starts_with("100.127."), "the host sees one neighbour: {done:?}");
+    }
+    assert_eq!(lines[2..], ["1000000", "nobody", "as before", "1", "1", "0"], "{}", done.stderr);
+}

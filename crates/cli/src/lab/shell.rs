@@ -74,6 +74,10 @@ pub struct Args {
 
 pub fn shell(args: Args) -> Result<ExitCode> {
     let spec = spec(&args)?;
+    // In a user namespace of its own everybody is root, and has no host's network to give.
+    if spec.internet && !manyways_sys::sandbox::is_root() {
+        return Err(lab_failure(LabError::InternetNeedsRoot).into());
+    }
     let registry = prepare()?;
     let termination = Termination::take().context("cannot watch for signals")?;
     if let Some(folder) = &spec.pcap {

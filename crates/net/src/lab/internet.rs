@@ -27,6 +27,7 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<()> {
     let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward")?.trim() == "0";
     entry.update(|record| {
         record.undo.nft_table = Some(table.clone());
+        record.undo.interface = Some(outside.clone());
         record.undo.forwarding |= forwarding;
     })?;
     far.run(|| {

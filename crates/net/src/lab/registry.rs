@@ -59,6 +59,9 @@ pub struct Undo {
     pub allowed_cc: Option<String>,
     /// An nftables table.
     pub nft_table: Option<String>,
+    /// A network interface. It vanishes with the lab's namespaces, but the kernel takes its time.
+    #[serde(default)]
+    pub interface: Option<String>,
     /// `net.ipv4.ip_forward` was off before.
     pub forwarding: bool,
 }
@@ -272,6 +275,9 @@ fn take_back(undo: &Undo, others: &[Record]) {
     }
     if let Some(table) = &undo.nft_table {
         let _ = network::run("nft", &["delete", "table", "inet", table], "");
+    }
+    if let Some(interface) = &undo.interface {
+        let _ = network::ip(&format!("link del {interface}\n"));
     }
     if undo.forwarding && !others.iter().any(|other| other.undo.forwarding) {
         let _ = network::sysctl("net/ipv4/ip_forward", "0");
