@@ -56,8 +56,8 @@ pub enum Allowance {
     All,
     /// Nothing: metered paths are not even connected.
     Nothing,
-    /// At most this. Only the bytes of answers count; what was in flight at a cancel may come on
-    /// top where the server answers a range request with the whole object.
+    /// At most this. The bytes of answers count, late ones too; what is in flight at a cancel may
+    /// come on top.
     Limit(Size),
 }
 
@@ -203,6 +203,14 @@ pub enum Input {
         /// How many.
         length: u64,
     },
+    /// Bytes came for a request that was cancelled, or were thrown away with its connection. They
+    /// help nobody, but they were received.
+    Late {
+        /// The path over which they came.
+        path: PathId,
+        /// How many.
+        length: u64,
+    },
     /// The body ended as it should.
     Finished {
         /// The request.
@@ -325,7 +333,7 @@ impl fmt::Display for Note {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The server answered the first request with this status.
+    /// The server answered the first request with this status, over every path.
     Status(u16),
     /// The first answer contradicts itself; the words say how.
     Nonsense(String),
@@ -344,7 +352,7 @@ pub enum Reason {
 pub struct PathStats {
     /// Bytes that were written.
     pub useful: u64,
-    /// Bytes that came although they were there already.
+    /// Bytes that came although they were there already, or were not wanted any more.
     pub duplicate: u64,
     /// Requests.
     pub requests: u64,

@@ -58,6 +58,8 @@ pub(super) struct Path {
     pub(super) delay: Option<Span>,
     failures: u32,
     fault: Option<Fault>,
+    /// The status with which its server refused the first request.
+    refused: Option<u16>,
     stats: PathStats,
 }
 
@@ -111,12 +113,18 @@ impl Fetch {
         }
     }
 
-    /// Takes in what happened. Inputs about requests that are over are ignored.
+    /// Takes in what happened. Inputs about requests that are over are ignored; after the end only
+    /// [`Input::Late`] counts.
     pub fn handle(&mut self, now: Time, input: Input) {
-        if self.over {
+        if self.over && !matches!(input, Input::Late { .. }) {
             return;
         }
         match input {
+            Input::Late { path, length } => {
+                if let Some(path) = self.paths.get_mut(&path) {
+                    path.stats.duplicate += length;
+                }
+            }
             Input::PathUp { path, metered } => self.path_up(now, path, metered),
             Input::PathDown { path } => {
                 let fault = Fault::lasting(FaultClass::Down, "its interface is gone");
@@ -169,6 +177,11 @@ impl Fetch {
         paths.chain(requests).chain(choice).min()
     }
 
+    /// Whether something is still wanted of this request. Bytes of any other are [`Input::Late`].
+    pub fn is_under_way(&self, request: RequestId) -> bool {
+        self.requests.contains_key(&request)
+    }
+
     /// The object, as far as it is known.
     pub fn object(&self) -> Option<&Object> {
         self.object.as_ref()
@@ -205,6 +218,7 @@ impl Fetch {
             Some(path) if path.state == State::Dropped => {
                 path.state = waiting;
                 path.failures = 0;
+                path.refused = None;
             }
             Some(_) => {}
             None => {
@@ -215,6 +229,7 @@ impl Fetch {
                     delay: None,
                     failures: 0,
                     fault: None,
+                    refused: None,
                     stats: PathStats::default(),
                 };
                 self.paths.insert(id, path);
@@ -306,7 +321,7 @@ impl Fetch {
             (206, false, _) => return self.nonsense("its Content-Range is missing or unreadable"),
             // Nothing of an empty object can be in a range.
             (416, false, Some(Some(range))) if range.length == Some(0) => Some(0),
-            (status, ..) => return self.fail(Reason::Status(status)),
+            (status, ..) => return self.refuse(id, status),
         };
         let note = if head.encoded {
             Some(Note::Encoded)
@@ -336,12 +351,33 @@ impl Fetch {
         }
         self.object = Some(Object { length, validator: head.validator.clone() });
         self.outputs.push_back(Output::Sized(length));
+        // Not before: where every server refuses, the end says it once for all.
+        for (id, path) in &mut self.paths {
+            if path.refused.take().is_some()
+                && let Some(fault) = path.fault.clone()
+            {
+                self.outputs.push_back(Output::Note(Note::Dropped { path: *id, fault }));
+            }
+        }
         // With one path there is nothing to say about not using another.
         if let Some(note) = note
             && self.paths.len() > 1
         {
             self.outputs.push_back(Output::Note(note));
         }
+    }
+
+    /// The first answer is none that brings the object. Another path may be luckier: it may talk to
+    /// another server, or come from another country.
+    fn refuse(&mut self, id: RequestId, status: u16) {
+        let Some(path) = self.requests.remove(&id).map(|request| request.path) else { return };
+        self.outputs.push_back(Output::Cancel { request: id });
+        let Some(path) = self.paths.get_mut(&path) else { return };
+        path.throughput.pause();
+        path.state = State::Dropped;
+        path.refused = Some(status);
+        let words = format!("the server answered with status {status}");
+        path.fault = Some(Fault::lasting(FaultClass::Unfit, words));
     }
 
     /// A later answer: it must be of the same object.
@@ -653,7 +689,11 @@ impl Fetch {
         if !self.requests.is_empty() || self.paths.values().any(hope) {
             return;
         }
-        let reason = if self.paths.values().any(|path| path.state != State::Dropped) {
+        let refusal = self.paths.values().find_map(|path| path.refused);
+        let agree = |path: &Path| path.state != State::Dropped || path.refused == refusal;
+        let reason = if let Some(status) = refusal.filter(|_| self.paths.values().all(agree)) {
+            Reason::Status(status)
+        } else if self.paths.values().any(|path| path.state != State::Dropped) {
             Reason::AllowanceSpent
         } else if self.changed {
             Reason::Changed

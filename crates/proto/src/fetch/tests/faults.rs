@@ -134,6 +134,103 @@ fn the_first_status_decides() {
     }
 }
 
+/// Another network may reach another server, or come from another country.
+#[test]
+fn a_refusal_on_one_path_is_asked_again_over_the_other() {
+    for (statuses, expected) in [
+        ([403, 200], None),
+        ([403, 403], Some(Reason::Status(403))),
+        ([404, 403], Some(Reason::NoPathLeft(Vec::new()))),
+    ] {
+        let mut fetch = Fetch::new(Config::default());
+        for path in [0, 1].map(PathId) {
+            fetch.handle(Time::ZERO, Input::PathUp { path, metered: false });
+        }
+        while fetch.poll(Time::ZERO).is_some() {}
+        for path in [0, 1].map(PathId) {
+            fetch.handle(Time::ZERO, Input::Connected { path });
+        }
+        let mut notes = Vec::new();
+        let mut ends = Vec::new();
+        while let Some(output) = fetch.poll(Time::ZERO) {
+            match output {
+                Output::Request { request, path, range, .. } => {
+                    assert_eq!(range, None);
+                    let status = statuses[path.0];
+                    let head = head(status, Some(10));
+                    fetch.handle(Time::ZERO, Input::Head { request, head });
+                    if status == 200 {
+                        fetch.handle(Time::ZERO, Input::Bytes { request, length: 10 });
+                    }
+                }
+                Output::Note(Note::Dropped { path, fault }) => notes.push((path, fault.words)),
+                Output::Done => ends.push(None),
+                Output::Failed(Reason::NoPathLeft(faults)) => {
+                    assert_eq!(faults.len(), 2);
+                    ends.push(Some(Reason::NoPathLeft(Vec::new())));
+                }
+                Output::Failed(reason) => ends.push(Some(reason)),
+                _ => {}
+            }
+        }
+        let said = (PathId(0), "the server answered with status 403".to_owned());
+        assert_eq!(notes, if expected.is_none() { vec![said] } else { Vec::new() });
+        assert_eq!(ends, [expected]);
+    }
+}
+
+/// What the server does not send is free for the other path at once, not when the answer is over.
+#[test]
+fn the_rest_of_a_short_answer_is_up_for_grabs() {
+    let mut fetch = Fetch::new(Config { chunk: Size::from_bytes(100_000), ..Config::default() });
+    let paths = [0, 1].map(PathId);
+    for path in paths {
+        fetch.handle(Time::ZERO, Input::PathUp { path, metered: false });
+    }
+    while fetch.poll(Time::ZERO).is_some() {}
+    fetch.handle(Time::ZERO, Input::Connected { path: paths[0] });
+    let Some(Output::Request { request: first, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+    fetch.handle(Time::ZERO, Input::Head { request: first, head: head(200, Some(200_000)) });
+    fetch.handle(Time::ZERO, Input::Connected { path: paths[1] });
+    let asked = |fetch: &mut Fetch, path: PathId| {
+        std::iter::from_fn(|| fetch.poll(Time::ZERO)).find_map(|output| match output {
+            Output::Request { request, path: at, range, .. } if at == path => {
+                range.zip(Some(request))
+            }
+            _ => None,
+        })
+    };
+    let (range, second) = asked(&mut fetch, paths[1]).unwrap();
+    assert_eq!(range, Range::new(100_000, 200_000));
+    let content_range = Some(ContentRange::parse(b"bytes 100000-119999/200000"));
+    let short = Head { content_range, ..head(206, Some(20_000)) };
+    fetch.handle(Time::ZERO, Input::Head { request: second, head: short });
+    fetch.handle(Time::ZERO, Input::Bytes { request: first, length: 100_000 });
+    let (range, _) = asked(&mut fetch, paths[0]).expect("the rest is asked for");
+    assert_eq!(range, Range::new(120_000, 200_000));
+}
+
+#[test]
+fn late_bytes_count_whenever_they_come() {
+    let limit = Size::from_bytes(1_000);
+    let config = Config { metered: Allowance::Limit(limit), ..Config::default() };
+    let mut fetch = Fetch::new(config);
+    let path = PathId(0);
+    fetch.handle(Time::ZERO, Input::PathUp { path, metered: true });
+    fetch.handle(Time::ZERO, Input::Late { path, length: 400 });
+    fetch.poll(Time::ZERO);
+    fetch.handle(Time::ZERO, Input::Connected { path });
+    let Some(Output::Request { request, range, .. }) = fetch.poll(Time::ZERO) else { panic!() };
+    assert_eq!(range, Some(Range::new(0, 600)));
+    assert!(fetch.is_under_way(request));
+    fetch.handle(Time::ZERO, Input::Head { request, head: head(200, Some(600)) });
+    fetch.handle(Time::ZERO, Input::Bytes { request, length: 600 });
+    assert_eq!(last(&mut fetch), Some(Output::Done));
+    assert!(!fetch.is_under_way(request));
+    fetch.handle(Time::ZERO, Input::Late { path, length: 50 });
+    assert_eq!(fetch.metered_bytes(), Size::from_bytes(1_050));
+}
+
 #[test]
 fn a_part_that_was_not_asked_for_is_nonsense() {
     let (mut fetch, request) = asked();
