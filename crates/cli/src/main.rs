@@ -1,10 +1,12 @@
 //! The `manyways` command: parsing, glue and output. Each subcommand is a module of its own.
 #![forbid(unsafe_code)]
 
+mod demo;
 mod failure;
 mod get;
 mod lab;
 mod paths;
+mod report;
 mod shell_help;
 
 use std::process::ExitCode;
@@ -25,6 +27,7 @@ struct Cli {
 enum Command {
     Get(get::Args),
     Paths(paths::Args),
+    Demo(demo::Args),
     Lab(lab::Args),
     Completions(shell_help::CompletionsArgs),
     Man(shell_help::ManArgs),
@@ -39,10 +42,14 @@ fn main() -> ExitCode {
                 .unwrap_or_else(|_| "warn".into()),
         )
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .with_target(false)
+        .without_time()
         .init();
     let done = match cli.command {
         Command::Get(args) => get::run(args),
         Command::Paths(args) => paths::run(args),
+        Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Completions(args) => shell_help::completions(args),
         Command::Man(args) => shell_help::man(args),

@@ -1,0 +1,146 @@
+//! The emulated networks, and the least time in which they could bring a file.
+
+use anyhow::Result;
+use manyways_trace::scenario::{CapacitySpec, DelaySpec, DirectionSpec, LinkSpec, QueueLimit};
+use manyways_trace::{Rate, Size, Span};
+
+use crate::lab::{link_failure, reader};
+
+/// The links as `lab shell --link` would take them, and what people call them.
+const LINKS: [(&str, &str); 2] = [
+    ("Wi-Fi", "wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms"),
+    ("LTE", "lte:down=5mbit,up=2mbit,delay=32.5ms,queue=150ms"),
+];
+
+/// The emulated networks.
+pub struct Setting {
+    pub links: Vec<Link>,
+}
+
+/// One emulated network; the figures are those that its specification has.
+pub struct Link {
+    pub label: &'static str,
+    pub spec: LinkSpec,
+    pub down: Rate,
+    pub up: Rate,
+    /// There and back, with empty queues.
+    pub round_trip: Span,
+    pub queue: Span,
+}
+
+/// No transfer over these links can be faster, whatever it does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FluidBound {
+    /// Every link at its full rate from the first moment to the last.
+    pub transfer: Span,
+    /// The shortest time from a request to the first byte of its answer.
+    pub request: Span,
+}
+
+impl FluidBound {
+    pub fn of(size: Size, links: impl Iterator<Item = (Rate, Span)> + Clone) -> Self {
+        let rate: Rate = links.clone().map(|(rate, _)| rate).sum();
+        let request = links.map(|(_, round_trip)| round_trip).min().unwrap_or_default();
+        Self { transfer: rate.time_for(size), request }
+    }
+
+    pub fn total(&self) -> Span {
+        self.transfer + self.request
+    }
+}
+
+impl Setting {
+    pub fn new() -> Result<Self> {
+        let links = LINKS
+            .iter()
+            .map(|(label, text)| {
+                let spec = LinkSpec::parse(text, &mut reader("".as_ref())).map_err(link_failure)?;
+                Ok(Link {
+                    label,
+                    down: rate(&spec.down),
+                    up: rate(&spec.up),
+                    round_trip: delay(&spec.down) + delay(&spec.up),
+                    queue: queue(&spec.down),
+                    spec,
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { links })
+    }
+
+    pub fn specs(&self) -> Vec<LinkSpec> {
+        self.links.iter().map(|link| link.spec.clone()).collect()
+    }
+
+    pub fn bound(&self, size: Size) -> FluidBound {
+        FluidBound::of(size, self.links.iter().map(|link| (link.down, link.round_trip)))
+    }
+
+    /// The least that must be said about a picture.
+    pub fn short(&self) -> String {
+        let link = |link: &Link| format!("{} {}, {}", link.label, link.down, link.round_trip);
+        self.links.iter().map(link).collect::<Vec<_>>().join(" · ")
+    }
+
+    /// What is emulated, for people.
+    pub fn describe(&self, cc: &str) -> String {
+        let links: Vec<_> = self.links.iter().map(Link::describe).collect();
+        format!("Emulating {}; congestion control {cc}.", links.join(" and "))
+    }
+}
+
+impl Link {
+    pub fn describe(&self) -> String {
+        format!(
+            "{} ({} down, {} up, {} round trip, {} queue)",
+            self.label, self.down, self.up, self.round_trip, self.queue
+        )
+    }
+}
+
+// The links of the table above are all of these kinds.
+fn rate(direction: &DirectionSpec) -> Rate {
+    match direction.capacity {
+        CapacitySpec::Constant(rate) => rate,
+        _ => Rate::ZERO,
+    }
+}
+
+fn delay(direction: &DirectionSpec) -> Span {
+    match direction.delay {
+        DelaySpec::Constant(delay) => delay,
+        DelaySpec::Trace { .. } => Span::ZERO,
+    }
+}
+
+fn queue(direction: &DirectionSpec) -> Span {
+    match direction.queue.limit {
+        QueueLimit::Time(time) => time,
+        _ => Span::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_all_links_at_full_rate_and_the_shortest_round_trip() {
+        let setting = Setting::new().unwrap();
+        let bound = setting.bound(Size::from_bytes(8_000_000));
+        // 64 Mbit over 15 Mbit/s, and Wi-Fi's 2 × 14 ms.
+        assert_eq!(bound.transfer, Span::from_nanos(4_266_666_667));
+        assert_eq!(bound.request, Span::from_millis(28));
+    }
+
+    #[test]
+    fn the_networks_are_those_of_the_description() {
+        let setting = Setting::new().unwrap();
+        assert_eq!(
+            setting.describe("cubic"),
+            "Emulating Wi-Fi (10 Mbit/s down, 5 Mbit/s up, 28 ms round trip, 150 ms queue) and \
+             LTE (5 Mbit/s down, 2 Mbit/s up, 65 ms round trip, 150 ms queue); congestion control \
+             cubic."
+        );
+    }
+}

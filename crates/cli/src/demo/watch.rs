@@ -1,0 +1,241 @@
+//! Watching one download: what each link has delivered, ten times a second, and live on a terminal.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::process::{Child, ExitStatus};
+
+use anyhow::{Context, Result};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use manyways_net::lab::Lab;
+use manyways_sys::clock::Clock;
+use manyways_sys::signal::Termination;
+use manyways_sys::wait::{Outcome, wait};
+use manyways_trace::{Rate, Size, Span};
+
+use super::setting::Setting;
+
+/// How often the links are looked at.
+const INTERVAL: Span = Span::from_millis(100);
+/// A rate is shown over so many looks.
+const RATE_LOOKS: usize = 10;
+/// No contender may take longer.
+const PATIENCE: Span = Span::from_secs(60);
+/// How long the links may take to become empty.
+const DRAIN: Span = Span::from_secs(3);
+
+/// Somebody stopped the demonstration with this signal.
+#[derive(Debug)]
+pub struct Stopped(pub i32);
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stopped by signal {}", self.0)
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// What the links had delivered to the device at one moment of a download.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Since the start.
+    pub at: Span,
+    /// IP bytes by link.
+    pub delivered: Vec<Size>,
+}
+
+/// Counts a download's time from where its own clock began, `elapsed` before its end: starting a
+/// program can take long on a busy machine, and is not part of it.
+pub fn since_its_start(samples: Vec<Sample>, elapsed: Span) -> Vec<Sample> {
+    let Some(end) = samples.last().map(|sample| sample.at) else { return samples };
+    let start = end - elapsed;
+    let before = samples.iter().take_while(|sample| sample.at <= start).count();
+    let kept = samples.into_iter().skip(before.saturating_sub(1));
+    kept.map(|sample| Sample { at: sample.at - start, ..sample }).collect()
+}
+
+/// A download that has ended.
+pub struct Watched {
+    /// Nothing when it was killed because it took too long.
+    pub status: Option<ExitStatus>,
+    /// The first is the start, the last the end.
+    pub samples: Vec<Sample>,
+}
+
+/// What the links have delivered so far.
+struct Counters<'l> {
+    lab: &'l Lab,
+    clock: Clock,
+    before: Vec<Size>,
+}
+
+impl<'l> Counters<'l> {
+    /// Starts counting, once the links have nothing left of an earlier download.
+    fn start(lab: &'l Lab) -> Result<Self> {
+        let clock = Clock::start();
+        let before = loop {
+            let links = lab.relay().snapshot().context("cannot read the links' counters")?.links;
+            let empty = links
+                .iter()
+                .flat_map(|link| [&link.down, &link.up])
+                .all(|lane| lane.backlog.size.is_zero() && lane.in_flight.size.is_zero());
+            if empty || clock.now().as_nanos() > DRAIN.as_nanos() {
+                break links.iter().map(|link| link.down.delivered.size).collect();
+            }
+            std::thread::sleep(Span::from_millis(10).into());
+        };
+        Ok(Self { lab, clock: Clock::start(), before })
+    }
+
+    fn sample(&self) -> Result<Sample> {
+        let links = self.lab.relay().snapshot().context("cannot read the links' counters")?.links;
+        let delivered = links
+            .iter()
+            .zip(&self.before)
+            .map(|(link, before)| link.down.delivered.size - *before)
+            .collect();
+        Ok(Sample { at: Span::from_nanos(self.clock.now().as_nanos()), delivered })
+    }
+}
+
+/// Starts a download and watches it until it ends. `peek` may look at the lab now and then.
+///
+/// # Errors
+/// [`Stopped`] when somebody wants the whole demonstration to end.
+pub fn watch(
+    lab: &Lab,
+    start: impl FnOnce() -> Result<Child>,
+    mut display: Display,
+    termination: &Termination,
+    peek: &mut dyn FnMut(Span),
+) -> Result<(Child, Watched)> {
+    let counters = Counters::start(lab)?;
+    let mut samples = vec![counters.sample()?];
+    let mut child = start()?;
+    let status = loop {
+        let outcome = wait(&mut child, Some(INTERVAL), Some(termination))
+            .context("cannot watch a download")?;
+        samples.push(counters.sample()?);
+        display.show(&samples);
+        match outcome {
+            Outcome::Exited(status) => break Some(status),
+            Outcome::Signal(ended) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Stopped(ended.signal).into());
+            }
+            Outcome::TimedOut => {}
+        }
+        let elapsed = samples.last().map(|sample| sample.at).unwrap_or_default();
+        if elapsed > PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        peek(elapsed);
+    };
+    Ok((child, Watched { status, samples }))
+}
+
+/// The live picture of one download; nothing where there is no terminal.
+pub struct Display {
+    bars: Option<Bars>,
+}
+
+struct Bars {
+    all: MultiProgress,
+    whole: ProgressBar,
+    links: Vec<ProgressBar>,
+}
+
+impl Display {
+    pub fn new(label: &str, setting: &Setting, size: Size) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self { bars: None };
+        }
+        let all = MultiProgress::new();
+        let style = |template: &str| {
+            // The templates are constants; one that is wrong shows nothing instead.
+            ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("█▌·")
+        };
+        let add = |name: &str, template: &str| {
+            let bar = ProgressBar::new(size.as_bytes()).with_style(style(template));
+            bar.set_prefix(name.to_owned());
+            all.add(bar)
+        };
+        let whole = add(label, "{prefix:<18} [{bar:32.bold}] {msg}");
+        let colours = ["blue", "yellow"];
+        let links = setting.links.iter().zip(colours.iter().cycle()).map(|(link, colour)| {
+            let template = format!("  over {{prefix:<11}} [{{bar:32.{colour}}}] {{msg}}");
+            add(link.label, &template)
+        });
+        let links = links.collect();
+        Self { bars: Some(Bars { all, whole, links }) }
+    }
+
+    fn show(&mut self, samples: &[Sample]) {
+        let (Some(bars), Some(last)) = (&self.bars, samples.last()) else { return };
+        let sum: Size = last.delivered.iter().copied().sum();
+        bars.whole.set_position(sum.as_bytes());
+        bars.whole.set_message(format!("{:.1} s", last.at.as_secs_f64()));
+        let earlier = &samples[samples.len().saturating_sub(1 + RATE_LOOKS)];
+        for (index, bar) in bars.links.iter().enumerate() {
+            let delivered = last.delivered[index];
+            bar.set_position(delivered.as_bytes());
+            let rate = Rate::of(delivered - earlier.delivered[index], last.at - earlier.at);
+            bar.set_message(format!(
+                "{:>5}  {:4.1} Mbit/s",
+                share(delivered, sum),
+                rate.as_mbps_f64()
+            ));
+        }
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        if let Some(bars) = &self.bars {
+            bars.all.clear().unwrap_or_else(|error| tracing::debug!("progress: {error}"));
+        }
+    }
+}
+
+/// A part of the whole in percent.
+pub fn share(part: Size, whole: Size) -> String {
+    if whole.is_zero() {
+        return "-".to_owned();
+    }
+    format!("{:.0} %", 100.0 * part.as_bytes() as f64 / whole.as_bytes() as f64)
+}
+
+/// What a program complained about last, or that it said nothing.
+pub fn complaint(stderr: &str) -> String {
+    let line = stderr.lines().find(|line| !line.trim().is_empty());
+    line.map_or_else(|| "it said nothing".to_owned(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_from_the_start_of_the_programs_own_clock() {
+        let sample = |millis, bytes| Sample {
+            at: Span::from_millis(millis),
+            delivered: vec![Size::from_bytes(bytes)],
+        };
+        let samples = [(0, 0), (100, 0), (200, 0), (300, 9), (400, 10)];
+        let samples = samples.map(|(at, bytes)| sample(at, bytes)).to_vec();
+        let rebased = since_its_start(samples, Span::from_millis(250));
+        assert_eq!(rebased, [sample(0, 0), sample(50, 0), sample(150, 9), sample(250, 10)]);
+        assert_eq!(since_its_start(Vec::new(), Span::from_millis(1)), []);
+    }
+
+    #[test]
+    fn nothing_has_no_share() {
+        assert_eq!(share(Size::from_bytes(2), Size::from_bytes(3)), "67 %");
+        assert_eq!(share(Size::ZERO, Size::ZERO), "-");
+    }
+}

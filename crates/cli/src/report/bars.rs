@@ -1,0 +1,118 @@
+//! A bar chart: one bar a contender, in the colours of what it consists of.
+
+use super::svg::{Anchor, Drawing, marks, number};
+
+/// Where values begin; the names stand left of it. Timelines use the same, so that both line up.
+pub const LEFT: f64 = 176.0;
+/// Room for what stands behind a bar or a line.
+pub const RIGHT: f64 = 118.0;
+/// How wide charts are.
+pub const WIDTH: f64 = 860.0;
+
+const TOP: f64 = 34.0;
+const ROW: f64 = 46.0;
+const THICK: f64 = 22.0;
+const FOOT: f64 = 40.0;
+/// A part this wide holds its words.
+const ROOM_FOR_WORDS: f64 = 44.0;
+
+/// The chart.
+pub struct Bars {
+    pub title: String,
+    pub description: String,
+    /// What the values are, with their unit.
+    pub axis: String,
+    /// A value to compare with, and its name.
+    pub mark: Option<(f64, String)>,
+    /// Names of the colours.
+    pub legend: Vec<String>,
+    pub bars: Vec<Bar>,
+}
+
+/// One bar.
+pub struct Bar {
+    pub label: String,
+    /// Smaller, below the label.
+    pub about: String,
+    /// Nothing where there is none: `words` say why.
+    pub value: Option<f64>,
+    /// Behind the bar, and after it in a fainter colour.
+    pub words: (String, String),
+    /// Parts of the whole, by colour; they add up to 1.
+    pub parts: Vec<f64>,
+    /// Whether it stands out.
+    pub strong: bool,
+}
+
+impl Bars {
+    pub fn draw(&self) -> Drawing {
+        let height = TOP + ROW * self.bars.len() as f64 + FOOT;
+        let mut drawing = Drawing::new(WIDTH, height, &self.title, &self.description);
+        let greatest = self.bars.iter().filter_map(|bar| bar.value).fold(0.0, f64::max);
+        let (step, count) = marks(greatest, 7);
+        let end = step * count as f64;
+        let x = |value: f64| LEFT + value / end * (WIDTH - LEFT - RIGHT);
+        let floor = TOP + ROW * self.bars.len() as f64;
+        for index in 0..=count {
+            let value = step * index as f64;
+            let class = if index == 0 { "axis" } else { "grid" };
+            drawing.line((x(value), TOP), (x(value), floor), class);
+            drawing.text((x(value), floor + 16.0), Anchor::Middle, "tick", &number(value));
+        }
+        drawing.text((x(end / 2.0), floor + 34.0), Anchor::Middle, "tick", &self.axis);
+        legend(&mut drawing, &self.legend, (0.0, 18.0));
+        // Behind the bars, whose words it would cross.
+        if let Some((value, name)) = &self.mark {
+            drawing.line((x(*value), TOP - 8.0), (x(*value), floor), "mark");
+            drawing.text((x(*value), TOP - 14.0), Anchor::Middle, "mark-label", name);
+        }
+        for (index, bar) in self.bars.iter().enumerate() {
+            bar.draw(&mut drawing, TOP + ROW * index as f64, x);
+        }
+        drawing
+    }
+}
+
+impl Bar {
+    fn draw(&self, drawing: &mut Drawing, top: f64, x: impl Fn(f64) -> f64) {
+        let middle = top + ROW / 2.0;
+        label(drawing, &self.label, &self.about, middle, self.strong);
+        let (Some(value), (words, fainter)) = (self.value, &self.words) else {
+            let y = middle + 4.0;
+            drawing.text((LEFT + 10.0, y), Anchor::Start, "faint", &self.words.0);
+            return;
+        };
+        let above = middle - THICK / 2.0;
+        let mut from = x(0.0);
+        for (colour, part) in self.parts.iter().enumerate().filter(|(_, part)| **part > 0.0) {
+            let width = (x(value) - x(0.0)) * part;
+            drawing.rectangle((from, above), (width, THICK), 2.0, &format!("fill-{colour}"));
+            if width > ROOM_FOR_WORDS {
+                let at = (from + width / 2.0, middle + 4.0);
+                drawing.text(at, Anchor::Middle, "on", &format!("{:.0} %", part * 100.0));
+            }
+            from += width;
+        }
+        let class = if self.strong { "value strong" } else { "value" };
+        drawing.text((x(value) + 8.0, middle - 1.0), Anchor::Start, class, words);
+        drawing.text((x(value) + 8.0, middle + 12.0), Anchor::Start, "faint", fainter);
+    }
+}
+
+/// The name of a row, left of it.
+pub fn label(drawing: &mut Drawing, name: &str, about: &str, middle: f64, strong: bool) {
+    let class = if strong { "label strong" } else { "label" };
+    let x = LEFT - 14.0;
+    drawing.text((x, middle - 2.0), Anchor::End, class, name);
+    drawing.text((x, middle + 12.0), Anchor::End, "faint", about);
+}
+
+/// Which colour is which.
+pub fn legend(drawing: &mut Drawing, names: &[String], at: (f64, f64)) {
+    let (mut x, y) = at;
+    for (colour, name) in names.iter().enumerate() {
+        drawing.rectangle((x, y - 10.0), (12.0, 12.0), 2.0, &format!("fill-{colour}"));
+        drawing.text((x + 18.0, y), Anchor::Start, "tick", name);
+        x += 34.0 + 7.5 * name.chars().count() as f64;
+    }
+}

@@ -1,0 +1,112 @@
+//! The demonstration, once from end to end: every contender brings the file, and the result is in
+//! all the forms that it promises.
+
+use std::fs;
+
+use manyways_tests::{Need, finish, folder, lack, manyways, needs};
+use serde_json::Value;
+
+const SIZE: u64 = 8_000_000;
+
+fn contender<'d>(document: &'d Value, name: &str) -> &'d Value {
+    document["contenders"]
+        .as_array()
+        .and_then(|contenders| contenders.iter().find(|contender| contender["name"] == name))
+        .unwrap_or_else(|| panic!("there is no contender {name}"))
+}
+
+fn bytes_by_link(contender: &Value) -> Vec<(String, u64)> {
+    let links = contender["links"].as_array().expect("a contender that ran has links");
+    let text = |link: &Value| link["name"].as_str().expect("a link has a name").to_owned();
+    let bytes = |link: &Value| link["down_bytes"].as_u64().expect("a link has carried bytes");
+    links.iter().map(|link| (text(link), bytes(link))).collect()
+}
+
+#[test]
+fn every_contender_brings_the_file_and_the_report_says_so() {
+    needs!(Need::Root, Need::Command("nginx"));
+    let folder = folder();
+    let (report, picture) = (folder.path().join("report.html"), folder.path().join("picture.svg"));
+    let mut command = manyways();
+    command.args(["demo", "--json", "-", "--report"]).arg(&report).arg("--picture").arg(&picture);
+    let done = finish(&mut command).succeeded();
+    let document: Value = serde_json::from_str(&done.stdout).expect("JSON and nothing else");
+    assert_eq!(document["schema"], "manyways.demo/1");
+    assert_eq!(document["object"]["bytes"], SIZE);
+    let original = document["object"]["sha256"].as_str().expect("the file has a hash");
+    assert_eq!(original.len(), 64);
+
+    let tools =
+        [Need::Command("mptcpize"), Need::Command("curl"), Need::File("/proc/sys/net/mptcp")];
+    let mptcp = lack(&tools).is_none();
+    for name in ["wifi", "lte", "kernel-mptcp", "manyways"] {
+        let contender = contender(&document, name);
+        if name == "kernel-mptcp" && !mptcp {
+            assert_eq!(contender["status"], "skipped", "{contender}");
+            assert!(contender["reason"].is_string(), "{contender}");
+            continue;
+        }
+        assert_eq!(contender["status"], "delivered", "{contender}");
+        assert_eq!(contender["bytes"], SIZE, "{name}");
+        assert_eq!(contender["sha256"], original, "{name}");
+        assert_eq!(contender["protocol"], "h2", "{name}");
+        // The links carried the file and its headers, and nobody beat the bound.
+        let carried: u64 = bytes_by_link(contender).iter().map(|(_, bytes)| bytes).sum();
+        assert!(carried > SIZE, "{name}: {carried}");
+        assert!(contender["bound_ratio"].as_f64() > Some(1.0), "{name}");
+        let timeline = contender["timeline"].as_array().expect("a timeline");
+        let last = timeline.last().expect("a timeline has an end");
+        let last: u64 = last["down_bytes"].as_array().unwrap().iter().flat_map(Value::as_u64).sum();
+        assert_eq!(last, carried, "{name}");
+    }
+    // A megabyte is far more than the handshakes of a link that is not used.
+    let used = |name: &str| -> Vec<String> {
+        let links = bytes_by_link(contender(&document, name)).into_iter();
+        links.filter(|(_, bytes)| *bytes > 1_000_000).map(|(link, _)| link).collect()
+    };
+    assert_eq!(used("wifi"), ["wifi"]);
+    assert_eq!(used("lte"), ["lte"]);
+    assert_eq!(used("manyways"), ["wifi", "lte"]);
+    if mptcp {
+        assert_eq!(used("kernel-mptcp"), ["wifi", "lte"]);
+        let kernel = &contender(&document, "kernel-mptcp")["mptcp"];
+        assert_eq!((&kernel["connections"], &kernel["fallbacks"]), (&1.into(), &0.into()));
+    }
+
+    let html = fs::read_to_string(&report).expect("the report was written");
+    for contender in document["contenders"].as_array().expect("contenders") {
+        let label = contender["label"].as_str().expect("a contender has a label");
+        assert!(html.contains(&format!("<th scope=\"row\">{label}</th>")), "{label}: {html}");
+        if let Some(seconds) = contender["seconds"].as_f64() {
+            assert!(html.contains(&format!("<td class=\"figure\">{seconds:.2}</td>")), "{label}");
+        }
+    }
+    assert_eq!(html.matches("<svg").count(), 2);
+    for outside in ["http:", "https:", "<script", "<link", "<img", "@import", "url("] {
+        assert!(!html.contains(outside), "the report needs something from outside: {outside}");
+    }
+    let picture = fs::read_to_string(&picture).expect("the picture was written");
+    assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{picture}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_the_work() {
+    needs!(Need::Command("nginx"));
+    let done = finish(manyways().args(["demo", "--report", "no-such-folder/report.html"]));
+    assert_eq!(done.code(), 2, "{}", done.stderr);
+    assert!(done.stderr.contains("there is no folder no-such-folder"), "{}", done.stderr);
+    assert!(done.stderr.contains("hint: "), "{}", done.stderr);
+}
+
+#[test]
+fn without_nginx_it_says_what_to_install() {
+    // A path without it; the folders of servers are looked through as well.
+    if lack(&[Need::Command("nginx")]).is_none() {
+        eprintln!("skipped: nginx is installed");
+        return;
+    }
+    let done = finish(manyways().arg("demo"));
+    assert_eq!(done.code(), 1, "{}", done.stderr);
+    assert!(done.stderr.contains("nginx"), "{}", done.stderr);
+    assert!(done.stderr.contains("hint: "), "{}", done.stderr);
+}
