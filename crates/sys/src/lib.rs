@@ -5,6 +5,7 @@
 //! emulator, and with [`interface::list`] for the networks that a host has.
 
 pub mod clock;
+pub mod foreign;
 pub mod interface;
 pub mod netns;
 pub mod poll;

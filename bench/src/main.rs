@@ -1,0 +1,97 @@
+//! Benchmarks that set manyways beside what other people use: every contender in the same run, in
+//! turn, measured by the same ends.
+//!
+//! `manyways-bench rattan` compares the emulator with Rattan. What only concerns manyways itself
+//! is measured by `manyways lab bench`.
+#![forbid(unsafe_code)]
+
+mod rattan;
+mod sample;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use manyways_trace::Span;
+
+use crate::rattan::compare::{Config, compare};
+use crate::rattan::{install, table};
+
+#[derive(Parser)]
+#[command(name = "manyways-bench", about = "Set manyways beside what other people use")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Rattan(RattanArgs),
+}
+
+/// Compare the emulator with Rattan 0.1.1 (about 15 minutes, as root).
+///
+/// Without --rattan it builds Rattan once with `cargo install`. Where Rattan cannot be built or
+/// does not run, the report says why, and the exit code is 0 all the same.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  manyways-bench rattan --json rattan.json")]
+struct RattanArgs {
+    /// Write the figures as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the tables as Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// How long each TCP measurement takes, after two seconds of warm-up.
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    length: Span,
+    /// How often everything is measured.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    rounds: u32,
+    /// Rattan's worker threads; its own default is 1.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    workers: u32,
+    /// The rattan binary to use instead of building one.
+    #[arg(long, value_name = "FILE")]
+    rattan: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let Command::Rattan(args) = Args::parse().command;
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("error: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: RattanArgs) -> Result<(), String> {
+    let binary = args.rattan.map_or_else(install::binary, Ok);
+    let config = Config {
+        length: args.length,
+        rounds: args.rounds.max(1),
+        workers: args.workers.max(1),
+        binary: binary.map_err(|error| error.to_string()),
+    };
+    let report = compare(&config, &mut |step| eprintln!("measuring: {step}"))
+        .map_err(|error| error.to_string())?;
+    let table = table::markdown(&report);
+    if let Some(file) = &args.markdown {
+        write(file, &table)?;
+    }
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
+        write(file, &(text + "\n"))?;
+    }
+    print!("{table}");
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(file, text))
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))
+}

@@ -1,0 +1,262 @@
+//! [Rattan](https://crates.io/crates/rattan), an emulator whose packets pass through AF_PACKET
+//! sockets: run by its own command line, as its users run it, and driven from outside.
+//!
+//! It makes named namespaces, devices and files, and leaves some of them behind when it is killed.
+//! So it runs in a [`Sandbox`], where `/run` and `/tmp` are empty folders of its own: all of it goes
+//! when its last process does, however that happens.
+
+pub mod compare;
+pub mod install;
+pub mod table;
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use manyways_net::lab::bench::traffic::ping;
+use manyways_net::lab::bench::{DELAY, QUEUE, prepare};
+use manyways_sys::foreign::enlarge_receive_buffers;
+use manyways_sys::netns::NetNs;
+use manyways_sys::sandbox::{Sandbox, View};
+use manyways_trace::{Rate, Size, Span};
+
+/// Its addresses are fixed.
+const LEFT: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);
+const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 2, 1, 1);
+
+/// It builds its network anew up to three times when that fails.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// `$1` is the binary, `$2` the configuration. /dev/kmsg is the host's kernel log, where it would
+/// write down every start.
+const ENTER: &str = "
+    mount -t tmpfs rattan /run && mkdir /run/netns &&
+    : >/run/rattan && mount --bind \"$1\" /run/rattan &&
+    mount -t tmpfs rattan /tmp && mount --bind /dev/null /dev/kmsg &&
+    printf '%s' \"$2\" >/run/rattan.toml || exit
+    exec /run/rattan run --config /run/rattan.toml --left sleep infinity --right sleep infinity
+";
+
+/// Why there is no Rattan to measure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RattanError {
+    /// There is no place for it.
+    #[error("there is no home folder to build it in")]
+    NoHome,
+    /// `cargo install` failed.
+    #[error("not built: {0}")]
+    NotBuilt(String),
+    /// The system refused what it needs.
+    #[error("cannot {doing}: {error}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// The answer.
+        error: io::Error,
+    },
+    /// It ended by itself.
+    #[error("it ended ({status}): {said}")]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// The last of its complaints.
+        said: String,
+    },
+    /// Nothing passed.
+    #[error("nothing passed through it within {} s: {said}", PATIENCE.as_secs())]
+    Silent {
+        /// The last of its complaints.
+        said: String,
+    },
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> RattanError {
+    move |error| RattanError::System { doing, error }
+}
+
+/// A running Rattan with one link between two namespaces.
+pub struct Rattan {
+    // Before the sandbox, whose end waits for its processes.
+    process: Process,
+    left: NetNs,
+    right: NetNs,
+    _sandbox: Sandbox,
+}
+
+struct Process {
+    child: Child,
+    complaints: File,
+}
+
+impl Rattan {
+    /// Starts it with `rate`, [`QUEUE`] and [`DELAY`] in both directions, and waits until packets
+    /// pass. Call it while the process has a single thread.
+    pub fn start(binary: &Path, rate: Rate, workers: u32) -> Result<Self, RattanError> {
+        let sandbox = Sandbox::start().map_err(system("make it a process namespace"))?;
+        let outer = NetNs::create().map_err(system("make it a network namespace"))?;
+        let binary = binary.canonicalize().map_err(system("find its binary"))?;
+        let complaints = tempfile::tempfile().map_err(system("make it a file"))?;
+        let stderr = complaints.try_clone().map_err(system("make it a file"))?;
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", ENTER, "sh"])
+            .arg(binary)
+            .arg(configuration(rate, workers))
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr);
+        let child = sandbox.spawn(command, &outer, View::default()).map_err(system("start it"))?;
+        let mut process = Process { child, complaints };
+        let begun = Instant::now();
+        loop {
+            if let Some((left, right)) = process.ends() {
+                return Ok(Self { process, left, right, _sandbox: sandbox });
+            }
+            if let Ok(Some(status)) = process.child.try_wait() {
+                return Err(RattanError::Ended { status, said: process.said() });
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(RattanError::Silent { said: process.said() });
+            }
+            // It does not say when it is ready.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Gives its AF_PACKET sockets room for a burst. They have what the host gives every socket
+    /// (208 KiB on most), and lose what does not fit; Rattan has no option for it.
+    pub fn widen(&self, buffer: Size) -> io::Result<()> {
+        // One on each side, at the least.
+        match enlarge_receive_buffers(self.process.child.id() as i32, buffer)? {
+            0 | 1 => Err(io::Error::other("it has no sockets")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The side that receives.
+    pub fn left(&self) -> (&NetNs, SocketAddr) {
+        (&self.left, (LEFT, 0).into())
+    }
+
+    /// The side that sends.
+    pub fn right(&self) -> &NetNs {
+        &self.right
+    }
+
+    /// Processor time of its threads so far.
+    pub fn cpu(&self) -> io::Result<Span> {
+        let mut total = 0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.process.child.id()))? {
+            let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            let first = text.split_whitespace().next().and_then(|nanos| nanos.parse::<u64>().ok());
+            total += first.ok_or(io::ErrorKind::InvalidData)?;
+        }
+        Ok(Span::from_nanos(total))
+    }
+}
+
+impl Process {
+    /// Both namespaces, once a packet has passed between them.
+    fn ends(&self) -> Option<(NetNs, NetNs)> {
+        let root = PathBuf::from(format!("/proc/{}/root/run", self.child.id()));
+        // Until this file is there, the folders are still those of the host.
+        if !root.join("rattan.toml").exists() {
+            return None;
+        }
+        for file in std::fs::read_dir(root.join("netns")).ok()?.flatten() {
+            let name = file.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.strip_prefix("ns-left-")) else {
+                continue;
+            };
+            let open = |side: &str| NetNs::open(&root.join(format!("netns/ns-{side}-{id}")));
+            let (Ok(left), Ok(right)) = (open("left"), open("right")) else { continue };
+            // What it gave up is still there beside what it made next, so that errors are usual.
+            let ready = prepare(&left)
+                .and_then(|()| prepare(&right))
+                .and_then(|()| ping(&left, &right, (RIGHT, 0).into(), 1));
+            if ready.is_ok() {
+                return Some((left, right));
+            }
+        }
+        None
+    }
+
+    /// The last line that it wrote to its standard error.
+    fn said(&mut self) -> String {
+        let mut text = String::new();
+        // What cannot be read is as good as nothing.
+        let _ = self.complaints.rewind().and_then(|()| self.complaints.read_to_string(&mut text));
+        text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("nothing").trim().to_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One link: in each direction a rate with a drop-tail queue, and then a delay.
+fn configuration(rate: Rate, workers: u32) -> String {
+    let (bps, bytes, delay) = (rate.as_bps(), rate.size_in(QUEUE).as_bytes(), DELAY.as_nanos());
+    // It makes as many threads as this list is long.
+    let threads: Vec<_> = (0..workers).collect();
+    let mut text = format!("env.mode = \"Isolated\"\nresource.cpu = {threads:?}\n");
+    for (from, way, to) in [("right", "down", "left"), ("left", "up", "right")] {
+        let _ = write!(
+            text,
+            "cells.{way}_rate.type = \"Bw\"\n\
+             cells.{way}_rate.bw_type = \"NetworkLayer\"\n\
+             cells.{way}_rate.bandwidth = \"{bps}bps\"\n\
+             cells.{way}_rate.queue = \"DropTail\"\n\
+             cells.{way}_rate.queue_config.byte_limit = {bytes}\n\
+             cells.{way}_delay.type = \"Delay\"\n\
+             cells.{way}_delay.delay = \"{delay}ns\"\n\
+             links.{from} = \"{way}_rate\"\n\
+             links.{way}_rate = \"{way}_delay\"\n\
+             links.{way}_delay = \"{to}\"\n",
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_holds_as_long_at_every_rate() {
+        for (mbps, bytes) in [(10, 125_000), (2_500, 31_250_000)] {
+            let text = configuration(Rate::from_mbps(mbps), 2);
+            assert!(text.contains(&format!("bandwidth = \"{mbps}000000bps\"")), "{text}");
+            assert_eq!(text.matches(&format!("byte_limit = {bytes}\n")).count(), 2, "{text}");
+            assert!(text.contains("cpu = [0, 1]"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_ends_is_said_with_its_complaint() {
+        if !manyways_sys::sandbox::is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("rattan");
+        std::fs::write(&program, "#!/bin/sh\necho first >&2; echo out of luck >&2; exit 7\n")
+            .unwrap();
+        let runnable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, runnable).unwrap();
+        let Err(error) = Rattan::start(&program, Rate::from_mbps(10), 1) else { panic!("it runs") };
+        assert!(
+            matches!(&error, RattanError::Ended { said, .. } if said == "out of luck"),
+            "{error}"
+        );
+    }
+}

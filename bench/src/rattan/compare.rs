@@ -1,0 +1,473 @@
+//! The run: every measurement over both emulators, one after the other, round by round.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use manyways_net::lab::bench::traffic::{Arrivals, Trip, tcp, udp};
+use manyways_net::lab::bench::{
+    DELAY, DelayFigure, TRICKLE, TRICKLE_RATE, Trips, WARM_UP, device, ip_rate, lab, link,
+};
+use manyways_net::lab::registry::Registry;
+use manyways_net::lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_sys::clock::Clock;
+use manyways_sys::netns::NetNs;
+use manyways_trace::scenario::CapacitySpec;
+use manyways_trace::{Rate, Size, Span, Time};
+use serde::Serialize;
+
+use super::{Rattan, RattanError, install};
+use crate::sample::Quartiles;
+
+/// Name and version of the report's schema.
+pub const SCHEMA: &str = "manyways.bench-rattan/1";
+
+/// What TCP is to fill.
+const RATES: [Rate; 5] = [
+    Rate::from_mbps(10),
+    Rate::from_mbps(100),
+    Rate::from_mbps(500),
+    Rate::from_mbps(1_000),
+    Rate::from_mbps(2_500),
+];
+
+/// Receive buffer of Rattan's sockets in the measurements where it gets a larger one: more than it
+/// ever fills.
+pub const WIDE: Size = Size::from_mib(32);
+
+/// What to run.
+pub struct Config {
+    /// Each TCP measurement, after [`WARM_UP`].
+    pub length: Span,
+    /// How often everything is measured.
+    pub rounds: u32,
+    /// Rattan's worker threads.
+    pub workers: u32,
+    /// Rattan, or why there is none.
+    pub binary: Result<PathBuf, String>,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Processors.
+    pub cores: usize,
+    /// Kernel release.
+    pub kernel: String,
+    /// Rattan's release.
+    pub rattan_version: &'static str,
+    /// Its worker threads.
+    pub rattan_workers: u32,
+    /// Why Rattan was not measured at all; then nothing was.
+    pub unavailable: Option<String>,
+    /// How often everything was measured.
+    pub rounds: u32,
+    /// Each TCP measurement, without its warm-up.
+    pub length_seconds: f64,
+    /// Long TCP.
+    pub rates: Vec<RateCase>,
+    /// Delay over the configured one.
+    pub delay: Option<DelayCase>,
+    /// What went wrong with Rattan in single measurements.
+    pub failures: Vec<String>,
+}
+
+/// One rate over both.
+#[derive(Debug, Serialize)]
+pub struct RateCase {
+    /// The link's rate.
+    pub set_bps: u64,
+    /// In the order in which they were measured.
+    pub rounds: Vec<RateRound>,
+    /// Of manyways.
+    pub manyways: Option<RateSummary>,
+    /// Of Rattan.
+    pub rattan: Option<RateSummary>,
+    /// Of Rattan with larger socket buffers.
+    pub rattan_wide: Option<RateSummary>,
+    /// What manyways reached over what Rattan did, pair by pair.
+    pub ratio: Option<Quartiles>,
+    /// The same for Rattan with larger socket buffers.
+    pub ratio_wide: Option<Quartiles>,
+}
+
+/// One of each.
+#[derive(Debug, Serialize)]
+pub struct RateRound {
+    /// Over manyways.
+    pub manyways: RateSample,
+    /// Over Rattan, unless it failed.
+    pub rattan: Option<RateSample>,
+    /// Over Rattan with a receive buffer of [`WIDE`] on its sockets, unless it failed.
+    pub rattan_wide: Option<RateSample>,
+}
+
+/// One long TCP connection.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct RateSample {
+    /// IP bits a second that arrived over the rate that was set.
+    pub share: f64,
+    /// Share of a core that the emulator used.
+    pub cpu: f64,
+    /// Segments that the sender sent again, warm-up included.
+    pub retransmitted: u64,
+}
+
+/// What the rounds say.
+#[derive(Debug, Serialize)]
+pub struct RateSummary {
+    /// Of [`RateSample::share`].
+    pub share: Quartiles,
+    /// Of [`RateSample::cpu`].
+    pub cpu: Quartiles,
+    /// Of [`RateSample::retransmitted`].
+    pub retransmitted: Quartiles,
+}
+
+/// Delay over both and over the bare relay.
+#[derive(Debug, Serialize)]
+pub struct DelayCase {
+    /// In the order in which they were measured.
+    pub rounds: Vec<DelayRound>,
+    /// Of manyways.
+    pub manyways: Option<DelaySummary>,
+    /// Of the bare relay: the machine's own floor.
+    pub bare: Option<DelaySummary>,
+    /// Of Rattan.
+    pub rattan: Option<DelaySummary>,
+    /// What Rattan added over what manyways did, in the median, pair by pair.
+    pub ratio: Option<Quartiles>,
+}
+
+/// One of each.
+#[derive(Debug, Serialize)]
+pub struct DelayRound {
+    /// Over manyways.
+    pub manyways: DelayFigure,
+    /// Over a relay that emulates nothing.
+    pub bare: DelayFigure,
+    /// Over Rattan, unless it failed.
+    pub rattan: Option<DelayFigure>,
+}
+
+/// What the rounds say, in microseconds.
+#[derive(Debug, Serialize)]
+pub struct DelaySummary {
+    /// Of the rounds' smallest.
+    pub min_us: Quartiles,
+    /// Of the rounds' medians.
+    pub p50_us: Quartiles,
+    /// Of the rounds' 90th percentiles.
+    pub p90_us: Quartiles,
+    /// Of the rounds' 99th percentiles.
+    pub p99_us: Quartiles,
+    /// Datagrams that did not arrive, over all rounds.
+    pub lost: u64,
+    /// Datagrams that were sent, over all rounds.
+    pub sent: u64,
+}
+
+/// Measures everything. `progress` hears what comes next.
+///
+/// Call it while the process has a single thread.
+pub fn compare(config: &Config, progress: &mut dyn FnMut(&str)) -> Result<Report, LabError> {
+    let mut report = Report {
+        schema: SCHEMA,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default(),
+        rattan_version: install::VERSION,
+        rattan_workers: config.workers,
+        unavailable: None,
+        rounds: config.rounds,
+        length_seconds: config.length.as_secs_f64(),
+        rates: Vec::new(),
+        delay: None,
+        failures: Vec::new(),
+    };
+    let binary = match &config.binary {
+        Ok(binary) => binary,
+        Err(reason) => {
+            report.unavailable = Some(reason.clone());
+            return Ok(report);
+        }
+    };
+    if !manyways_sys::sandbox::is_root() {
+        report.unavailable = Some("not run: it needs root".into());
+        return Ok(report);
+    }
+    let registry = Registry::of_user().map_err(system)?;
+    registry.collect().map_err(system)?;
+    // Rattan's namespaces are to use the same congestion control as a lab's.
+    let mut claim = registry.claim(&format!("rattan-{}", std::process::id())).map_err(system)?;
+    claim
+        .allow_cc(DEFAULT_CC)
+        .map_err(|error| LabError::CongestionControl { cc: DEFAULT_CC.to_owned(), error })?;
+
+    let start = |rate| Rattan::start(binary, rate, config.workers);
+    progress("whether Rattan runs");
+    if let Err(error) = start(RATES[0]) {
+        report.unavailable = Some(format!("not run: {error}"));
+        return Ok(report);
+    }
+
+    let mut bench = Bench { registry: &registry, start: &start, failures: Vec::new() };
+    let mut rates: Vec<(Rate, Vec<RateRound>)> = RATES.map(|rate| (rate, Vec::new())).into();
+    let mut delays = Vec::new();
+    for round in 1..=config.rounds {
+        let of = format!("round {round} of {}", config.rounds);
+        for (rate, rounds) in &mut rates {
+            progress(&format!("TCP at {rate}, {of}"));
+            rounds.push(bench.rate_round(*rate, WARM_UP + config.length, round)?);
+        }
+        progress(&format!("UDP delay, {of}"));
+        delays.push(bench.delay_round(round % 2 == 1)?);
+    }
+    report.failures = bench.failures;
+    report.rates = rates.into_iter().map(|(rate, rounds)| rate_case(rate, rounds)).collect();
+    report.delay = Some(delay_case(delays));
+    Ok(report)
+}
+
+struct Bench<'a> {
+    registry: &'a Registry,
+    start: &'a dyn Fn(Rate) -> Result<Rattan, RattanError>,
+    failures: Vec<String>,
+}
+
+impl Bench<'_> {
+    fn rate_round(&mut self, rate: Rate, length: Span, round: u32) -> Result<RateRound, LabError> {
+        let ours = || {
+            let lab = self.lab(rate, false)?;
+            let cpu = || Ok(lab.relay().snapshot()?.cpu);
+            long_tcp(&Ends::of_lab(&lab), rate, length, &cpu).map_err(system)
+        };
+        let theirs = |buffer: Option<Size>| {
+            let rattan = (self.start)(rate).map_err(|error| error.to_string())?;
+            if let Some(buffer) = buffer {
+                rattan.widen(buffer).map_err(|error| error.to_string())?;
+            }
+            long_tcp(&Ends::of_rattan(&rattan), rate, length, &|| rattan.cpu())
+                .map_err(|error| error.to_string())
+        };
+        let (mut manyways, mut rattan, mut wide) = (None, None, None);
+        // Who begins changes from round to round.
+        for turn in 0..3 {
+            match (turn + round) % 3 {
+                0 => manyways = Some(ours()?),
+                1 => rattan = Some(theirs(None)),
+                _ => wide = Some(theirs(Some(WIDE))),
+            }
+        }
+        let what = format!("TCP at {rate}");
+        Ok(RateRound {
+            manyways: manyways.ok_or(LabError::Spec("nobody's turn".into()))?,
+            rattan: rattan.and_then(|rattan| self.noted(&what, rattan)),
+            rattan_wide: wide.and_then(|wide| self.noted(&format!("{what}, larger buffers"), wide)),
+        })
+    }
+
+    fn delay_round(&mut self, ours_first: bool) -> Result<DelayRound, LabError> {
+        let ours = || {
+            let over = |bare| {
+                let lab = self.lab(TRICKLE_RATE, bare)?;
+                trickle(&Ends::of_lab(&lab)).map_err(system)
+            };
+            Ok::<_, LabError>((over(true)?, over(false)?))
+        };
+        let theirs = || {
+            let rattan = (self.start)(TRICKLE_RATE).map_err(|error| error.to_string())?;
+            trickle(&Ends::of_rattan(&rattan)).map_err(|error| error.to_string())
+        };
+        let (ours, rattan) = in_turn(ours_first, ours, theirs);
+        let rattan = self.noted("UDP delay", rattan);
+        let (bare, manyways) = ours?;
+        Ok(DelayRound {
+            manyways: figure(manyways, DELAY),
+            bare: figure(bare, Span::ZERO),
+            rattan: rattan.map(|trips| figure(trips, DELAY)),
+        })
+    }
+
+    fn lab(&self, rate: Rate, bare: bool) -> Result<Lab, LabError> {
+        lab(self.registry, vec![link(0, CapacitySpec::Constant(rate))], bare)
+    }
+
+    fn noted<T>(&mut self, what: &str, result: Result<T, String>) -> Option<T> {
+        result.map_err(|error| self.failures.push(format!("{what}: {error}"))).ok()
+    }
+}
+
+fn in_turn<A, B>(a_first: bool, a: impl FnOnce() -> A, b: impl FnOnce() -> B) -> (A, B) {
+    if a_first {
+        let a = a();
+        (a, b())
+    } else {
+        let b = b();
+        (a(), b)
+    }
+}
+
+/// Where the traffic of a measurement starts and ends.
+struct Ends<'a> {
+    sender: &'a NetNs,
+    receiver: &'a NetNs,
+    address: SocketAddr,
+}
+
+impl<'a> Ends<'a> {
+    fn of_lab(lab: &'a Lab) -> Self {
+        Self {
+            sender: lab.namespace(Place::Host(0)),
+            receiver: lab.namespace(Place::Device),
+            address: device(0),
+        }
+    }
+
+    fn of_rattan(rattan: &'a Rattan) -> Self {
+        let (receiver, address) = rattan.left();
+        Self { sender: rattan.right(), receiver, address }
+    }
+}
+
+fn long_tcp(
+    ends: &Ends<'_>,
+    set: Rate,
+    length: Span,
+    cpu: &dyn Fn() -> io::Result<Span>,
+) -> io::Result<RateSample> {
+    let clock = Clock::start();
+    let before = cpu()?;
+    let arrivals: Arrivals = tcp(ends.sender, ends.receiver, ends.address, length)?;
+    let used = cpu()?.saturating_sub(before);
+    let wall = clock.now().since(Time::ZERO);
+    let reached = ip_rate(&arrivals, Time::ZERO + WARM_UP);
+    Ok(RateSample {
+        share: reached.as_bps() as f64 / set.as_bps() as f64,
+        cpu: used.as_secs_f64() / wall.as_secs_f64(),
+        retransmitted: ends.sender.run(retransmitted)?,
+    })
+}
+
+/// Segments that the calling thread's namespace has sent again since it was made.
+fn retransmitted() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
+    counter(&text, "Tcp:", "RetransSegs").ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// A value of a table that has a line of names above each line of values.
+fn counter(table: &str, protocol: &str, name: &str) -> Option<u64> {
+    let mut lines = table.lines().filter(|line| line.starts_with(protocol));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let place = names.split_whitespace().position(|found| found == name)?;
+    values.split_whitespace().nth(place)?.parse().ok()
+}
+
+fn trickle(ends: &Ends<'_>) -> io::Result<(Vec<Trip>, u64)> {
+    udp(ends.sender, ends.receiver, ends.address, TRICKLE, Clock::start())
+}
+
+fn figure(trips: (Vec<Trip>, u64), configured: Span) -> DelayFigure {
+    let mut all = Trips::default();
+    all.add(trips);
+    all.figure(configured)
+}
+
+fn rate_case(rate: Rate, rounds: Vec<RateRound>) -> RateCase {
+    let summary = |samples: Vec<RateSample>| {
+        let of = |value: fn(&RateSample) -> f64| Quartiles::of(samples.iter().map(value));
+        Some(RateSummary {
+            share: of(|sample| sample.share)?,
+            cpu: of(|sample| sample.cpu)?,
+            retransmitted: of(|sample| sample.retransmitted as f64)?,
+        })
+    };
+    let ratio = |theirs: fn(&RateRound) -> Option<RateSample>| {
+        let of_pair = |round: &RateRound| Some(round.manyways.share / theirs(round)?.share);
+        Quartiles::of(rounds.iter().filter_map(of_pair))
+    };
+    RateCase {
+        set_bps: rate.as_bps(),
+        manyways: summary(rounds.iter().map(|round| round.manyways).collect()),
+        rattan: summary(rounds.iter().filter_map(|round| round.rattan).collect()),
+        rattan_wide: summary(rounds.iter().filter_map(|round| round.rattan_wide).collect()),
+        ratio: ratio(|round| round.rattan),
+        ratio_wide: ratio(|round| round.rattan_wide),
+        rounds,
+    }
+}
+
+fn delay_case(rounds: Vec<DelayRound>) -> DelayCase {
+    let summary = |figures: Vec<DelayFigure>| {
+        let of = |value: fn(&DelayFigure) -> f64| Quartiles::of(figures.iter().map(value));
+        let lost = figures.iter().map(|figure| figure.lost).sum();
+        Some(DelaySummary {
+            min_us: of(|figure| figure.min_us)?,
+            p50_us: of(|figure| figure.p50_us)?,
+            p90_us: of(|figure| figure.p90_us)?,
+            p99_us: of(|figure| figure.p99_us)?,
+            lost,
+            sent: lost + figures.iter().map(|figure| figure.packets as u64).sum::<u64>(),
+        })
+    };
+    let ratio = |round: &DelayRound| Some(round.rattan?.p50_us / round.manyways.p50_us);
+    DelayCase {
+        manyways: summary(rounds.iter().map(|round| round.manyways).collect()),
+        bare: summary(rounds.iter().map(|round| round.bare).collect()),
+        rattan: summary(rounds.iter().filter_map(|round| round.rattan).collect()),
+        ratio: Quartiles::of(rounds.iter().filter_map(ratio)),
+        rounds,
+    }
+}
+
+fn system(error: io::Error) -> LabError {
+    LabError::System { doing: "measure", error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_that_of_a_pair_and_a_failed_one_counts_on_neither_side() {
+        let sample = |share| RateSample { share, cpu: 0.5, retransmitted: 3 };
+        let round = |ours, theirs: Option<f64>| RateRound {
+            manyways: sample(ours),
+            rattan: theirs.map(sample),
+            rattan_wide: None,
+        };
+        let case = rate_case(
+            Rate::from_mbps(10),
+            vec![round(0.8, Some(0.4)), round(0.9, None), round(1.0, Some(1.0))],
+        );
+        assert_eq!(case.ratio.unwrap().median, 1.5);
+        assert_eq!(case.manyways.unwrap().share.median, 0.9);
+        assert_eq!(case.rattan.unwrap().share.median, 0.7);
+        assert!(rate_case(Rate::from_mbps(10), vec![round(1.0, None)]).rattan.is_none());
+    }
+
+    #[test]
+    fn a_counter_is_found_below_its_name() {
+        let table = "Ip: A RetransSegs\nIp: 1 2\nTcp: OutSegs RetransSegs\nTcp: 40 7\n";
+        assert_eq!(counter(table, "Tcp:", "RetransSegs"), Some(7));
+        assert_eq!(counter(table, "Tcp:", "None"), None);
+        assert_eq!(counter("Tcp: RetransSegs\n", "Tcp:", "RetransSegs"), None);
+    }
+
+    #[test]
+    fn without_a_binary_the_report_says_why() {
+        let config = Config {
+            length: Span::from_secs(1),
+            rounds: 1,
+            workers: 1,
+            binary: Err("not built: no network".into()),
+        };
+        let report = compare(&config, &mut |_| ()).unwrap();
+        assert_eq!(report.unavailable.as_deref(), Some("not built: no network"));
+        let table = crate::rattan::table::markdown(&report);
+        assert!(table.contains("Rattan: not built: no network"), "{table}");
+    }
+}

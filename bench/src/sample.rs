@@ -1,0 +1,43 @@
+//! What several rounds of the same measurement say.
+
+use serde::Serialize;
+
+/// The middle and the quartiles of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Quartiles {
+    /// A quarter is below.
+    pub lower: f64,
+    /// Half is below.
+    pub median: f64,
+    /// Three quarters are below.
+    pub upper: f64,
+}
+
+impl Quartiles {
+    /// Of at least one value; between two values it lies on the line that joins them.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let last = values.len().checked_sub(1)?;
+        let at = |share: f64| {
+            let place = last as f64 * share;
+            let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
+        Some(Self { lower: at(0.25), median: at(0.5), upper: at(0.75) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Quartiles;
+
+    #[test]
+    fn quartiles_lie_between_the_values_next_to_them() {
+        assert_eq!(Quartiles::of([]), None);
+        let one = Quartiles { lower: 7.0, median: 7.0, upper: 7.0 };
+        assert_eq!(Quartiles::of([7.0]), Some(one));
+        let four = Quartiles { lower: 1.75, median: 2.5, upper: 3.25 };
+        assert_eq!(Quartiles::of([4.0, 1.0, 3.0, 2.0]), Some(four));
+    }
+}
