@@ -56,16 +56,20 @@ pub fn html(outcome: &Outcome) -> String {
 pub fn picture(outcome: &Outcome) -> String {
     const EDGE: f64 = 24.0;
     const HEAD: f64 = 46.0;
+    const SECOND_HEAD: f64 = 22.0;
     let (bars, timeline) = (bars(outcome), timeline(outcome));
-    let height = EDGE + HEAD + bars.height + EDGE + timeline.height + EDGE;
+    let first = EDGE + HEAD;
+    let second = first + bars.height + EDGE;
+    let height = second + SECOND_HEAD + timeline.height + EDGE;
     let title = headline(outcome);
     let about = format!("{} · {}, TLS", outcome.setting_short, outcome.server);
     let description = outcome.gain().unwrap_or_default();
     let mut drawing = Drawing::new(WIDTH + 2.0 * EDGE, height, &title, &description);
     drawing.text((EDGE, EDGE + 16.0), Anchor::Start, "headline", &title);
     drawing.text((EDGE, EDGE + 34.0), Anchor::Start, "tick", &about);
-    drawing.place(&bars, (EDGE, EDGE + HEAD));
-    drawing.place(&timeline, (EDGE, EDGE + HEAD + bars.height + EDGE));
+    drawing.place(&bars, (EDGE, first));
+    drawing.text((EDGE, second + 14.0), Anchor::Start, "label strong", "What each link carried");
+    drawing.place(&timeline, (EDGE, second + SECOND_HEAD));
     drawing.standalone()
 }
 
