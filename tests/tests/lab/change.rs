@@ -2,7 +2,7 @@
 
 use manyways_tests::{Need, finish, manyways, needs};
 
-use crate::running::{Lab, TWO_LINKS, name};
+use crate::running::{Lab, TWO_LINKS, eventually, name};
 
 /// Whether a packet gets through a link and back.
 fn passes(lab: &Lab, link: &str) -> bool {
@@ -31,12 +31,17 @@ fn set_changes_a_link_while_it_runs() {
     let seen = lab.device(link).succeeded().stdout;
     assert!(seen.contains("LOWER_UP") && seen.contains("dev wifi"), "nobody is told: {seen}");
 
+    // The kernel takes its time to act on the carrier.
+    let shows = |state: &str, route: &str| {
+        eventually(state, || {
+            let seen = lab.device(link).succeeded().stdout;
+            (seen.contains(state) && seen.contains(route)).then_some(())
+        });
+    };
     set(&["wifi", "state=no-carrier"]);
-    let seen = lab.device(link).succeeded().stdout;
-    assert!(seen.contains("NO-CARRIER") && seen.contains("dev lte"), "{seen}");
+    shows("NO-CARRIER", "dev lte");
     set(&["wifi", "state=up"]);
-    let seen = lab.device(link).succeeded().stdout;
-    assert!(seen.contains("LOWER_UP") && seen.contains("dev wifi"), "{seen}");
+    shows("LOWER_UP", "dev wifi");
     assert!(passes(&lab, "wifi"));
 
     // A rate of nothing carries nothing; what waited goes when there is one again.

@@ -171,6 +171,8 @@ fn answer(request: Request, names: &[String], relay: &Relay) -> io::Result<Answe
             match link_text::changes(settings.iter().map(String::as_str), &mut read) {
                 Ok(changes) => {
                     relay.change(index, changes);
+                    // Commands are taken in order: once this is answered, the change is made.
+                    relay.snapshot()?;
                     Answer::Done
                 }
                 Err(error) => Answer::Refused { sentence: error.to_string(), hint: error.hint() },
