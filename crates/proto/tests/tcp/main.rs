@@ -1,0 +1,152 @@
+//! Downloads by [`manyways_proto::fetch::Fetch`] over real TCP (smoltcp's Reno) and real links
+//! (`manyways-link`), in virtual time: what a scheduling decision costs or saves.
+//!
+//! The times are the same on every machine and stand in `expected.txt`. A change that moves them
+//! comes with a new table, which a failing test prints, and a look at whether it is for the better.
+
+#[path = "../../../link/tests/tcp/link.rs"]
+mod link;
+mod peer;
+mod world;
+
+use std::thread;
+
+use manyways_trace::scenario::{
+    CapacitySpec, DelaySpec, DirectionSpec, Discipline, LossSpec, QueueLimit, QueueSpec,
+};
+use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
+
+use peer::Protocol::{self, Http1, Http2};
+use world::{Outcome, PathSpec, World, fluid_bound};
+
+const MB: u64 = 1_000_000;
+
+/// The queues of the demonstration.
+const QUEUE: Span = Span::from_millis(150);
+
+/// A link of that rate both ways. The server's socket holds a little less than the queue, so that
+/// TCP loses nothing by itself: without SACK smoltcp takes seconds to recover from what costs a
+/// kernel a round trip, and the table would show that and not what the fetch decides. The cases
+/// of lost packets are for themselves.
+fn path(mbps: u64, rtt: Span) -> PathSpec {
+    with_capacity(CapacitySpec::Constant(Rate::from_mbps(mbps)), Rate::from_mbps(mbps), rtt)
+}
+
+fn with_capacity(capacity: CapacitySpec, mean: Rate, rtt: Span) -> PathSpec {
+    let direction = DirectionSpec {
+        capacity,
+        delay: DelaySpec::Constant(Span::from_nanos(rtt.as_nanos() / 2)),
+        jitter: Span::ZERO,
+        reorder: false,
+        loss: LossSpec::None,
+        queue: QueueSpec { limit: QueueLimit::Time(QUEUE), discipline: Discipline::DropTail },
+    };
+    // In its packets are headers too.
+    let send_buffer = Size::from_bytes(mean.size_in(QUEUE).as_bytes() * 9 / 10);
+    PathSpec { down: direction.clone(), up: direction, silent_from: None, send_buffer }
+}
+
+fn wifi() -> PathSpec {
+    path(10, Span::from_millis(28))
+}
+
+fn lte() -> PathSpec {
+    path(5, Span::from_millis(65))
+}
+
+/// The rate changes every 400 ms, between 2 and 12 Mbit/s.
+fn changing(rtt: Span) -> PathSpec {
+    let mbps = [6, 9, 12, 7, 3, 2, 5, 8, 11, 4];
+    let steps =
+        (0..).zip(mbps).map(|(i, mbps)| (Span::from_millis(400 * i), Rate::from_mbps(mbps)));
+    let steps = Steps::new(steps.collect(), Span::from_secs(4)).expect("steps in order");
+    let trace = LinkTrace::Rates(steps);
+    let mean = trace.mean_rate();
+    with_capacity(CapacitySpec::Trace { source: String::new(), trace }, mean, rtt)
+}
+
+fn silent_from(path: PathSpec, secs: u64) -> PathSpec {
+    PathSpec { silent_from: Some(Time::ZERO + Span::from_secs(secs)), ..path }
+}
+
+/// TCP's slow start overruns the queue.
+fn shallow(mut path: PathSpec) -> PathSpec {
+    path.down.queue.limit = QueueLimit::Time(Span::from_millis(50));
+    path
+}
+
+fn lossy(mut path: PathSpec, probability: f64) -> PathSpec {
+    path.down.loss = LossSpec::Independent(probability);
+    path.up.loss = LossSpec::Independent(probability);
+    path
+}
+
+struct Case {
+    name: &'static str,
+    length: u64,
+    protocol: Protocol,
+    paths: Vec<PathSpec>,
+    /// It takes at most so many times the fluid bound.
+    most: f64,
+}
+
+fn cases() -> Vec<Case> {
+    let case = |name, protocol, paths, most| Case { name, length: 8 * MB, protocol, paths, most };
+    let ms = Span::from_millis;
+    let equal = || path(10, ms(40));
+    vec![
+        case("wifi alone", Http2, vec![wifi()], 1.1),
+        case("lte alone", Http2, vec![lte()], 1.1),
+        case("wifi and lte", Http2, vec![wifi(), lte()], 1.15),
+        case("wifi and lte, http/1.1", Http1, vec![wifi(), lte()], 1.15),
+        case("lte first", Http2, vec![lte(), wifi()], 1.2),
+        Case { length: MB, ..case("wifi and lte, 1 MB", Http2, vec![wifi(), lte()], 2.0) },
+        case("equal", Http2, vec![equal(), equal()], 1.2),
+        case("40 and 1 mbit/s", Http2, vec![path(40, ms(20)), path(1, ms(80))], 1.3),
+        case("1 and 40 mbit/s", Http2, vec![path(1, ms(80)), path(40, ms(20))], 1.5),
+        case("three", Http2, vec![wifi(), lte(), path(20, ms(40))], 1.35),
+        case("changing rate and lte", Http2, vec![changing(ms(28)), lte()], 1.2),
+        case("wifi silent from 2 s", Http2, vec![silent_from(wifi(), 2), lte()], 1.25),
+        case("lte silent from 2 s", Http2, vec![wifi(), silent_from(lte(), 2)], 1.2),
+        case("50 ms queues", Http2, vec![shallow(wifi()), shallow(lte())], 2.0),
+        case("1 % lost both ways", Http2, vec![lossy(wifi(), 0.01), lossy(lte(), 0.01)], 3.5),
+    ]
+}
+
+fn row(case: &Case) -> (String, f64) {
+    let Outcome { took, duplicate, requests, useful } =
+        World::new(case.length, case.protocol, &case.paths).run();
+    let bound = fluid_bound(case.length, &case.paths).as_secs_f64();
+    let ratio = took.as_secs_f64() / bound;
+    let shares = useful.iter().map(|useful| format!("{:.2}", *useful as f64 / MB as f64));
+    let row = format!(
+        "{:<24}{bound:>8.3}{:>9.3}{ratio:>7.3}{requests:>10}{:>14}  {}\n",
+        case.name,
+        took.as_secs_f64(),
+        duplicate / 1_000,
+        shares.collect::<Vec<_>>().join(" + "),
+    );
+    (row, ratio)
+}
+
+#[test]
+fn downloads_take_the_times_of_the_table() {
+    let cases = cases();
+    let rows: Vec<(String, f64)> = thread::scope(|scope| {
+        let runs: Vec<_> = cases.iter().map(|case| scope.spawn(|| row(case))).collect();
+        runs.into_iter().map(|run| run.join().expect("the download works")).collect()
+    });
+    let mut table = format!(
+        "{:<24}{:>8}{:>9}{:>7}{:>10}{:>14}  {}\n",
+        "case", "bound s", "took s", "ratio", "requests", "duplicate kB", "MB a path"
+    );
+    table.extend(rows.iter().map(|(row, _)| row.as_str()));
+    println!("{table}");
+    for (case, (_, ratio)) in cases.iter().zip(&rows) {
+        assert!(*ratio <= case.most, "{}: {ratio:.3}, at most {}", case.name, case.most);
+    }
+    assert!(
+        table == include_str!("expected.txt"),
+        "other times than those in expected.txt; where they are meant, the table is now\n{table}"
+    );
+}

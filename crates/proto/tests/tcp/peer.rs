@@ -1,0 +1,328 @@
+//! A client and a server that speak the least of HTTP over one TCP connection.
+//!
+//! Requests are lines of fixed length; answers are frames, as in HTTP/2. Like a kernel's, the
+//! server's send buffer has bytes in it that nobody wants any more when a request is cancelled.
+
+use manyways_proto::fetch::{ContentRange, Head, Range, RequestId, Validator};
+use smoltcp::iface::SocketHandle;
+use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer};
+
+use crate::link::Link;
+
+/// Far more than any link here has in flight.
+const RECEIVE_BUFFER: usize = 2 << 20;
+/// Bytes of the object in one frame, as nginx makes them by default.
+const FRAME: usize = 8 << 10;
+/// What a server sends in a TLS handshake.
+const CERTIFICATES: usize = 3_000;
+
+const ORDER: usize = 32;
+const FRAME_HEAD: usize = 16;
+
+/// What may differ between the ways to speak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// No TLS; a request that is broken off takes its connection with it.
+    Http1,
+    /// One more round trip for TLS; a connection outlives its requests.
+    Http2,
+}
+
+/// The object that every server has.
+pub struct Object {
+    pub length: u64,
+    pattern: Vec<u8>,
+}
+
+impl Object {
+    /// Its bytes repeat with a prime length, so that no two places that are likely to be mixed up
+    /// hold the same.
+    const PERIOD: u64 = 65_521;
+
+    pub fn new(length: u64) -> Self {
+        let byte = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+        // Twice, so that no piece has to be put together.
+        let twice = (0..Self::PERIOD).chain(0..Self::PERIOD);
+        Self { length, pattern: twice.map(byte).collect() }
+    }
+
+    /// The bytes from `at` on, at most [`Self::PERIOD`] of them.
+    pub fn bytes(&self, at: u64, count: usize) -> &[u8] {
+        let start = (at % Self::PERIOD) as usize;
+        &self.pattern[start..start + count]
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    Hello,
+    Get { request: RequestId, range: Option<Range> },
+    Cancel { request: RequestId },
+}
+
+impl Order {
+    fn to_bytes(self) -> [u8; ORDER] {
+        let words = match self {
+            Self::Hello => [0; 4],
+            Self::Get { request, range: None } => [1, request.0, 0, 0],
+            Self::Get { request, range: Some(range) } => [2, request.0, range.start, range.end],
+            Self::Cancel { request } => [3, request.0, 0, 0],
+        };
+        let mut bytes = [0; ORDER];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_be_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let word = |i: usize| u64_of(&bytes[8 * i..]);
+        let request = RequestId(word(1));
+        match word(0) {
+            0 => Self::Hello,
+            1 => Self::Get { request, range: None },
+            2 => Self::Get { request, range: Some(Range::new(word(2), word(3))) },
+            3 => Self::Cancel { request },
+            other => panic!("an order of kind {other}: the stream is out of step"),
+        }
+    }
+}
+
+fn u64_of(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"))
+}
+
+/// What the client finds in a frame.
+#[derive(Debug)]
+pub enum Answer {
+    /// The path can take requests.
+    Connected,
+    Head(RequestId, Head),
+    Bytes(RequestId, Vec<u8>),
+    Finished(RequestId),
+}
+
+/// What follows a frame's head. Each has a request's number and a length.
+#[derive(Clone, Copy)]
+enum Kind {
+    Hello = 0,
+    Head = 1,
+    Bytes = 2,
+    Finished = 3,
+}
+
+/// One TCP connection over a link, both of its ends.
+pub struct Connection {
+    client: SocketHandle,
+    server: SocketHandle,
+    protocol: Protocol,
+    greeted: bool,
+    connected: bool,
+    /// The request whose answer the client waits for.
+    current: Option<RequestId>,
+    orders: Vec<u8>,
+    answers: Vec<u8>,
+    asked: Vec<u8>,
+    /// What the server is about to send before it goes on with the body.
+    replies: Vec<u8>,
+    body: Option<(RequestId, Range)>,
+}
+
+impl Connection {
+    /// The server's socket takes `send_buffer` bytes that are not acknowledged yet.
+    pub fn dial(link: &mut Link, port: u16, protocol: Protocol, send_buffer: usize) -> Self {
+        let [client, server] = link.connect(port, || {
+            let mut socket = Socket::new(
+                SocketBuffer::new(vec![0; RECEIVE_BUFFER]),
+                SocketBuffer::new(vec![0; send_buffer]),
+            );
+            socket.set_congestion_control(CongestionControl::Reno);
+            socket.set_nagle_enabled(false);
+            socket
+        });
+        Self {
+            client,
+            server,
+            protocol,
+            greeted: false,
+            connected: false,
+            current: None,
+            orders: Vec::new(),
+            answers: Vec::new(),
+            asked: Vec::new(),
+            replies: Vec::new(),
+            body: None,
+        }
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    pub fn is_busy_with(&self, request: RequestId) -> bool {
+        self.current == Some(request)
+    }
+
+    pub fn ask(&mut self, request: RequestId, range: Option<Range>) {
+        self.current = Some(request);
+        self.orders.extend(Order::Get { request, range }.to_bytes());
+    }
+
+    /// Whether the connection is still good for other requests.
+    pub fn cancel(&mut self, link: &mut Link, request: RequestId) -> bool {
+        self.current = None;
+        match self.protocol {
+            Protocol::Http2 => {
+                self.orders.extend(Order::Cancel { request }.to_bytes());
+                true
+            }
+            Protocol::Http1 => {
+                self.abort(link);
+                false
+            }
+        }
+    }
+
+    pub fn abort(&self, link: &mut Link) {
+        link.device.socket(self.client).abort();
+    }
+
+    /// Does what sockets are ready for; what the client found comes back.
+    pub fn serve(&mut self, link: &mut Link, object: &Object) -> Vec<Answer> {
+        self.answer(link, object);
+        let socket = link.device.socket(self.client);
+        let mut found = Vec::new();
+        if socket.may_send() && !self.greeted {
+            self.greeted = true;
+            match self.protocol {
+                Protocol::Http1 => {
+                    self.connected = true;
+                    found.push(Answer::Connected);
+                }
+                // Nothing was asked before the path was connected.
+                Protocol::Http2 => self.orders.extend(Order::Hello.to_bytes()),
+            }
+        }
+        if socket.can_send() && !self.orders.is_empty() {
+            let sent = socket.send_slice(&self.orders).expect("it can");
+            self.orders.drain(..sent);
+        }
+        while socket.can_recv() {
+            let take = |bytes: &mut [u8]| {
+                self.answers.extend_from_slice(bytes);
+                (bytes.len(), ())
+            };
+            socket.recv(take).expect("it can");
+        }
+        let mut read = 0;
+        while let Some((answer, size)) = self.frame(&self.answers[read..]) {
+            read += size;
+            match &answer {
+                Answer::Connected => self.connected = true,
+                Answer::Finished(request) if self.is_busy_with(*request) => self.current = None,
+                _ => {}
+            }
+            found.push(answer);
+        }
+        self.answers.drain(..read);
+        found
+    }
+
+    fn frame(&self, bytes: &[u8]) -> Option<(Answer, usize)> {
+        let (head, rest) = bytes.split_at_checked(FRAME_HEAD)?;
+        let request = RequestId(u64_of(head));
+        let length = u32::from_be_bytes(head[8..12].try_into().expect("four bytes")) as usize;
+        let payload = rest.get(..length)?;
+        let answer = match head[12] {
+            kind if kind == Kind::Hello as u8 => Answer::Connected,
+            kind if kind == Kind::Head as u8 => Answer::Head(request, read_head(payload)),
+            kind if kind == Kind::Bytes as u8 => Answer::Bytes(request, payload.to_vec()),
+            kind if kind == Kind::Finished as u8 => Answer::Finished(request),
+            other => panic!("a frame of kind {other}: the stream is out of step"),
+        };
+        Some((answer, FRAME_HEAD + length))
+    }
+
+    /// The server's part.
+    fn answer(&mut self, link: &mut Link, object: &Object) {
+        let socket = link.server.socket(self.server);
+        while socket.can_recv() {
+            let take = |bytes: &mut [u8]| {
+                self.asked.extend_from_slice(bytes);
+                (bytes.len(), ())
+            };
+            socket.recv(take).expect("it can");
+        }
+        let whole = self.asked.len() / ORDER * ORDER;
+        for order in self.asked.drain(..whole).collect::<Vec<_>>().chunks_exact(ORDER) {
+            match Order::from_bytes(order) {
+                Order::Hello => frame(&mut self.replies, 0, Kind::Hello, &[0; CERTIFICATES]),
+                Order::Get { request, range } => {
+                    assert!(self.body.is_none(), "two requests at once on one connection");
+                    let all = Range::new(0, object.length);
+                    let part = range.map_or(all, |r| Range::new(r.start, r.end.min(all.end)));
+                    assert!(!part.is_empty(), "nothing was asked for");
+                    let head = write_head(range.is_some(), part, object.length);
+                    frame(&mut self.replies, request.0, Kind::Head, &head);
+                    self.body = Some((request, part));
+                }
+                Order::Cancel { request } => {
+                    self.body = self.body.filter(|(current, _)| *current != request);
+                }
+            }
+        }
+        while socket.can_send() {
+            if self.replies.is_empty() && !self.next_frame(object) {
+                break;
+            }
+            let sent = socket.send_slice(&self.replies).expect("it can");
+            self.replies.drain(..sent);
+        }
+    }
+
+    fn next_frame(&mut self, object: &Object) -> bool {
+        let Some((request, rest)) = &mut self.body else { return false };
+        let count = rest.len().min(FRAME as u64) as usize;
+        if count == 0 {
+            frame(&mut self.replies, request.0, Kind::Finished, &[]);
+            self.body = None;
+            return true;
+        }
+        frame(&mut self.replies, request.0, Kind::Bytes, object.bytes(rest.start, count));
+        rest.start += count as u64;
+        true
+    }
+}
+
+fn frame(into: &mut Vec<u8>, request: u64, kind: Kind, payload: &[u8]) {
+    into.extend(request.to_be_bytes());
+    into.extend((payload.len() as u32).to_be_bytes());
+    into.extend([kind as u8, 0, 0, 0]);
+    into.extend_from_slice(payload);
+}
+
+/// As long as what a server writes: names and values that do not matter here fill it up.
+const HEAD: usize = 200;
+
+fn write_head(partial: bool, part: Range, length: u64) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    let words = [u64::from(partial), part.start, part.end, length];
+    for (place, word) in head.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_be_bytes());
+    }
+    head
+}
+
+fn read_head(bytes: &[u8]) -> Head {
+    let word = |i: usize| u64_of(&bytes[8 * i..]);
+    let (partial, part, length) = (word(0) == 1, Range::new(word(1), word(2)), word(3));
+    let content_range = ContentRange { range: Some(part), length: Some(length) };
+    Head {
+        status: if partial { 206 } else { 200 },
+        length: Some(part.len()),
+        content_range: partial.then_some(Some(content_range)),
+        validator: Some(Validator::Etag("\"v\"".to_owned())),
+        refuses_ranges: false,
+        encoded: false,
+    }
+}

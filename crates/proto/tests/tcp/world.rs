@@ -1,0 +1,269 @@
+//! A fetch over several links, each with a server behind it, under virtual time.
+
+use manyways_proto::fetch::{Config, Fetch, Input, Output, PathId, Range, Ranges, RequestId};
+use manyways_trace::scenario::{CapacitySpec, DelaySpec, DirectionSpec, LinkState};
+use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
+
+use crate::link::Link;
+use crate::peer::{Answer, Connection, Object, Protocol};
+
+/// No case takes longer.
+const PATIENCE: Time = Time::from_millis(300_000);
+
+/// A path: a link, and when it falls silent in both directions.
+#[derive(Clone)]
+pub struct PathSpec {
+    pub down: DirectionSpec,
+    pub up: DirectionSpec,
+    pub silent_from: Option<Time>,
+    /// What a server's socket takes before it is acknowledged.
+    pub send_buffer: Size,
+}
+
+struct Path {
+    link: Link,
+    connection: Option<Connection>,
+    /// A request that waits for a connection.
+    waiting: Option<(RequestId, Option<Range>)>,
+    port: u16,
+    silent_from: Option<Time>,
+    send_buffer: usize,
+    /// When its link wants to be pumped.
+    due: Option<Time>,
+}
+
+/// What came of it.
+pub struct Outcome {
+    pub took: Time,
+    /// Bytes of the object that were delivered although they were there already.
+    pub duplicate: u64,
+    pub requests: u64,
+    /// What each path brought.
+    pub useful: Vec<u64>,
+}
+
+pub struct World {
+    fetch: Fetch,
+    now: Time,
+    paths: Vec<Path>,
+    object: Object,
+    protocol: Protocol,
+    done: Ranges,
+    piece: (RequestId, Vec<u8>),
+    over: bool,
+}
+
+impl World {
+    pub fn new(length: u64, protocol: Protocol, specs: &[PathSpec]) -> Self {
+        let mut fetch = Fetch::new(Config::default());
+        for path in 0..specs.len() {
+            fetch.handle(Time::ZERO, Input::PathUp { path: PathId(path), metered: false });
+        }
+        let path = |(seed, spec): (u64, &PathSpec)| Path {
+            link: Link::new(&spec.down, &spec.up, 2 * seed),
+            connection: None,
+            waiting: None,
+            port: 80,
+            silent_from: spec.silent_from,
+            send_buffer: spec.send_buffer.as_bytes() as usize,
+            due: Some(Time::ZERO),
+        };
+        Self {
+            fetch,
+            now: Time::ZERO,
+            paths: (1..).zip(specs).map(path).collect(),
+            object: Object::new(length),
+            protocol,
+            done: Ranges::new(),
+            piece: (RequestId(0), Vec::new()),
+            over: false,
+        }
+    }
+
+    /// Runs to the end; panics where a byte is wrong, comes twice or never comes.
+    pub fn run(mut self) -> Outcome {
+        self.drain();
+        while !self.over {
+            for path in 0..self.paths.len() {
+                if self.paths[path].due.is_some_and(|due| due <= self.now) {
+                    self.serve(path);
+                }
+            }
+            self.drain();
+            if self.over {
+                break;
+            }
+            let links = self.paths.iter().filter_map(|path| path.due);
+            let silences = self.paths.iter().filter_map(|path| path.silent_from);
+            let next = links.chain(silences).chain(self.fetch.next_wakeup()).min();
+            let next = next.expect("an unfinished fetch waits for something");
+            self.now = self.now.max(next);
+            assert!(self.now < PATIENCE, "it does not end: {} are there", self.done.total());
+            for path in &mut self.paths {
+                if path.silent_from.is_some_and(|from| from <= self.now) {
+                    path.silent_from = None;
+                    path.link.down().set_state(self.now, LinkState::Silent);
+                    path.link.up().set_state(self.now, LinkState::Silent);
+                    path.due = Some(self.now);
+                }
+            }
+        }
+        assert_eq!(self.done.total(), self.object.length);
+        let stats = (0..self.paths.len()).map(|path| self.fetch.stats(self.now, PathId(path)));
+        let stats: Vec<_> = stats.collect();
+        Outcome {
+            took: self.now,
+            duplicate: stats.iter().map(|stats| stats.duplicate).sum(),
+            requests: stats.iter().map(|stats| stats.requests).sum(),
+            useful: stats.iter().map(|stats| stats.useful).collect(),
+        }
+    }
+
+    /// Lets a link and the two programs at its ends do what is due.
+    fn serve(&mut self, index: usize) {
+        let path = &mut self.paths[index];
+        path.due = None;
+        path.link.pump(self.now);
+        if let Some(mut connection) = path.connection.take() {
+            if connection.is_connected()
+                && let Some((request, range)) = path.waiting.take()
+            {
+                connection.ask(request, range);
+            }
+            let answers = connection.serve(&mut path.link, &self.object);
+            path.connection = Some(connection);
+            for answer in answers {
+                self.take(index, answer);
+            }
+        }
+        let path = &mut self.paths[index];
+        path.link.pump(self.now);
+        // Whoever was given something to send meanwhile wants it sent now.
+        path.due = path.due.into_iter().chain(path.link.next_wakeup(self.now)).min();
+    }
+
+    fn take(&mut self, path: usize, answer: Answer) {
+        let input = match answer {
+            // Somebody waits for the connection, who was told long ago that there is one.
+            Answer::Connected if self.paths[path].waiting.is_some() => {
+                self.paths[path].due = Some(self.now);
+                return;
+            }
+            Answer::Connected => Input::Connected { path: PathId(path) },
+            Answer::Head(request, head) => Input::Head { request, head },
+            Answer::Finished(request) => Input::Finished { request },
+            Answer::Bytes(request, bytes) => {
+                let length = bytes.len() as u64;
+                self.piece = (request, bytes);
+                Input::Bytes { request, length }
+            }
+        };
+        self.fetch.handle(self.now, input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.fetch.poll(self.now) {
+            self.act(output);
+        }
+    }
+
+    fn act(&mut self, output: Output) {
+        match output {
+            Output::Connect { path } => {
+                if self.paths[path.0].connection.as_ref().is_some_and(Connection::is_connected) {
+                    self.fetch.handle(self.now, Input::Connected { path });
+                } else {
+                    self.hang_up(path);
+                    self.dial(path);
+                }
+            }
+            Output::Disconnect { path } => self.hang_up(path),
+            Output::Request { request, path: id, range, .. } => {
+                let path = &mut self.paths[id.0];
+                path.waiting = Some((request, range));
+                path.due = Some(self.now);
+                if path.connection.is_none() {
+                    self.dial(id);
+                }
+            }
+            Output::Cancel { request } => {
+                for path in &mut self.paths {
+                    if path.waiting.is_some_and(|(waiting, _)| waiting == request) {
+                        path.waiting = None;
+                    } else if let Some(connection) = &mut path.connection
+                        && connection.is_busy_with(request)
+                    {
+                        if !connection.cancel(&mut path.link, request) {
+                            path.connection = None;
+                        }
+                        path.due = Some(self.now);
+                    }
+                }
+            }
+            Output::Write { request, at, skip, length } => {
+                let (of, piece) = &self.piece;
+                assert_eq!(*of, request, "a write of another request's bytes");
+                let bytes = &piece[skip as usize..(skip + length) as usize];
+                assert!(bytes == self.object.bytes(at, bytes.len()), "wrong bytes at {at}");
+                let before = self.done.total();
+                self.done.insert(Range::new(at, at + length));
+                assert_eq!(self.done.total(), before + length, "bytes at {at} written twice");
+            }
+            Output::Done => self.over = true,
+            Output::Sized(length) => assert_eq!(length, Some(self.object.length)),
+            Output::Note(_) => {}
+            output @ (Output::Restart | Output::Failed(_)) => {
+                panic!("{output:?} at {}", self.now)
+            }
+        }
+    }
+
+    fn dial(&mut self, path: PathId) {
+        let Path { link, connection, port, due, send_buffer, .. } = &mut self.paths[path.0];
+        *connection = Some(Connection::dial(link, *port, self.protocol, *send_buffer));
+        *port += 1;
+        *due = Some(self.now);
+    }
+
+    fn hang_up(&mut self, path: PathId) {
+        let path = &mut self.paths[path.0];
+        path.waiting = None;
+        if let Some(connection) = path.connection.take() {
+            connection.abort(&mut path.link);
+            path.due = Some(self.now);
+        }
+    }
+}
+
+/// When a fetch over these links is over at the earliest: all of them at full rate, after the
+/// smallest request delay.
+pub fn fluid_bound(length: u64, specs: &[PathSpec]) -> Span {
+    let step = Span::from_millis(1);
+    let (mut now, mut sent) = (Time::ZERO, Size::ZERO);
+    while sent.as_bytes() < length {
+        let up = specs.iter().filter(|spec| spec.silent_from.is_none_or(|from| now < from));
+        let rate: Rate = up.map(|spec| rate(&spec.down.capacity, now)).sum();
+        sent += rate.size_in(step);
+        now += step;
+    }
+    let delay = |spec: &PathSpec| delay(&spec.down.delay) + delay(&spec.up.delay);
+    now.since(Time::ZERO) + specs.iter().map(delay).min().unwrap_or_default()
+}
+
+fn rate(capacity: &CapacitySpec, now: Time) -> Rate {
+    match capacity {
+        CapacitySpec::Constant(rate) => *rate,
+        CapacitySpec::Trace { trace: LinkTrace::Rates(steps), .. } => {
+            *steps.at(now.since(Time::ZERO))
+        }
+        other => panic!("no bound is known for {other:?}"),
+    }
+}
+
+fn delay(delay: &DelaySpec) -> Span {
+    match delay {
+        DelaySpec::Constant(delay) => *delay,
+        other => panic!("no bound is known for {other:?}"),
+    }
+}
