@@ -36,6 +36,7 @@
 
 mod dial;
 mod exchange;
+mod late;
 pub mod location;
 mod path;
 mod report;
@@ -58,6 +59,7 @@ use manyways_trace::Size;
 use tokio::sync::mpsc;
 
 pub use dial::Protocol;
+use late::Late;
 use location::{Location, LocationError};
 pub use path::{HostNames, Lookup, Names, PathSpec};
 pub use report::{
@@ -87,6 +89,8 @@ const RESERVED: [HeaderName; 8] = [
 pub struct Client {
     paths: Vec<Arc<PathSpec>>,
     workers: Vec<mpsc::UnboundedSender<Command>>,
+    /// Each path's bytes that came for nothing.
+    late: Vec<Late>,
     headers: Arc<HeaderMap>,
     private: Arc<HeaderMap>,
     metered: Allowance,
@@ -205,13 +209,15 @@ impl ClientBuilder {
             map.append(name, value);
         }
         let paths: Vec<Arc<PathSpec>> = self.paths.into_iter().map(Arc::new).collect();
-        let workers = paths.iter().enumerate().map(|(id, path)| {
+        let late = vec![(); paths.len()].into_iter().map(|()| Late::default()).collect::<Vec<_>>();
+        let workers = paths.iter().zip(&late).enumerate().map(|(id, (path, late))| {
             let id = manyways_proto::fetch::PathId(id);
-            Worker::spawn(id, Arc::clone(path), Arc::clone(&tls))
+            Worker::spawn(id, Arc::clone(path), Arc::clone(&tls), late.clone())
         });
         Ok(Client {
             workers: workers.collect(),
             paths,
+            late,
             headers: Arc::new(headers),
             private: Arc::new(private),
             metered: self.metered.unwrap_or(self.config.metered),

@@ -10,13 +10,14 @@ use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use manyways_proto::fetch::{Fault, FaultClass};
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig};
+use rustls::{AlertDescription, CertificateError, ClientConfig};
 use socket2::{Domain, Protocol as Transport, Socket, Type};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsConnector;
 
 use super::PathSpec;
+use super::late::{Cancelled, Frames, Late, Unread};
 use super::location::Origin;
 
 /// The next address of a server is tried beside the one before it after this (RFC 8305 §5).
@@ -52,6 +53,8 @@ pub(super) struct Connection {
     pub(super) origin: Origin,
     pub(super) server: SocketAddr,
     pub(super) sender: Sender,
+    pub(super) late: Late,
+    pub(super) cancelled: Cancelled,
     driver: Arc<Driver>,
 }
 
@@ -93,16 +96,20 @@ impl Connection {
             origin: self.origin.clone(),
             server: self.server,
             sender: Sender::Http2(sender.clone()),
+            late: self.late.clone(),
+            cancelled: self.cancelled.clone(),
             driver: Arc::clone(&self.driver),
         })
     }
 }
 
-/// Connects to `origin` over `path`. The caller bounds the time.
+/// Connects to `origin` over `path`. The caller bounds the time. What comes for nothing is counted
+/// in `late`.
 pub(super) async fn dial(
     path: &PathSpec,
     origin: &Origin,
     tls: &Arc<ClientConfig>,
+    late: &Late,
 ) -> Result<Connection, Fault> {
     let addresses = match origin.address() {
         Some(address) => vec![address],
@@ -125,18 +132,20 @@ pub(super) async fn dial(
     let (stream, server) = connect(path, &servers).await?;
     // Requests are small and wait for nothing; failing to say so costs only time.
     let _ = stream.set_nodelay(true);
+    let stream = Unread::new(stream, late.clone());
     if origin.secure {
-        secure(stream, server, origin, tls).await
+        secure(stream, server, origin, tls, late).await
     } else {
-        http1(stream, server, origin).await
+        http1(stream, server, origin, late).await
     }
 }
 
 async fn secure(
-    stream: TcpStream,
+    stream: Unread,
     server: SocketAddr,
     origin: &Origin,
     tls: &Arc<ClientConfig>,
+    late: &Late,
 ) -> Result<Connection, Fault> {
     let name = ServerName::try_from(origin.host.clone())
         .map_err(|_| Fault::lasting(FaultClass::Tls, format!("{} is no TLS name", origin.host)))?;
@@ -144,8 +153,10 @@ async fn secure(
     let stream = stream.map_err(|error| tls_fault(&error, server))?;
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     if !h2 {
-        return http1(stream, server, origin).await;
+        return http1(stream, server, origin, late).await;
     }
+    let cancelled = Cancelled::default();
+    let stream = Frames::new(stream, late.clone(), cancelled.clone());
     let handshake = h2::client::Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -161,10 +172,16 @@ async fn secure(
         }
     });
     let driver = Arc::new(Driver(driver.abort_handle()));
-    Ok(Connection { origin: origin.clone(), server, sender: Sender::Http2(sender), driver })
+    let (origin, late, sender) = (origin.clone(), late.clone(), Sender::Http2(sender));
+    Ok(Connection { origin, server, sender, late, cancelled, driver })
 }
 
-async fn http1<S>(stream: S, server: SocketAddr, origin: &Origin) -> Result<Connection, Fault>
+async fn http1<S>(
+    stream: S,
+    server: SocketAddr,
+    origin: &Origin,
+    late: &Late,
+) -> Result<Connection, Fault>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -178,7 +195,8 @@ where
         }
     });
     let driver = Arc::new(Driver(driver.abort_handle()));
-    Ok(Connection { origin: origin.clone(), server, sender: Sender::Http1(sender), driver })
+    let (origin, late, sender) = (origin.clone(), late.clone(), Sender::Http1(sender));
+    Ok(Connection { origin, server, sender, late, cancelled: Cancelled::default(), driver })
 }
 
 /// Happy eyeballs, light: each address is tried a little after the one before it, or at once when
@@ -268,7 +286,7 @@ fn tls_fault(error: &io::Error, server: SocketAddr) -> Fault {
         ),
         Some(why) => Fault::lasting(
             FaultClass::Tls,
-            format!("the TLS handshake with {server} failed: {why}"),
+            format!("the TLS handshake with {server} failed: {}", handshake(why)),
         ),
         None => Fault::passing(
             FaultClass::Tls,
@@ -289,17 +307,63 @@ fn certificate(why: &CertificateError) -> String {
             "it is for another name"
         }
         CertificateError::Revoked => "it was revoked",
+        CertificateError::BadEncoding => "it cannot be read",
+        CertificateError::BadSignature => "its signature is wrong",
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "it is not meant for servers"
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "it is signed in a way that is not accepted"
+        }
         // The library has no name of its own for this one.
         other if other.to_string().contains("CaUsedAsEndEntity") => {
             "it was issued by itself, and this host does not trust it"
         }
-        other => return other.to_string(),
+        other => {
+            tracing::debug!("certificate: {other:?}");
+            "it has a fault"
+        }
     };
     words.to_owned()
 }
 
+/// Why a handshake failed, likewise.
+fn handshake(why: &rustls::Error) -> &'static str {
+    tracing::debug!("handshake: {why:?}");
+    match why {
+        rustls::Error::InvalidMessage(_) => "what answers there does not speak TLS",
+        rustls::Error::PeerIncompatible(_) => {
+            "the server offers no version of TLS from 1.2 on that both understand"
+        }
+        rustls::Error::NoApplicationProtocol => "the server speaks neither HTTP/2 nor HTTP/1.1",
+        rustls::Error::NoCertificatesPresented => "the server has no certificate",
+        rustls::Error::AlertReceived(alert) => match alert {
+            AlertDescription::HandshakeFailure
+            | AlertDescription::InsufficientSecurity
+            | AlertDescription::ProtocolVersion => {
+                "the server accepts nothing that this program offers"
+            }
+            AlertDescription::UnrecognisedName => "the server does not know this name",
+            AlertDescription::NoApplicationProtocol => {
+                "the server speaks neither HTTP/2 nor HTTP/1.1"
+            }
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::AccessDenied => "the server wants a certificate from its clients",
+            AlertDescription::InternalError => "the server had an error of its own",
+            _ => "the server refused it",
+        },
+        _ => "the server's messages make no sense",
+    }
+}
+
 /// An I/O error without the `(os error 111)` that tells a user nothing.
 pub(super) fn plain(error: &io::Error) -> String {
+    // The library that found it out adds its address.
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return "it was closed too early".to_owned();
+    }
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

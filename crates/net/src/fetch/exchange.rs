@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use manyways_proto::fetch::{ContentRange, Fault, FaultClass, Head, Range, Validator};
 
 use super::dial::{Connection, Sender, plain};
+use super::late::{Cancelled, Late};
 use super::location::Location;
 use super::worker::Ask;
 
@@ -55,8 +56,22 @@ pub(super) struct Answer {
 pub(super) struct Body {
     connection: Option<Connection>,
     incoming: Stream,
-    /// What the last piece took of the stream's window.
+    late: Late,
+    /// The last piece, which also takes this much of an HTTP/2 stream's window.
     unreleased: usize,
+    ended: bool,
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.late.add(match &mut self.incoming {
+                Stream::Http1(_) => self.unreleased,
+                // The last piece, and those that wait behind it.
+                Stream::Http2(_, body) => body.flow_control().used_capacity(),
+            } as u64);
+        }
+    }
 }
 
 enum Stream {
@@ -65,11 +80,12 @@ enum Stream {
 }
 
 /// Resets an HTTP/2 stream with CANCEL unless its end was seen.
-struct Reset(Option<SendStream<Bytes>>);
+struct Reset(Option<SendStream<Bytes>>, Cancelled);
 
 impl Drop for Reset {
     fn drop(&mut self) {
         if let Some(mut stream) = self.0.take() {
+            self.1.up_to(stream.stream_id().as_u32());
             stream.send_reset(Reason::CANCEL);
         }
     }
@@ -95,12 +111,14 @@ pub(super) async fn send(mut connection: Connection, ask: &Ask) -> Result<Answer
             let (response, stream) = ready
                 .send_request(request.map(|_| ()), true)
                 .map_err(|error| lost(http2_fault(&error)))?;
-            let reset = Reset(Some(stream));
+            let reset = Reset(Some(stream), connection.cancelled.clone());
             let (parts, body) = response.await.map_err(|e| lost(http2_fault(&e)))?.into_parts();
             (parts, Stream::Http2(reset, body))
         }
     };
-    let body = Body { connection: Some(connection), incoming, unreleased: 0 };
+    let late = connection.late.clone();
+    let connection = Some(connection);
+    let body = Body { connection, incoming, late, unreleased: 0, ended: false };
     Ok(Answer { status: parts.status, headers: parts.headers, body })
 }
 
@@ -210,19 +228,24 @@ impl Body {
         loop {
             match &mut self.incoming {
                 Stream::Http1(body) => match body.frame().await {
-                    None => return Ok(None),
+                    None => {
+                        self.ended = true;
+                        return Ok(None);
+                    }
                     Some(Err(error)) => return Err(http1_fault(&error).into()),
                     Some(Ok(frame)) => {
                         // Trailers say nothing about bytes.
                         if let Ok(bytes) = frame.into_data()
                             && !bytes.is_empty()
                         {
+                            self.unreleased = bytes.len();
                             return Ok(Some(bytes));
                         }
                     }
                 },
                 Stream::Http2(reset, body) => match body.data().await {
                     None => {
+                        self.ended = true;
                         reset.0 = None;
                         return Ok(None);
                     }
@@ -246,10 +269,11 @@ impl Body {
 
     /// The last piece was taken: the server may send as much more.
     pub(super) fn release(&mut self) {
+        let piece = std::mem::take(&mut self.unreleased);
         if let Stream::Http2(_, body) = &mut self.incoming {
             let control: &mut FlowControl = body.flow_control();
             // It fails only where the stream is gone, which the next read tells.
-            let _ = control.release_capacity(std::mem::take(&mut self.unreleased));
+            let _ = control.release_capacity(piece);
         }
     }
 

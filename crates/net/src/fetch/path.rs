@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use manyways_sys::interface::Interface;
 
+use super::dial::plain;
 use crate::resolve::PathResolver;
 
 /// One of the ways to the server: connections over it leave through one network interface.
@@ -97,7 +98,12 @@ impl Names for HostNames {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host, 0)).await;
-            let found = found.map_err(|error| format!("the name {host} was not found: {error}"))?;
+            let found = found.map_err(|error| {
+                // Of `failed to lookup address information: Name or service not known`, the end.
+                let error = plain(&error);
+                let why = error.rsplit(": ").next().unwrap_or_default().to_lowercase();
+                format!("the name {host} was not found: {why}")
+            })?;
             Ok(found.map(|address| address.ip()).collect())
         })
     }

@@ -73,9 +73,9 @@ pub struct Report {
     pub first_byte: Option<Span>,
     /// The hash of the whole object, where it was asked for.
     pub sha256: Option<[u8; 32]>,
-    /// Bytes over metered paths, needed or not.
+    /// Bytes of answers over metered paths, needed or not.
     pub metered: Size,
-    /// Bytes that came a second time.
+    /// Bytes that came a second time, or for a request that had been cancelled.
     pub duplicate: Size,
     /// Each path, in the order in which they were given.
     pub paths: Vec<PathReport>,

@@ -9,14 +9,14 @@ use manyways_proto::fetch::{
     Allowance, Config, Fetch, Input, Note, Output, PathId, Reason, RequestId,
 };
 use manyways_trace::{Rate, Size, Span, Time};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::location::Location;
 use super::report::{Cause, Event, FetchError, Kept, PathProgress, PathReport, Progress, Report};
 use super::resume::Saved;
-use super::sink::{Sink, SinkError};
+use super::sink::{Left, Sink, SinkError};
 use super::worker::{Ask, Command, Message, Peer, What};
 use super::{Checksum, Client, Job};
 
@@ -24,8 +24,10 @@ use super::{Checksum, Client, Job};
 const WAITING_PIECES: usize = 16;
 /// How often the caller hears of progress.
 const PROGRESS: Duration = Duration::from_millis(100);
-/// How often what is there is made lasting.
+/// How often what is there is made lasting, at most: the pause doubles up to this…
 const CHECKPOINT: Duration = Duration::from_secs(2);
+/// …from this one after the object is known, when there is little to lose but it would be all.
+const FIRST_CHECKPOINT: Duration = Duration::from_millis(250);
 
 /// What the shell knows of a path beside the core.
 #[derive(Clone, Copy, Default)]
@@ -51,7 +53,12 @@ pub(super) struct Transfer<'a> {
     piece: Bytes,
     /// Bytes of earlier runs.
     before: u64,
-    checkpointed: u64,
+    /// So many bytes are lasting; `None` before there is a resume file of this object.
+    checkpointed: Option<u64>,
+    checkpoint_at: Instant,
+    checkpoint_pause: Duration,
+    /// What an older download left that this one replaces.
+    older: Option<Saved>,
 }
 
 enum End {
@@ -68,15 +75,20 @@ pub(super) async fn run(
 ) -> Result<Report, FetchError> {
     let empty = |cause| FetchError { cause, kept: None, report: Box::new(blank(client, job)) };
     let url = job.location.to_string();
-    let (mut sink, saved) =
+    let (mut sink, left) =
         Sink::open(&job.output, &url, job.resume).map_err(|error| empty(error.into()))?;
+    let (saved, older) = match left {
+        Left::Continued(saved) => (Some(saved), None),
+        Left::Older(older) => (None, older),
+        Left::Nothing => (None, None),
+    };
     if job.resume && saved.is_none() {
         on_event(Event::Note("there is no unfinished download to continue, so it begins anew"));
     }
     if client.paths.is_empty() {
         return Err(empty(Cause::NoPath));
     }
-    let before = saved.as_ref().map_or(0, |saved| saved.done.total());
+    let checkpointed = saved.as_ref().map(|saved| saved.done.total());
     let metered = match client.metered {
         Allowance::Limit(limit) => Allowance::Limit(limit.saturating_sub(client.metered_spent)),
         other => other,
@@ -106,11 +118,15 @@ pub(super) async fn run(
         trails: vec![Trail::default(); client.paths.len()],
         first_byte: None,
         piece: Bytes::new(),
-        before,
-        checkpointed: before,
+        before: checkpointed.unwrap_or(0),
+        checkpointed,
+        checkpoint_at: Instant::now() + FIRST_CHECKPOINT,
+        checkpoint_pause: FIRST_CHECKPOINT,
+        older,
     };
     let end = transfer.pump(&mut sink, stop).await;
     let elapsed = transfer.now();
+    transfer.settle().await;
     let mut report = transfer.report(elapsed);
     let end = match end {
         End::Done => transfer.conclude(&mut sink, &mut report).await,
@@ -135,8 +151,6 @@ impl Transfer<'_> {
         let mut stop = std::pin::pin!(stop);
         let mut tick = tokio::time::interval(PROGRESS);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut checkpoint = tokio::time::interval_at(Instant::now() + CHECKPOINT, CHECKPOINT);
-        checkpoint.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut saving: Option<JoinHandle<Result<(), SinkError>>> = None;
         for (id, path) in self.client.paths.iter().enumerate() {
             let input = Input::PathUp { path: PathId(id), metered: path.metered };
@@ -173,9 +187,13 @@ impl Transfer<'_> {
                         break End::Failed(error.into());
                     }
                 }
-                _ = checkpoint.tick(), if idle => {
-                    if let Some(saved) = self.saved() && saved.done.total() > self.checkpointed {
-                        self.checkpointed = saved.done.total();
+                () = tokio::time::sleep_until(self.checkpoint_at), if idle => {
+                    self.checkpoint_at = Instant::now() + self.checkpoint_pause;
+                    if let Some(saved) = self.saved()
+                        && self.checkpointed.is_none_or(|before| saved.done.total() > before)
+                    {
+                        self.checkpointed = Some(saved.done.total());
+                        self.checkpoint_pause = CHECKPOINT.min(self.checkpoint_pause * 2);
                         saving = Some(tokio::task::spawn_blocking(sink.checkpoint(&saved)));
                     }
                 }
@@ -231,9 +249,18 @@ impl Transfer<'_> {
                         return Some(End::Failed(error.into()));
                     }
                     self.before = 0;
-                    self.checkpointed = 0;
+                    self.checkpointed = None;
                 }
-                Output::Sized(_) => {}
+                Output::Sized(_) => {
+                    match sink.begin() {
+                        Ok(true) => self.say_what_is_lost(),
+                        Ok(false) => {}
+                        Err(error) => return Some(End::Failed(error.into())),
+                    }
+                    // From here on a kill leaves something to go on with.
+                    self.checkpoint_at = Instant::now();
+                    self.checkpoint_pause = FIRST_CHECKPOINT;
+                }
                 Output::Note(note) => self.note(&note),
                 Output::Done => return Some(End::Done),
                 Output::Failed(reason) => {
@@ -247,6 +274,9 @@ impl Transfer<'_> {
     fn hear(&mut self, Message { path, what }: Message) {
         let now = self.now();
         let input = match what {
+            What::Bytes(request, bytes) if !self.core.is_under_way(request) => {
+                Input::Late { path, length: bytes.len() as u64 }
+            }
             What::Connected(peer) => {
                 self.meet(path, peer);
                 Input::Connected { path }
@@ -276,7 +306,38 @@ impl Transfer<'_> {
             What::Finished(request) => Input::Finished { request },
             What::Failed(request, fault) => Input::Failed { request, fault },
         };
+        self.count_late();
         self.core.handle(now, input);
+    }
+
+    /// Tells the core of the bytes that came for nothing.
+    fn count_late(&mut self) {
+        let now = self.now();
+        for (id, late) in self.client.late.iter().enumerate() {
+            if let length @ 1.. = late.take() {
+                self.core.handle(now, Input::Late { path: PathId(id), length });
+            }
+        }
+    }
+
+    /// Breaks off what is still under way, and counts what of it had come already.
+    async fn settle(&mut self) {
+        for worker in &self.client.workers {
+            let (sender, ended) = oneshot::channel();
+            // A worker ends only with its client.
+            if worker.send(Command::End(sender)).is_ok() {
+                let _ = ended.await;
+            }
+        }
+        // A connection that is closed is dropped by a task of its own.
+        tokio::task::yield_now().await;
+        while let Ok(Message { path, what }) = self.reports.try_recv() {
+            if let What::Bytes(_, bytes) = what {
+                let length = bytes.len() as u64;
+                self.core.handle(self.now(), Input::Late { path, length });
+            }
+        }
+        self.count_late();
     }
 
     fn meet(&mut self, path: PathId, peer: Peer) {
@@ -317,6 +378,23 @@ impl Transfer<'_> {
                 None => note.to_string(),
             },
             _ => note.to_string(),
+        };
+        (self.on_event)(Event::Note(&text));
+    }
+
+    fn say_what_is_lost(&mut self) {
+        let target = self.job.output.display();
+        let text = match &self.older {
+            Some(older) if older.url == self.job.location.to_string() => format!(
+                "an unfinished download of {target} ({} of {}) is thrown away; \
+                 -c would have continued it",
+                Size::from_bytes(older.done.total()),
+                Size::from_bytes(older.length)
+            ),
+            Some(older) => {
+                format!("an unfinished download of {} to {target} is thrown away", older.url)
+            }
+            None => format!("an unfinished download of {target} is thrown away"),
         };
         (self.on_event)(Event::Note(&text));
     }

@@ -65,15 +65,25 @@ pub(super) struct Sink {
     device: bool,
     /// A resume file is there.
     saved: bool,
+    /// The files are those of an earlier download that is not to go on. They stay until there is
+    /// something to replace them with.
+    older: bool,
+}
+
+/// What an earlier run left.
+#[derive(Debug)]
+pub(super) enum Left {
+    /// Nothing.
+    Nothing,
+    /// What this run goes on with.
+    Continued(Saved),
+    /// What [`Sink::begin`] will throw away, as far as it can be read.
+    Older(Option<Saved>),
 }
 
 impl Sink {
-    /// Opens the files for `url`; with `resume`, what an earlier run left is handed back.
-    pub(super) fn open(
-        target: &Path,
-        url: &str,
-        resume: bool,
-    ) -> Result<(Self, Option<Saved>), SinkError> {
+    /// Opens the files for `url`; with `resume`, it goes on with what an earlier run left.
+    pub(super) fn open(target: &Path, url: &str, resume: bool) -> Result<(Self, Left), SinkError> {
         let (part, state) = (beside(target, ".manyways-part"), beside(target, ".manyways"));
         let device = match std::fs::metadata(target) {
             Ok(metadata) if metadata.is_file() => false,
@@ -84,8 +94,9 @@ impl Sink {
         if device {
             let file = OpenOptions::new().write(true).open(target);
             let file = Arc::new(file.map_err(|error| failed(target, error))?);
-            let sink = Self { target: target.to_owned(), part, state, file, device, saved: false };
-            return Ok((sink, None));
+            let (target, saved, older) = (target.to_owned(), false, false);
+            let sink = Self { target, part, state, file, device, saved, older };
+            return Ok((sink, Left::Nothing));
         }
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
@@ -96,20 +107,34 @@ impl Sink {
             // Some file systems have no locks.
             Err(TryLockError::Error(error)) => tracing::debug!("no lock: {error}"),
         }
-        let saved = if resume { read_state(&state, &part, &file, url)? } else { None };
+        let saved = state.exists();
+        let left = match (saved, resume) {
+            (false, _) => Left::Nothing,
+            (true, true) => Left::Continued(read_state(&state, &part, &file, url)?),
+            (true, false) => Left::Older(read(&state).ok()),
+        };
         let mut sink = Self {
             target: target.to_owned(),
             part,
             state,
             file: Arc::new(file),
             device,
-            saved: saved.is_some(),
+            saved,
+            older: matches!(left, Left::Older(_)),
         };
-        if saved.is_none() {
-            sink.saved = sink.state.exists();
+        if !saved {
             sink.restart()?;
         }
-        Ok((sink, saved))
+        Ok((sink, left))
+    }
+
+    /// The object is there: an older download makes room for it. Says whether there was one.
+    pub(super) fn begin(&mut self) -> Result<bool, SinkError> {
+        let older = self.older;
+        if older {
+            self.restart()?;
+        }
+        Ok(older)
     }
 
     /// Writes at a place of the object.
@@ -123,6 +148,7 @@ impl Sink {
         if self.device {
             return Ok(());
         }
+        self.older = false;
         self.forget();
         self.file.set_len(0).map_err(|error| failed(&self.part, error))
     }
@@ -187,6 +213,9 @@ impl Sink {
 
     /// Leaves nothing behind of a download that cannot be continued.
     pub(super) fn discard(&mut self) {
+        if self.older {
+            return;
+        }
         self.forget();
         if !self.device
             && let Err(error) = std::fs::remove_file(&self.part)
@@ -225,23 +254,17 @@ impl Sink {
     }
 }
 
-fn read_state(
-    state: &Path,
-    part: &Path,
-    file: &File,
-    url: &str,
-) -> Result<Option<Saved>, SinkError> {
+fn read(state: &Path) -> Result<Saved, SinkError> {
     let unusable = |why| SinkError::Resume { path: state.to_owned(), why };
     let mut bytes = Vec::new();
-    match File::open(state) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(state, error)),
-        Ok(opened) => opened
-            .take(MOST_BYTES as u64 + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| failed(state, error))?,
-    };
-    let saved = Saved::parse(&bytes).map_err(unusable)?;
+    File::open(state)
+        .and_then(|opened| opened.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| failed(state, error))?;
+    Saved::parse(&bytes).map_err(unusable)
+}
+
+fn read_state(state: &Path, part: &Path, file: &File, url: &str) -> Result<Saved, SinkError> {
+    let saved = read(state)?;
     if saved.url != url {
         return Err(SinkError::OtherUrl { path: part.to_owned(), url: saved.url });
     }
@@ -249,7 +272,7 @@ fn read_state(
     if length < saved.done.end() {
         return Err(SinkError::Shorter(part.to_owned()));
     }
-    Ok(Some(saved))
+    Ok(saved)
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

@@ -12,11 +12,12 @@ use bytes::Bytes;
 use http::HeaderMap;
 use manyways_proto::fetch::{Fault, Head, PathId, Range, RequestId, Validator};
 use rustls::ClientConfig;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::PathSpec;
 use super::dial::{Connection, Protocol, dial};
 use super::exchange::{self, Broken};
+use super::late::Late;
 use super::location::Location;
 
 /// What the transfer tells a worker.
@@ -31,6 +32,8 @@ pub(super) enum Command {
     Cancel(RequestId),
     /// Break everything off and close the connection.
     Disconnect,
+    /// The transfer is over: break everything off, and say so.
+    End(oneshot::Sender<()>),
 }
 
 /// A request in words of HTTP.
@@ -82,6 +85,7 @@ pub(super) struct Worker {
     id: PathId,
     path: Arc<PathSpec>,
     tls: Arc<ClientConfig>,
+    late: Late,
     commands: mpsc::UnboundedReceiver<Command>,
     reports: Option<mpsc::Sender<Message>>,
     connection: Option<Connection>,
@@ -101,9 +105,11 @@ impl Worker {
         id: PathId,
         path: Arc<PathSpec>,
         tls: Arc<ClientConfig>,
+        late: Late,
     ) -> mpsc::UnboundedSender<Command> {
         let (sender, commands) = mpsc::unbounded_channel();
-        let worker = Self { id, path, tls, commands, reports: None, connection: None, work: None };
+        let (reports, connection, work) = (None, None, None);
+        let worker = Self { id, path, tls, late, commands, reports, connection, work };
         tokio::spawn(worker.run());
         sender
     }
@@ -147,6 +153,12 @@ impl Worker {
                 self.work = None;
                 self.connection = None;
             }
+            Command::End(ended) => {
+                self.work = None;
+                self.reports = None;
+                // Who does not wait for it need not know.
+                let _ = ended.send(());
+            }
             Command::Connect(location) => self.connect(location),
             Command::Ask(ask) => self.ask(ask),
         }
@@ -156,14 +168,19 @@ impl Worker {
         Some(Reporter { path: self.id, reports: self.reports.clone()? })
     }
 
+    /// What a connection needs.
+    fn means(&self) -> (Arc<PathSpec>, Arc<ClientConfig>, Late) {
+        (Arc::clone(&self.path), Arc::clone(&self.tls), self.late.clone())
+    }
+
     fn connect(&mut self, location: Arc<Location>) {
         let Some(reporter) = self.reporter() else { return };
         let held = self.connection.take().filter(|held| held.serves(location.origin()));
-        let (path, tls) = (Arc::clone(&self.path), Arc::clone(&self.tls));
+        let (path, tls, late) = self.means();
         let future = async move {
             let connection = match held {
                 Some(held) => Ok(held),
-                None => dial(&path, location.origin(), &tls).await,
+                None => dial(&path, location.origin(), &tls, &late).await,
             };
             match connection {
                 Ok(connection) => {
@@ -191,12 +208,13 @@ impl Worker {
         {
             self.connection = Some(twin);
         }
-        let (path, tls) = (Arc::clone(&self.path), Arc::clone(&self.tls));
+        let (path, tls, late) = self.means();
         let future = async move {
             if let Some(before) = before {
                 held = before.future.await;
             }
-            match perform(&reporter, &path, &tls, held, ask).await {
+            let means = (&*path, &tls, &late);
+            match perform(&reporter, means, held, ask).await {
                 Ok(connection) => connection,
                 Err(Broken { fault, connection, .. }) => {
                     reporter.say(What::Failed(request, fault)).await;
@@ -211,8 +229,7 @@ impl Worker {
 /// Sends a request, follows redirects where asked to, and reports the answer and its body.
 async fn perform(
     reporter: &Reporter,
-    path: &PathSpec,
-    tls: &Arc<ClientConfig>,
+    (path, tls, late): (&PathSpec, &Arc<ClientConfig>, &Late),
     mut held: Option<Connection>,
     mut ask: Ask,
 ) -> Result<Option<Connection>, Broken> {
@@ -222,7 +239,7 @@ async fn perform(
         let fresh = reused.is_none();
         let connection = match reused {
             Some(connection) => connection,
-            None => dial(path, ask.location.origin(), tls).await?,
+            None => dial(path, ask.location.origin(), tls, late).await?,
         };
         let peer = Peer::from(&connection);
         let answer = match exchange::send(connection, &ask).await {

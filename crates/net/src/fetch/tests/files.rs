@@ -219,3 +219,53 @@ async fn an_object_without_a_version_leaves_nothing_behind() {
     assert_eq!(error.kept, None);
     nothing_is_left(&target);
 }
+
+#[tokio::test]
+async fn an_older_download_is_thrown_away_only_for_a_new_one_and_that_is_said() {
+    let (server, object) = stingy().await;
+    let (_folder, target) = target();
+    stopped(&server, &target).await;
+    let part = target.with_file_name("file.manyways-part");
+    let before = std::fs::read(&part).unwrap();
+
+    let refusing = Server::start(|_| Reply::plain(404, &[], b"")).await;
+    let job = Job::new(&refusing.url("/x"), &target).unwrap();
+    let got = get(&mut one_path().build().unwrap(), &job).await;
+    assert!(got.error().contains("404"), "{}", got.error());
+    assert!(std::fs::read(&part).unwrap() == before);
+    assert_eq!(names(&target), ["file.manyways", "file.manyways-part"]);
+
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    let got = get(&mut one_path().build().unwrap(), &job).await;
+    got.notes(&["(390.62 KiB of 976.56 KiB) is thrown away; -c would have continued it"]);
+    assert_eq!(got.report().bytes, Size::from_bytes(1_000_000));
+    is_whole(&target, &object);
+}
+
+/// Whoever kills it now, `-c` knows what it was about.
+#[tokio::test]
+async fn a_resume_file_is_there_as_soon_as_the_object_is_known() {
+    let (server, _) = stingy().await;
+    let (_folder, target) = target();
+    let state = target.with_file_name("file.manyways");
+    let mut client = one_path()
+        .config(Config { stall_alone: Span::from_secs(600), ..quick() })
+        .header("X-Stingy: yes")
+        .build()
+        .unwrap();
+    let job = Job::new(&server.url("/x"), &target).unwrap();
+    // Progress is told every 100 ms; the transfer itself never ends.
+    let seen = Semaphore::new(0);
+    let mut listen = |_: Event<'_>| {
+        if state.exists() {
+            seen.add_permits(1);
+        }
+    };
+    tokio::select! {
+        outcome = client.fetch(&job, &mut listen, pending()) => panic!("{outcome:?}"),
+        permit = seen.acquire() => permit.unwrap().forget(),
+    }
+    // Dropped like that, it is as if it had been killed.
+    let saved = crate::fetch::resume::Saved::parse(&std::fs::read(&state).unwrap()).unwrap();
+    assert_eq!(saved.length, 1_000_000);
+}

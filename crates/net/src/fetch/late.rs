@@ -1,0 +1,242 @@
+//! Counts bytes that came for nothing: of HTTP/2 streams that were cancelled, and those that the
+//! kernel still held for a connection when it was closed.
+//!
+//! What is on its way when a connection is closed can be seen by nobody but the network.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// Nobody has more than this in a receive buffer.
+const MOST_UNREAD: u64 = 64 << 20;
+/// What precedes the payload of an HTTP/2 frame.
+const FRAME_HEAD: usize = 9;
+/// The type of the frames with the bytes of a body.
+const DATA: u8 = 0;
+
+/// The late bytes of a path, over all its connections.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Late(Arc<AtomicU64>);
+
+impl Late {
+    pub(super) fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Those that nobody has taken yet.
+    pub(super) fn take(&self) -> u64 {
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
+/// The highest HTTP/2 stream of a connection that was cancelled. A connection has one request at a
+/// time and streams are numbered upwards, so every stream up to it is over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cancelled(Arc<AtomicU32>);
+
+impl Cancelled {
+    pub(super) fn up_to(&self, stream: u32) {
+        self.0.fetch_max(stream, Ordering::Relaxed);
+    }
+}
+
+/// A TCP connection that, when it is closed, counts what nobody read.
+pub(super) struct Unread {
+    stream: TcpStream,
+    late: Late,
+}
+
+impl Unread {
+    pub(super) fn new(stream: TcpStream, late: Late) -> Self {
+        Self { stream, late }
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        let (mut buffer, mut unread) = ([0; 16 * 1024], 0);
+        while let Ok(read @ 1..) = self.stream.try_read(&mut buffer) {
+            unread += read as u64;
+            if unread >= MOST_UNREAD {
+                break;
+            }
+        }
+        self.late.add(unread);
+    }
+}
+
+/// A stream of HTTP/2 frames that counts the bytes of cancelled streams on their way in.
+pub(super) struct Frames<S> {
+    stream: S,
+    late: Late,
+    cancelled: Cancelled,
+    head: [u8; FRAME_HEAD],
+    /// So much of the head is there.
+    have: usize,
+    /// So much of the payload is to come.
+    left: usize,
+    /// It is of a cancelled stream.
+    wasted: bool,
+}
+
+impl<S> Frames<S> {
+    pub(super) fn new(stream: S, late: Late, cancelled: Cancelled) -> Self {
+        let head = [0; FRAME_HEAD];
+        Self { stream, late, cancelled, head, have: 0, left: 0, wasted: false }
+    }
+
+    fn observe(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.left == 0 {
+                let take = bytes.len().min(FRAME_HEAD - self.have);
+                let (now, later) = bytes.split_at(take);
+                self.head[self.have..self.have + take].copy_from_slice(now);
+                (bytes, self.have) = (later, self.have + take);
+                if self.have < FRAME_HEAD {
+                    return;
+                }
+                self.have = 0;
+                let [a, b, c, kind, _, s @ ..] = self.head;
+                self.left = u32::from_be_bytes([0, a, b, c]) as usize;
+                // The first bit of the number means nothing.
+                let stream = u32::from_be_bytes(s) & 0x7fff_ffff;
+                self.wasted = kind == DATA && stream <= self.cancelled.0.load(Ordering::Relaxed);
+            }
+            let take = bytes.len().min(self.left);
+            self.left -= take;
+            bytes = &bytes[take..];
+            if self.wasted {
+                self.late.add(take as u64);
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        this.observe(&buffer.filled()[before..]);
+        read
+    }
+}
+
+impl AsyncRead for Unread {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+    }
+}
+
+macro_rules! write_through {
+    ($($generic:ident)?, $for:ty) => {
+        impl$(<$generic: AsyncWrite + Unpin>)? AsyncWrite for $for {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                slices: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                self.stream.is_write_vectored()
+            }
+
+            fn poll_flush(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.get_mut().stream).poll_flush(context)
+            }
+
+            fn poll_shutdown(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+            }
+        }
+    };
+}
+
+write_through!(, Unread);
+write_through!(S, Frames<S>);
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    fn frame(kind: u8, stream: u32, payload: usize) -> Vec<u8> {
+        let mut frame = (payload as u32).to_be_bytes()[1..].to_vec();
+        frame.extend([kind, 0]);
+        frame.extend((stream | 0x8000_0000).to_be_bytes());
+        frame.resize(FRAME_HEAD + payload, 7);
+        frame
+    }
+
+    #[tokio::test]
+    async fn only_bodies_of_cancelled_streams_count() {
+        let wire = [
+            frame(4, 0, 12),
+            frame(1, 3, 40),
+            frame(0, 1, 1_000),
+            frame(0, 3, 300),
+            frame(0, 3, 0),
+            frame(0, 5, 10_000),
+        ]
+        .concat();
+        // However the bytes are cut into pieces.
+        for piece in [1, 8, 9, 10, 977, wire.len()] {
+            let (late, cancelled) = (Late::default(), Cancelled::default());
+            cancelled.up_to(3);
+            let mut frames = Frames::new(wire.as_slice(), late.clone(), cancelled);
+            let mut buffer = vec![0; piece];
+            let mut read = Vec::new();
+            while let Ok(length @ 1..) = frames.read(&mut buffer).await {
+                read.extend_from_slice(&buffer[..length]);
+            }
+            assert_eq!(read, wire);
+            assert_eq!(late.take(), 1_300, "pieces of {piece}");
+            assert_eq!(late.take(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_read_counts_when_the_connection_is_closed() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut far, &[7; 5_000]).await.unwrap();
+        let late = Late::default();
+        let mut near = Unread::new(near, late.clone());
+        let mut wanted = [0; 1_000];
+        near.read_exact(&mut wanted).await.unwrap();
+        near.stream.readable().await.unwrap();
+        drop(near);
+        assert_eq!(late.take(), 4_000);
+    }
+}
