@@ -68,7 +68,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         bare: false,
     };
     let mut lab = Lab::start(&registry, spec).map_err(demo_failure)?;
-    eprintln!("{}", setting.describe(DEFAULT_CC));
+    eprint!("{}", outcome::wrapped(&setting.describe(DEFAULT_CC)));
     let outcome = match contend(&mut lab, &nginx, &setting, &termination) {
         Ok(outcome) => outcome,
         Err(error) => match error.downcast_ref::<Stopped>() {

@@ -167,7 +167,7 @@ mod tests {
         page.figure(&Drawing::new(10.0, 10.0, "<script>", "<script>"), "<script>");
         let html = page.html("<script>");
         assert!(!html.contains("<script"), "{html}");
-        assert_eq!(html.matches("&lt;script&gt;").count(), 13, "{html}");
+        assert_eq!(html.matches("&lt;script&gt;").count(), 14, "{html}");
     }
 
     #[test]

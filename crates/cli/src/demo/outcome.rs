@@ -180,7 +180,7 @@ impl Outcome {
         }
         text.push('\n');
         for note in self.notes() {
-            let _ = writeln!(text, "{note}");
+            text.push_str(&wrapped(&note));
         }
         text
     }
@@ -234,6 +234,25 @@ impl Outcome {
     }
 }
 
+/// Lines that no terminal breaks within a word.
+pub fn wrapped(text: &str) -> String {
+    const WIDTH: usize = 80;
+    let (mut lines, mut width) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > WIDTH {
+            lines.push('\n');
+            width = 0;
+        } else if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += length;
+    }
+    lines + "\n"
+}
+
 impl Serialize for Outcome {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let contenders: Vec<Value> = self.runs.iter().map(|run| self.run_json(run)).collect();
@@ -252,5 +271,19 @@ impl Serialize for Outcome {
             "contenders": contenders,
         })
         .serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words() {
+        let (five, long) = ("five ".repeat(20), "x".repeat(90));
+        let lines = wrapped(&five);
+        assert_eq!(lines.lines().map(str::len).collect::<Vec<_>>(), [79, 19]);
+        assert_eq!(wrapped(&format!("a {long} b")), format!("a\n{long}\nb\n"));
+        assert_eq!(wrapped(""), "\n");
     }
 }

@@ -161,9 +161,10 @@ impl Display {
                 .progress_chars("█▌·")
         };
         let add = |name: &str, template: &str| {
-            let bar = ProgressBar::new(size.as_bytes()).with_style(style(template));
+            // First into the group: a bar of its own would draw itself on a line of its own.
+            let bar = all.add(ProgressBar::new(size.as_bytes()).with_style(style(template)));
             bar.set_prefix(name.to_owned());
-            all.add(bar)
+            bar
         };
         let whole = add(label, "{prefix:<18} [{bar:32.bold}] {msg}");
         let colours = ["blue", "yellow"];
