@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use manyways_link::middlebox;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View, spawn_in};
-use manyways_trace::Span;
+use manyways_trace::{Span, Time};
 use manyways_trace::scenario::{Change, Event, HostSpec, LinkSpec, Middlebox};
 
 use self::pcap::PcapWriter;
@@ -370,14 +370,13 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts the traces again and schedules events.
-    pub fn restart(&self, offset: Span, events: &[Event]) -> Result<(), LabError> {
+    /// Starts the traces again and schedules events; gives the time from which they count.
+    pub fn restart(&self, offset: Span, events: &[Event]) -> Result<Time, LabError> {
         let events = events
             .iter()
             .map(|event| Ok((self.link(&event.link)?, event.clone())))
             .collect::<Result<_, LabError>>()?;
-        self.relay.restart(offset, events).map_err(system("restart the links"))?;
-        Ok(())
+        self.relay.restart(offset, events).map_err(system("restart the links"))
     }
 
     fn listening(&self, host: usize) -> Result<usize, LabError> {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use manyways_tests::{Need, finish, folder, needs};
+use manyways_tests::{Need, finish, folder, manyways, needs};
 use manyways_trace::event::{self, Event, LinkSample, Log, Way};
 
 use crate::running::{nginx, script_in};
@@ -97,4 +97,55 @@ fn a_capture_and_the_counters_agree_on_tcp() {
     assert_eq!(sample.delivered_bytes, down.iter().sum::<u64>());
     assert!(sample.delivered_bytes > 1_000_000);
     assert_eq!(sample.rate_bps, Some(80_000_000));
+}
+
+#[test]
+fn the_timeline_tells_what_was_changed_and_what_ran() {
+    needs!(Need::Root, Need::Command("ip"));
+    let files = folder();
+    let file = |name: &str| files.path().join(name);
+    let log = file("log").display().to_string();
+    let name = crate::running::name("changes");
+    script_in(
+        &["--link", "wifi", "--name", &name, "--timeline", &log],
+        "manyways lab set --lab $LAB_NAME wifi down=5mbit up-delay=2ms",
+    )
+    .succeeded();
+    let changes = |log: &Log| -> Vec<(u64, String, Vec<String>)> {
+        let change = |record: &event::Record| match &record.event {
+            Event::LinkChange { link, set } => {
+                Some((record.time.as_nanos() / 1_000_000, link.clone(), set.clone()))
+            }
+            _ => None,
+        };
+        log.records.iter().filter_map(change).collect()
+    };
+    let read = timeline(&file("log"));
+    assert_eq!(changes(&read).len(), 1);
+    assert_eq!(changes(&read)[0].1, "wifi");
+    assert_eq!(changes(&read)[0].2, ["down=5mbit", "up-delay=2ms"]);
+    assert_eq!(read.header.subject, Some(name));
+
+    let text = "name = \"log\"\n[link.wifi]\ndown = \"5mbit\"\n\
+                [[event]]\nat = \"50ms\"\nlink = \"wifi\"\nloss = \"100%\"\n\
+                [[event]]\nat = \"150ms\"\nlink = \"wifi\"\ndown = \"1mbit\"\nstate = \"silent\"\n\
+                [[workload]]\nname = \"first\"\nrun = \"sleep 0.3; exit 3\"\n";
+    fs::write(file("log.toml"), text).unwrap();
+    let mut command = manyways();
+    command.args(["lab", "run", "--timeline", &log]).arg(file("log.toml"));
+    assert_eq!(finish(&mut command).code(), 1);
+    let read = timeline(&file("log"));
+    let changes = changes(&read);
+    let set: Vec<_> = changes.iter().map(|(_, _, set)| set.join(" ")).collect();
+    assert_eq!(set, ["loss=100%", "down=1mbit state=silent"]);
+    // Planned, not measured: the moments are a hundred milliseconds apart whatever the machine does.
+    assert!((100..=101).contains(&(changes[1].0 - changes[0].0)), "{changes:?}");
+    let workload = |event: &Event| match event {
+        Event::WorkloadStart { workload } => Some(format!("start {workload}")),
+        Event::WorkloadEnd { workload, exit, .. } => Some(format!("end {workload} {exit:?}")),
+        _ => None,
+    };
+    let ran: Vec<_> = read.records.iter().filter_map(|record| workload(&record.event)).collect();
+    assert_eq!(ran, ["start first", "end first Some(3)"]);
+    assert_eq!(last(&read, "wifi", Way::Down).rate_bps, Some(1_000_000));
 }

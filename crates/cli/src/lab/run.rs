@@ -87,7 +87,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     spec.pcap = args.pcap;
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, Some(&args.scenario))?;
-    let _control = Control::start(&lab).context("cannot open the lab's control socket")?;
     for (host, command) in lab.specified_servers() {
         lab.serve(host, &command).map_err(lab_failure)?;
     }
@@ -99,6 +98,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 .with_context(|| format!("cannot write {}", file.display()))
         })
         .transpose()?;
+    let marks = timeline.as_ref().map(Timeline::marks);
+    let _control =
+        Control::start(&lab, marks.clone()).context("cannot open the lab's control socket")?;
     eprintln!("{}: congestion control {}", scenario.name, scenario.cc);
     let count = scenario.workloads.len();
     let mut started = 0;
@@ -109,7 +111,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let report = match manyways_net::lab::run::run(
         &lab,
         &scenario,
-        timeline.as_ref(),
+        marks.as_ref(),
         &termination,
         &mut progress,
     ) {

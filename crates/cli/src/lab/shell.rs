@@ -87,7 +87,6 @@ pub fn shell(args: Args) -> Result<ExitCode> {
     let (name, cc) = (spec.name.clone(), spec.cc.clone());
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, args.scenario.as_deref())?;
-    let _control = Control::start(&lab).context("cannot open the lab's control socket")?;
     let timeline = args
         .timeline
         .as_ref()
@@ -96,6 +95,8 @@ pub fn shell(args: Args) -> Result<ExitCode> {
                 .with_context(|| format!("cannot write {}", file.display()))
         })
         .transpose()?;
+    let marks = timeline.as_ref().map(Timeline::marks);
+    let _control = Control::start(&lab, marks).context("cannot open the lab's control socket")?;
     for (host, command) in lab.specified_servers() {
         lab.serve(host, &command).map_err(lab_failure)?;
     }

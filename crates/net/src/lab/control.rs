@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use manyways_trace::event::Event;
 use manyways_trace::link_text;
 use serde::{Deserialize, Serialize};
 
 use super::Lab;
 use super::relay::{LaneStats, Relay, Snapshot};
+use super::timeline::Marks;
 
 /// The longest request, in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
@@ -108,8 +110,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Starts answering for a lab.
-    pub fn start(lab: &Lab) -> io::Result<Self> {
+    /// Starts answering for a lab; `marks` hears of changes.
+    pub fn start(lab: &Lab, marks: Option<Marks>) -> io::Result<Self> {
         let folder = lab.folder();
         let listener = UnixListener::bind(socket(&folder))?;
         let names: Vec<_> = lab.links().iter().map(|link| link.name.clone()).collect();
@@ -121,7 +123,9 @@ impl Control {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                if let Err(error) = stream.and_then(|stream| serve(&stream, &names, &relay)) {
+                if let Err(error) =
+                    stream.and_then(|stream| serve(&stream, &names, &relay, marks.as_ref()))
+                {
                     tracing::debug!(%error, "a request to the lab failed");
                 }
             }
@@ -145,12 +149,17 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("control")
 }
 
-fn serve(stream: &UnixStream, names: &[String], relay: &Relay) -> io::Result<()> {
+fn serve(
+    stream: &UnixStream,
+    names: &[String],
+    relay: &Relay,
+    marks: Option<&Marks>,
+) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(request) => answer(request, names, relay)?,
+        Ok(request) => answer(request, names, relay, marks)?,
         Err(error) => Answer::Refused { sentence: format!("no request: {error}"), hint: None },
     };
     let mut text = serde_json::to_vec(&answer)?;
@@ -158,7 +167,12 @@ fn serve(stream: &UnixStream, names: &[String], relay: &Relay) -> io::Result<()>
     (&*stream).write_all(&text)
 }
 
-fn answer(request: Request, names: &[String], relay: &Relay) -> io::Result<Answer> {
+fn answer(
+    request: Request,
+    names: &[String],
+    relay: &Relay,
+    marks: Option<&Marks>,
+) -> io::Result<Answer> {
     Ok(match request {
         Request::Set { link, settings } => {
             let Some(index) = names.iter().position(|name| *name == link) else {
@@ -173,6 +187,9 @@ fn answer(request: Request, names: &[String], relay: &Relay) -> io::Result<Answe
                     relay.change(index, changes);
                     // Commands are taken in order: once this is answered, the change is made.
                     relay.snapshot()?;
+                    if let Some(marks) = marks {
+                        marks.mark(Event::LinkChange { link, set: settings });
+                    }
                     Answer::Done
                 }
                 Err(error) => Answer::Refused { sentence: error.to_string(), hint: error.hint() },

@@ -14,7 +14,7 @@ use manyways_trace::scenario::{Expectation, Scenario, Workload};
 use serde::Serialize;
 
 use super::relay::{LinkStats, Snapshot};
-use super::timeline::Timeline;
+use super::timeline::Marks;
 use super::{Lab, LabError, LabSpec, Place};
 
 /// Name and version of the report's schema.
@@ -122,7 +122,7 @@ pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
 pub fn run(
     lab: &Lab,
     scenario: &Scenario,
-    timeline: Option<&Timeline>,
+    timeline: Option<&Marks>,
     termination: &Termination,
     progress: &mut dyn FnMut(&Workload),
 ) -> Result<RunReport, RunError> {
@@ -152,7 +152,7 @@ fn run_one(
     lab: &Lab,
     scenario: &Scenario,
     workload: &Workload,
-    timeline: Option<&Timeline>,
+    timeline: Option<&Marks>,
     termination: &Termination,
 ) -> Result<WorkloadReport, RunError> {
     let mut command = Command::new("/bin/sh");
@@ -163,7 +163,13 @@ fn run_one(
         // A group of its own, so that what it started ends with it.
         .process_group(0);
     mark(timeline, Event::WorkloadStart { workload: workload.name.clone() });
-    lab.restart(scenario.trace_offset, &scenario.events)?;
+    let zero = lab.restart(scenario.trace_offset, &scenario.events)?;
+    if let Some(timeline) = timeline {
+        timeline.plan(scenario.events.iter().map(|event| {
+            let set = event.change.iter().map(ToString::to_string).collect();
+            (zero + event.at, Event::LinkChange { link: event.link.clone(), set })
+        }));
+    }
     let before = lab.relay().snapshot()?;
     let clock = Clock::start();
     let mut child = lab.spawn(Place::Device, command)?;
@@ -192,7 +198,7 @@ fn run_one(
     })
 }
 
-fn mark(timeline: Option<&Timeline>, event: Event) {
+fn mark(timeline: Option<&Marks>, event: Event) {
     if let Some(timeline) = timeline {
         timeline.mark(event);
     }

@@ -1,5 +1,6 @@
 //! The timeline of a lab: rates, queues and drops over time, as an event log.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -18,9 +19,34 @@ use super::relay::{LaneStats, Relay};
 /// How often the links are looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+enum Message {
+    /// Something happened just now.
+    Mark(Event),
+    /// What will happen; replaces what was planned before.
+    Plan(VecDeque<(Time, Event)>),
+    Finish,
+}
+
+/// Tells a timeline what happens. One that has ended or failed listens to nobody.
+#[derive(Clone, Debug)]
+pub struct Marks(Sender<Message>);
+
+impl Marks {
+    /// Writes down that something happened just now.
+    pub fn mark(&self, event: Event) {
+        // A writer that failed says so at the end.
+        let _ = self.0.send(Message::Mark(event));
+    }
+
+    /// Writes down what will happen, each when it is due. What was planned before is forgotten.
+    pub fn plan(&self, events: impl IntoIterator<Item = (Time, Event)>) {
+        let _ = self.0.send(Message::Plan(events.into_iter().collect()));
+    }
+}
+
 /// Writes samples to a file until it is dropped.
 pub struct Timeline {
-    marks: Option<Sender<Event>>,
+    marks: Marks,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -35,26 +61,30 @@ impl Timeline {
         out.write_all(line(&header).as_bytes())?;
         let (marks, inbox) = channel();
         let thread = std::thread::Builder::new().name("lab-timeline".into()).spawn(move || {
+            let mut planned = VecDeque::new();
             loop {
-                match inbox.recv_timeout(INTERVAL) {
-                    Ok(event) => write(&mut out, relay.clock().now(), event)?,
+                let message = inbox.recv_timeout(INTERVAL);
+                let now = relay.clock().now();
+                while let Some((time, event)) = planned.pop_front_if(|(time, _)| *time <= now) {
+                    write(&mut out, time, event)?;
+                }
+                match message {
+                    Ok(Message::Mark(event)) => write(&mut out, now, event)?,
+                    Ok(Message::Plan(events)) => planned = events,
                     Err(RecvTimeoutError::Timeout) => sample(&mut out, &relay, &names)?,
-                    Err(RecvTimeoutError::Disconnected) => {
+                    Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => {
                         sample(&mut out, &relay, &names)?;
                         return out.flush();
                     }
                 }
             }
         })?;
-        Ok(Self { marks: Some(marks), thread: Some(thread) })
+        Ok(Self { marks: Marks(marks), thread: Some(thread) })
     }
 
-    /// Writes down that something else happened.
-    pub fn mark(&self, event: Event) {
-        if let Some(marks) = &self.marks {
-            // A writer that failed says so at the end.
-            let _ = marks.send(event);
-        }
+    /// Where to tell it what happens.
+    pub fn marks(&self) -> Marks {
+        self.marks.clone()
     }
 
     /// Writes the last sample and says whether everything was written.
@@ -63,7 +93,7 @@ impl Timeline {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        self.marks = None;
+        let _ = self.marks.0.send(Message::Finish);
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(io::Error::other("the timeline's thread panicked")),
