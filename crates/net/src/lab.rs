@@ -31,8 +31,8 @@ use std::time::{Duration, Instant};
 use manyways_link::middlebox;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View, spawn_in};
-use manyways_trace::{Span, Time};
 use manyways_trace::scenario::{Change, Event, HostSpec, LinkSpec, Middlebox};
+use manyways_trace::{Span, Time};
 
 use self::pcap::PcapWriter;
 use self::registry::{Entry, Record, Registry};
