@@ -1,0 +1,233 @@
+//! A far side with something to fetch, and scripts that fetch it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use manyways_tests::{Authority, Finished, Server, Site, finish, folder, manyways, object};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Both links take about two thirds of a second for the object.
+pub const TWO_LINKS: [&str; 4] = [
+    "--link",
+    "wifi:down=24mbit,up=8mbit,delay=4ms",
+    "--link",
+    "lte:down=12mbit,up=4mbit,delay=9ms",
+];
+/// The same, so slow that something can happen under way.
+pub const SLOW_LINKS: [&str; 4] =
+    ["--link", "wifi:down=8mbit,up=4mbit,delay=4ms", "--link", "lte:down=6mbit,up=4mbit,delay=9ms"];
+/// How long the object is.
+pub const LENGTH: u64 = 3_000_001;
+
+/// Runs before every script. It stands in a folder that everybody may write to.
+///
+/// - `get` is the command with the authority that signed the server's certificate.
+/// - `come LINK BYTES` waits until so many bytes have come over a link.
+/// - `until_there FILE` waits for a file.
+const PREAMBLE: &str = r#"
+cd "$FILES/out"
+get() { manyways get --cacert "$FILES/authority.pem" "$@"; }
+eventually() { tries=0; until "$@"; do tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 99; sleep 0.01; done; }
+has_come() { [ $(($(cat /sys/class/net/$1/statistics/rx_bytes) - start)) -ge $2 ]; }
+come() { start=${3:-0}; eventually has_come $1 $2; }
+until_there() { eventually test -e "$1"; }
+"#;
+
+/// An object on a web server, a certificate for it, and a folder to fetch it into.
+pub struct Far {
+    files: TempDir,
+    authority: Authority,
+    more: String,
+}
+
+impl Far {
+    /// Serves `/object` under the names `origin.lab`, `www.lab` and both addresses.
+    pub fn new() -> Self {
+        let files = folder();
+        let authority = Authority::new(
+            files.path(),
+            &["origin.lab", "www.lab", "198.18.0.1", "198.18.0.2", "fd00:18::1"],
+        );
+        for name in ["root", "out", "nginx", "apache"] {
+            fs::create_dir(files.path().join(name)).expect("room for a folder");
+        }
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(files.path().join("out"), everybody).expect("its permissions");
+        object(&files.path().join("root"), "object", LENGTH, 11);
+        Self { files, authority, more: String::new() }
+    }
+
+    /// More lines for the configuration of nginx.
+    pub fn more(mut self, lines: &str) -> Self {
+        self.more = lines.to_owned();
+        self
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// The object as the server has it.
+    pub fn original(&self) -> PathBuf {
+        self.path("root/object")
+    }
+
+    /// The command of nginx: HTTP/1.1 on port 80, HTTP/2 on 443, HTTP/1.1 over TLS on 444.
+    pub fn nginx(&self) -> String {
+        self.nginx_of("nginx", &self.authority)
+    }
+
+    /// The same in a folder of its own, with a certificate of another authority.
+    pub fn nginx_of(&self, folder: &str, authority: &Authority) -> String {
+        let root = self.path("root");
+        let more = format!(
+            "{}\n  }}\n  server {{\n    listen 444 ssl;\n    listen [::]:444 ssl;\n    \
+             ssl_certificate {};\n    ssl_certificate_key {};\n    root {};",
+            self.more.replace("ROOT", &root.display().to_string()),
+            authority.certificate().display(),
+            authority.key().display(),
+            root.display(),
+        );
+        let site = Site {
+            root: &root,
+            plain: &["0.0.0.0:80", "[::]:80"].map(|text| text.parse().expect("an address")),
+            secure: &["0.0.0.0:443", "[::]:443"].map(|text| text.parse().expect("an address")),
+            authority: Some(authority),
+            more: &more,
+        };
+        let _ = fs::create_dir(self.path(folder));
+        Server::nginx(&self.path(folder), &site).command().join(" ")
+    }
+
+    /// The command of Apache httpd: HTTP/1.1 on port 8080, HTTP/2 on 8443.
+    pub fn apache(&self) -> String {
+        let site = Site {
+            root: &self.path("root"),
+            plain: &["[::]:8080".parse().expect("an address")],
+            secure: &["[::]:8443".parse().expect("an address")],
+            authority: Some(&self.authority),
+            more: "",
+        };
+        Server::apache(&self.path("apache"), &site).command().join(" ")
+    }
+
+    /// Runs a script on the device of a lab with these options.
+    #[track_caller]
+    pub fn run_with(&self, options: &[&str], script: &str) -> Finished {
+        finish(
+            manyways()
+                .args(["lab", "shell"])
+                .args(options)
+                .args(["--", "sh", "-c", &format!("{PREAMBLE}{script}")])
+                .env("FILES", self.files.path()),
+        )
+    }
+
+    /// The same with nginx on the far side.
+    #[track_caller]
+    pub fn run(&self, links: &[&str], script: &str) -> Finished {
+        self.run_with(&[links, &["--far", &self.nginx()]].concat(), script)
+    }
+
+    /// A file that a script wrote.
+    #[track_caller]
+    pub fn read(&self, name: &str) -> String {
+        let path = self.path("out").join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// The names of the files that were fetched, finished or not.
+    pub fn fetched(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path("out")).expect("a folder of the test");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("a readable folder").file_name())
+            .map(|name| name.into_string().expect("names are ASCII"))
+            .filter(|name| name.starts_with("object"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The bytes of bodies that nginx has sent so far, by its log.
+    pub fn sent(&self) -> u64 {
+        let log = fs::read_to_string(self.path("nginx/access.log")).expect("nginx has a log");
+        // ADDRESS - - [TIME] "GET /object HTTP/2.0" 206 BYTES "-" "AGENT"
+        let sent = log.lines().map(|line| {
+            let after = line.split('"').nth(2).and_then(|part| part.split_whitespace().nth(1));
+            after.and_then(|bytes| bytes.parse::<u64>().ok()).expect("a line of the log")
+        });
+        sent.sum()
+    }
+}
+
+/// What one transfer reported.
+#[derive(Debug)]
+pub struct Transfer(pub Value);
+
+impl Transfer {
+    /// Of each line of JSON, its only transfer.
+    #[track_caller]
+    pub fn all(stdout: &str) -> Vec<Self> {
+        let lines = stdout.lines().map(|line| {
+            let mut document: Value =
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            assert_eq!(document["schema"], "manyways.get/1");
+            assert_eq!(document["transfers"].as_array().map(Vec::len), Some(1), "{line}");
+            Self(document["transfers"][0].take())
+        });
+        lines.collect()
+    }
+
+    /// The transfer of the only line.
+    #[track_caller]
+    pub fn only(stdout: &str) -> Self {
+        let mut all = Self::all(stdout);
+        assert_eq!(all.len(), 1, "{stdout}");
+        all.remove(0)
+    }
+
+    #[track_caller]
+    pub fn number(&self, field: &str) -> u64 {
+        self.0[field].as_u64().unwrap_or_else(|| panic!("{field} in {self:?}"))
+    }
+
+    /// The useful bytes of a path.
+    #[track_caller]
+    pub fn bytes(&self, path: &str) -> u64 {
+        self.path(path)["bytes"].as_u64().expect("a number")
+    }
+
+    /// A path's line.
+    #[track_caller]
+    pub fn path(&self, name: &str) -> &Value {
+        let paths = self.0["paths"].as_array().expect("a list");
+        let found = paths.iter().find(|path| path["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// All of the object came, and each of these paths brought some of it and no other did.
+    #[track_caller]
+    pub fn came_over(&self, paths: &[&str]) -> &Self {
+        assert_eq!(self.number("bytes"), LENGTH, "{self:?}");
+        for path in self.0["paths"].as_array().expect("a list") {
+            let name = path["name"].as_str().expect("a name");
+            assert_eq!(path["bytes"] != 0, paths.contains(&name), "{name}: {self:?}");
+        }
+        assert_eq!(paths.iter().map(|path| self.bytes(path)).sum::<u64>(), LENGTH, "{self:?}");
+        self
+    }
+}
+
+/// Every test here needs these.
+#[macro_export]
+macro_rules! needs_far {
+    ($($more:expr),*) => {
+        manyways_tests::needs!(
+            manyways_tests::Need::Root,
+            manyways_tests::Need::Command("nginx"),
+            manyways_tests::Need::Command("openssl"),
+            $(manyways_tests::Need::Command($more)),*
+        );
+    };
+}

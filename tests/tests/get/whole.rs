@@ -1,0 +1,128 @@
+//! The right file, over all networks that are meant.
+
+use std::fs;
+use std::process::Command;
+
+use manyways_tests::{finish, same_content};
+
+use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};
+use crate::needs_far;
+
+const ALL: &str = "for url in $URLS; do get --json -O \"$url\" && cmp object \"$FILES/root/object\" && \
+                   rm object || exit 1; done";
+
+#[track_caller]
+fn over_both(far: &Far, server: &str, urls: &[(&str, &str)]) {
+    let list: Vec<&str> = urls.iter().map(|(url, _)| *url).collect();
+    let script = format!("URLS='{}'; {ALL}", list.join(" "));
+    let seen = far.run_with(&[&TWO_LINKS[..], &["--far", server]].concat(), &script).succeeded();
+    let transfers = Transfer::all(&seen.stdout);
+    assert_eq!(transfers.len(), urls.len());
+    for (transfer, (url, protocol)) in transfers.iter().zip(urls) {
+        assert_eq!(transfer.0["url"], *url);
+        transfer.came_over(&["wifi", "lte"]);
+        assert_eq!(transfer.number("metered_bytes"), 0);
+        let server = if url.contains("[fd00") { "fd00:18::1" } else { "198.18.0.1" };
+        for name in ["wifi", "lte"] {
+            assert_eq!(transfer.path(name)["protocol"], *protocol, "{url}");
+            if !url.contains("origin.lab") {
+                assert_eq!(transfer.path(name)["server"], server, "{url}");
+            }
+        }
+    }
+}
+
+#[test]
+fn over_two_links_from_nginx() {
+    needs_far!();
+    let far = Far::new();
+    over_both(
+        &far,
+        &far.nginx(),
+        &[
+            ("http://origin.lab/object", "http/1.1"),
+            ("https://origin.lab/object", "h2"),
+            ("https://origin.lab:444/object", "http/1.1"),
+            ("http://198.18.0.1/object", "http/1.1"),
+            ("https://[fd00:18::1]/object", "h2"),
+        ],
+    );
+}
+
+#[test]
+fn over_two_links_from_apache() {
+    needs_far!("apache2");
+    let far = Far::new();
+    over_both(
+        &far,
+        &far.apache(),
+        &[("http://origin.lab:8080/object", "http/1.1"), ("https://origin.lab:8443/object", "h2")],
+    );
+}
+
+#[test]
+fn over_three_links_or_those_that_are_named() {
+    needs_far!();
+    let far = Far::new();
+    let links = [&TWO_LINKS[..], &["--link", "usb:down=12mbit,up=4mbit,delay=6ms"]].concat();
+    let seen = far.run(
+        &links,
+        "for via in wifi,lte,usb usb,wifi lte; do \
+           get --json --via $via -o object https://origin.lab/object || exit 1; \
+           cmp object $FILES/root/object || exit 1; \
+         done; get --json https://origin.lab/object && \
+         ! get --via wifi,moon https://origin.lab/object",
+    );
+    let seen = seen.succeeded();
+    let transfers = Transfer::all(&seen.stdout);
+    let [three, two, one, all] = transfers.as_slice() else { panic!("{}", seen.stdout) };
+    three.came_over(&["wifi", "lte", "usb"]);
+    two.came_over(&["usb", "wifi"]);
+    one.came_over(&["lte"]);
+    all.came_over(&["wifi", "lte", "usb"]);
+    assert!(seen.stderr.contains("there is no network called \"moon\""), "{}", seen.stderr);
+}
+
+#[test]
+fn without_any_privilege() {
+    needs_far!("setpriv");
+    let far = Far::new();
+    // Where the binary is built, another user may not look.
+    fs::copy(manyways_tests::manyways_path(), far.path("manyways")).expect("room for the binary");
+    let seen = far.run(
+        &TWO_LINKS,
+        "setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs --bounding-set=-all \
+           \"$FILES/manyways\" get --cacert $FILES/authority.pem --json https://origin.lab/object && \
+         stat -c %u object >owner",
+    );
+    Transfer::only(&seen.succeeded().stdout).came_over(&["wifi", "lte"]);
+    assert_eq!(far.read("owner"), "65534\n");
+    assert!(same_content(&far.original(), &far.path("out/object")));
+}
+
+#[test]
+fn a_checksum_decides_over_the_name() {
+    needs_far!("sha256sum");
+    let far = Far::new();
+    let sum = finish(Command::new("sha256sum").arg(far.original())).succeeded().stdout;
+    let sum = sum.split(' ').next().expect("a sum comes first");
+    let wrong = "0".repeat(64);
+    let seen = far.run(
+        &TWO_LINKS,
+        &format!(
+            "echo older >object; \
+             get --json --checksum sha256:{wrong} http://origin.lab/object; echo $? >code; \
+             cat object >kept; get --json --checksum sha256:{sum} http://origin.lab/object"
+        ),
+    );
+    let seen = seen.succeeded();
+    let transfers = Transfer::all(&seen.stdout);
+    assert_eq!((far.read("code"), far.read("kept")), ("1\n".into(), "older\n".into()));
+    let said = transfers[0].0["error"]["message"].as_str().expect("an error");
+    assert!(said.contains("checksum is wrong") && said.contains(sum), "{said}");
+    assert_eq!(transfers[0].0["error"]["resumable"], false);
+    assert_eq!(transfers[1].0["sha256"], sum);
+    assert_eq!(transfers[1].number("bytes"), LENGTH);
+    assert_eq!(far.fetched(), ["object"]);
+    assert!(same_content(&far.original(), &far.path("out/object")));
+}
