@@ -78,7 +78,9 @@ fn after_success_and_failure() {
     needs!(Need::Root, Need::Command("nginx"), Need::Command("nft"));
     let before = host();
     let [far, nginx] = nginx();
-    for (script, code) in [("true", 0), ("setsid sleep 1000 >/dev/null 2>&1 & exit 4", 4), ("kill -9 $$", 137)] {
+    for (script, code) in
+        [("true", 0), ("setsid sleep 1000 >/dev/null 2>&1 & exit 4", 4), ("kill -9 $$", 137)]
+    {
         let name = name("end");
         let options = [&TWO_LINKS[..], &["--name", &name, &far, &nginx]].concat();
         let look = format!("echo $LAB_DIR; {script}");
