@@ -45,10 +45,13 @@ pub struct Sample {
 }
 
 /// Counts a download's time from where its own clock began, `elapsed` before its end: starting a
-/// program can take long on a busy machine, and is not part of it.
+/// program can take long on a busy machine, and is not part of it. Nor is its end, so the clock
+/// began before the first byte at the latest.
 pub fn since_its_start(samples: Vec<Sample>, elapsed: Span) -> Vec<Sample> {
     let Some(end) = samples.last().map(|sample| sample.at) else { return samples };
-    let start = end - elapsed;
+    let none = |sample: &&Sample| sample.delivered.iter().all(|size| size.is_zero());
+    let silent = samples.iter().take_while(none).last().map(|sample| sample.at);
+    let start = (end - elapsed).min(silent.unwrap_or_default());
     let before = samples.iter().take_while(|sample| sample.at <= start).count();
     let kept = samples.into_iter().skip(before.saturating_sub(1));
     kept.map(|sample| Sample { at: sample.at - start, ..sample }).collect()
@@ -231,6 +234,10 @@ mod tests {
         let samples = samples.map(|(at, bytes)| sample(at, bytes)).to_vec();
         let rebased = since_its_start(samples, Span::from_millis(250));
         assert_eq!(rebased, [sample(0, 0), sample(50, 0), sample(150, 9), sample(250, 10)]);
+        // A program whose end took longer than its start.
+        let samples = [(0, 0), (100, 0), (200, 4), (500, 9)].map(|(at, bytes)| sample(at, bytes));
+        let rebased = since_its_start(samples.to_vec(), Span::from_millis(250));
+        assert_eq!(rebased, [sample(0, 0), sample(100, 4), sample(400, 9)]);
         assert_eq!(since_its_start(Vec::new(), Span::from_millis(1)), []);
     }
 
