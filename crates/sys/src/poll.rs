@@ -24,6 +24,8 @@ pub struct Poller {
     timer: TimerFd,
     clock: Clock,
     armed: Option<Time>,
+    /// It fired and was not set since: until then it counts as ready.
+    fired: bool,
     events: Vec<EpollEvent>,
 }
 
@@ -36,7 +38,14 @@ impl Poller {
             TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC,
         )?;
         epoll.add(&timer, EpollEvent::new(EpollFlags::EPOLLIN, TIMER))?;
-        Ok(Self { epoll, timer, clock, armed: None, events: vec![EpollEvent::empty(); 64] })
+        Ok(Self {
+            epoll,
+            timer,
+            clock,
+            armed: None,
+            fired: false,
+            events: vec![EpollEvent::empty(); 64],
+        })
     }
 
     /// Adds a descriptor; `token` comes back from [`Poller::wait`] while it is readable.
@@ -55,7 +64,7 @@ impl Poller {
     /// readable ones' tokens into `ready`.
     pub fn wait(&mut self, until: Option<Time>, ready: &mut Vec<u64>) -> io::Result<()> {
         ready.clear();
-        if until != self.armed {
+        if until != self.armed || self.fired {
             match until {
                 Some(time) => {
                     // An all-zero timer means "disarmed": one nanosecond is as good as the past.
@@ -70,6 +79,7 @@ impl Poller {
                 None => self.timer.unset()?,
             }
             self.armed = until;
+            self.fired = false;
         }
         let count = match self.epoll.wait(&mut self.events, EpollTimeout::NONE) {
             Ok(count) => count,
@@ -79,7 +89,7 @@ impl Poller {
         for event in &self.events[..count] {
             match event.data() {
                 // Setting the timer again resets its readiness, so it need not be read.
-                TIMER => self.armed = None,
+                TIMER => self.fired = true,
                 token => ready.push(token),
             }
         }
@@ -112,5 +122,43 @@ impl Waker {
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_trace::Span;
+
+    use super::*;
+
+    const TOKEN: u64 = 7;
+
+    #[test]
+    fn a_timer_that_fired_wakes_once() {
+        let clock = Clock::start();
+        let mut poller = Poller::new(clock).unwrap();
+        let waker = Waker::new().unwrap();
+        poller.add(waker.as_fd(), TOKEN).unwrap();
+        let mut ready = Vec::new();
+        poller.wait(Some(clock.now()), &mut ready).unwrap();
+        assert!(ready.is_empty());
+        // With nothing to wait for but the waker, only the waker ends the wait.
+        std::thread::scope(|scope| {
+            scope.spawn(|| waker.wake());
+            poller.wait(None, &mut ready).unwrap();
+        });
+        assert_eq!(ready, [TOKEN]);
+    }
+
+    #[test]
+    fn the_same_moment_can_be_waited_for_again() {
+        let clock = Clock::start();
+        let mut poller = Poller::new(clock).unwrap();
+        let until = clock.now() + Span::from_micros(200);
+        let mut ready = Vec::new();
+        for _ in 0..2 {
+            poller.wait(Some(until), &mut ready).unwrap();
+            assert!(clock.now() >= until);
+        }
     }
 }
