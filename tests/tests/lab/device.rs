@@ -149,7 +149,7 @@ fn a_lab_can_be_listed_and_set_from_within() {
          manyways lab set --lab $LAB_NAME wifi state=silent && \
          ! ping -q -c 1 -W 1 -I wifi 198.18.0.1 >/dev/null && \
          manyways lab set --lab $LAB_NAME wifi state=up && \
-         ping -q -c 1 -W 5 -I wifi 198.18.0.1 >/dev/null && echo back",
+         ping -q -c 1 -W 30 -I wifi 198.18.0.1 >/dev/null && echo back",
     )
     .succeeded();
     assert!(done.stdout.starts_with("within-") && done.stdout.ends_with("back\n"), "{done:?}");

@@ -179,7 +179,7 @@ fn two_labs_at_once() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
     let (first, second) = (Lab::start(&TWO_LINKS), Lab::start(&TWO_LINKS));
     drop(first);
-    second.device("ping -q -c 1 -W 5 -I lte origin.lab").succeeded();
+    second.device("ping -q -c 1 -W 30 -I lte origin.lab").succeeded();
     assert!(fs::read_to_string(ALLOWED_CC).unwrap().contains("cubic"));
     finish(manyways().args(["lab", "gc"])).succeeded();
     second.device("ls $LAB_DIR/hosts").succeeded();
