@@ -21,7 +21,7 @@ use manyways_trace::scenario::{
 use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
 use serde::Serialize;
 
-use self::traffic::{Arrivals, Pattern, Trip, tcp, udp};
+use self::traffic::{Arrivals, Pattern, Trip, ping, tcp, udp};
 use super::registry::Registry;
 use super::{DEFAULT_CC, Lab, LabError, LabSpec, Place, address, network};
 
@@ -441,9 +441,12 @@ fn trips(registry: &Registry, bare: bool) -> Result<(Vec<Trip>, u64), LabError> 
     udp(far, near, device(0), TRICKLE, Clock::start()).map_err(system)
 }
 
-/// Share of a core that a lab uses for nothing.
+/// Share of a core that a lab uses for nothing, after something has passed: a timer that stays on
+/// would not show in a fresh one.
 fn idle(registry: &Registry) -> Result<f64, LabError> {
     let lab = lab(registry, vec![link(0, CapacitySpec::Constant(Rate::from_mbps(100)))], false)?;
+    let (far, near) = (lab.namespace(Place::Host(0)), lab.namespace(Place::Device));
+    ping(far, near, device(0), 10).map_err(system)?;
     let clock = Clock::start();
     let before = process_cpu().map_err(system)?;
     std::thread::sleep(Span::from_secs(3).into());
