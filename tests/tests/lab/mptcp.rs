@@ -76,10 +76,13 @@ fn a_stripped_option_falls_back_to_tcp() {
 /// Set late, later subflows would have the host's congestion control.
 #[test]
 fn the_choice_holds_for_servers_too() {
-    needs!(Need::Root, Need::Command("ip"));
+    needs!(Need::Root, Need::Command("nginx"));
     let said = folder();
     let file = said.path().join("cc").display().to_string();
-    let far = format!("cat /proc/sys/net/ipv4/tcp_congestion_control > {file}");
+    let far = format!(
+        "cat /proc/sys/net/ipv4/tcp_congestion_control > {file}; exec sh {} origin",
+        nginx_script()
+    );
     let _guard = crate::running::among_others();
     let words =
         ["lab", "shell", "--cc", "reno", "--link", "wifi", "--far", &far, "--", "cat", &file];
