@@ -1,5 +1,7 @@
 //! What is fed: one function a parser.
 
+mod lab;
+mod middlebox;
 mod network;
 mod trace;
 
@@ -56,6 +58,25 @@ pub const ALL: &[Target] = &[
         name: "announced",
         run: network::announced,
         words: network::ANNOUNCED_WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "location",
+        run: network::location,
+        words: network::LOCATION_WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "middlebox", run: middlebox::middlebox, words: &[], more_seeds: &[] },
+    Target {
+        name: "dns-question",
+        run: lab::dns_question,
+        words: lab::QUESTION_WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "lab-request",
+        run: lab::lab_request,
+        words: lab::REQUEST_WORDS,
         more_seeds: &[],
     },
 ];

@@ -1,6 +1,7 @@
 //! The parsers of bytes that come from networks, and of files that others on a host wrote.
 
 use manyways_link::segment::{Offload, finish_checksum, plan, slice, wire};
+use manyways_net::fetch::location::Location;
 use manyways_net::fetch::resume::Saved;
 use manyways_net::resolve::message::{Family, hosts, read_answer};
 use manyways_proto::fetch::ContentRange;
@@ -30,6 +31,9 @@ pub(super) const ANNOUNCED_WORDS: &[&str] = &[
     "GENERAL.DEVICE:",
     "IP4.DNS[1]:",
 ];
+
+pub(super) const LOCATION_WORDS: &[&str] =
+    &["https://", "//", "../", "/./", "?", "#", "%2e", "[::1]", ":443", "@", "\n"];
 
 pub(super) fn content_range(bytes: &[u8]) {
     if let Some(ContentRange { range, length }) = ContentRange::parse(bytes) {
@@ -94,5 +98,30 @@ pub(super) fn announced(bytes: &[u8]) {
     let _ = announced::nmcli(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _ = Mark::parse(text);
+    }
+}
+
+/// A URL, and on the next line where a server redirects to.
+pub(super) fn location(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (url, reference) = text.split_once('\n').unwrap_or((text, "/a/../b?c#d"));
+    let Ok(base) = Location::parse(url) else { return };
+    whole_location(&base);
+    if let Ok(joined) = base.join(reference) {
+        whole_location(&joined);
+    }
+}
+
+/// Nothing in it breaks a request line or a header, it reads back the same, and a file by its name
+/// stays in its folder.
+fn whole_location(location: &Location) {
+    assert!(location.target().starts_with('/'));
+    let authority = location.origin().authority();
+    for part in [location.target(), authority.as_str()] {
+        assert!(!part.is_empty() && part.bytes().all(|b| b.is_ascii_graphic()), "{part:?}");
+    }
+    assert_eq!(Location::parse(&location.to_string()).as_ref(), Ok(location));
+    if let Some(name) = location.file_name() {
+        assert!(!name.contains(['/', '\0']) && !["", ".", ".."].contains(&name.as_str()));
     }
 }
