@@ -29,7 +29,7 @@ enum Command {
     Rattan(RattanArgs),
 }
 
-/// Compare the emulator with Rattan 0.1.1 (about 15 minutes, as root).
+/// Compare the emulator with Rattan 0.1.1 (about 13 minutes, as root).
 ///
 /// Without --rattan it builds Rattan once with `cargo install`. Where Rattan cannot be built or
 /// does not run, the report says why, and the exit code is 0 all the same.

@@ -1,5 +1,6 @@
 //! The run: every measurement over both emulators, one after the other, round by round.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use manyways_trace::{Rate, Size, Span, Time};
 use serde::Serialize;
 
 use super::{Rattan, RattanError, install};
+use crate::rattan;
 use crate::sample::Quartiles;
 
 /// Name and version of the report's schema.
@@ -70,7 +72,7 @@ pub struct Report {
     pub rates: Vec<RateCase>,
     /// Delay over the configured one.
     pub delay: Option<DelayCase>,
-    /// What went wrong with Rattan in single measurements.
+    /// What went wrong in single measurements, which are left out.
     pub failures: Vec<String>,
 }
 
@@ -96,8 +98,8 @@ pub struct RateCase {
 /// One of each.
 #[derive(Debug, Serialize)]
 pub struct RateRound {
-    /// Over manyways.
-    pub manyways: RateSample,
+    /// Over manyways, unless it failed.
+    pub manyways: Option<RateSample>,
     /// Over Rattan, unless it failed.
     pub rattan: Option<RateSample>,
     /// Over Rattan with a receive buffer of [`WIDE`] on its sockets, unless it failed.
@@ -144,10 +146,10 @@ pub struct DelayCase {
 /// One of each.
 #[derive(Debug, Serialize)]
 pub struct DelayRound {
-    /// Over manyways.
-    pub manyways: DelayFigure,
-    /// Over a relay that emulates nothing.
-    pub bare: DelayFigure,
+    /// Over manyways, unless it failed.
+    pub manyways: Option<DelayFigure>,
+    /// Over a relay that emulates nothing, unless it failed.
+    pub bare: Option<DelayFigure>,
     /// Over Rattan, unless it failed.
     pub rattan: Option<DelayFigure>,
 }
@@ -221,10 +223,10 @@ pub fn compare(config: &Config, progress: &mut dyn FnMut(&str)) -> Result<Report
         let of = format!("round {round} of {}", config.rounds);
         for (rate, rounds) in &mut rates {
             progress(&format!("TCP at {rate}, {of}"));
-            rounds.push(bench.rate_round(*rate, WARM_UP + config.length, round)?);
+            rounds.push(bench.rate_round(*rate, WARM_UP + config.length, round));
         }
         progress(&format!("UDP delay, {of}"));
-        delays.push(bench.delay_round(round % 2 == 1)?);
+        delays.push(bench.delay_round(round % 2 == 1));
     }
     report.failures = bench.failures;
     report.rates = rates.into_iter().map(|(rate, rounds)| rate_case(rate, rounds)).collect();
@@ -239,64 +241,81 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn rate_round(&mut self, rate: Rate, length: Span, round: u32) -> Result<RateRound, LabError> {
-        let ours = || {
-            let lab = self.lab(rate, false)?;
-            let cpu = || Ok(lab.relay().snapshot()?.cpu);
-            long_tcp(&Ends::of_lab(&lab), rate, length, &cpu).map_err(system)
-        };
-        let theirs = |buffer: Option<Size>| {
-            let rattan = (self.start)(rate).map_err(|error| error.to_string())?;
-            if let Some(buffer) = buffer {
-                rattan.widen(buffer).map_err(|error| error.to_string())?;
-            }
-            long_tcp(&Ends::of_rattan(&rattan), rate, length, &|| rattan.cpu())
-                .map_err(|error| error.to_string())
-        };
-        let (mut manyways, mut rattan, mut wide) = (None, None, None);
+    fn rate_round(&mut self, rate: Rate, length: Span, round: u32) -> RateRound {
+        let what = format!("TCP at {rate}, round {round}");
+        let mut found = RateRound { manyways: None, rattan: None, rattan_wide: None };
         // Who begins changes from round to round.
         for turn in 0..3 {
             match (turn + round) % 3 {
-                0 => manyways = Some(ours()?),
-                1 => rattan = Some(theirs(None)),
-                _ => wide = Some(theirs(Some(WIDE))),
+                0 => {
+                    let sample = self.rate_of_lab(rate, length);
+                    found.manyways = self.noted(&format!("{what}, manyways"), sample);
+                }
+                1 => {
+                    let sample = self.rate_of_rattan(rate, length, None);
+                    found.rattan = self.noted(&format!("{what}, Rattan"), sample);
+                }
+                _ => {
+                    let sample = self.rate_of_rattan(rate, length, Some(WIDE));
+                    let what = format!("{what}, Rattan with larger buffers");
+                    found.rattan_wide = self.noted(&what, sample);
+                }
             }
         }
-        let what = format!("TCP at {rate}");
-        Ok(RateRound {
-            manyways: manyways.ok_or(LabError::Spec("nobody's turn".into()))?,
-            rattan: rattan.and_then(|rattan| self.noted(&what, rattan)),
-            rattan_wide: wide.and_then(|wide| self.noted(&format!("{what}, larger buffers"), wide)),
-        })
+        found
     }
 
-    fn delay_round(&mut self, ours_first: bool) -> Result<DelayRound, LabError> {
-        let ours = || {
-            let over = |bare| {
-                let lab = self.lab(TRICKLE_RATE, bare)?;
-                trickle(&Ends::of_lab(&lab)).map_err(system)
-            };
-            Ok::<_, LabError>((over(true)?, over(false)?))
+    fn rate_of_lab(&self, rate: Rate, length: Span) -> Result<RateSample, LabError> {
+        let lab = self.lab(rate, false)?;
+        let cpu = || Ok(lab.relay().snapshot()?.cpu);
+        long_tcp(&Ends::of_lab(&lab), rate, length, &cpu).map_err(system)
+    }
+
+    fn rate_of_rattan(
+        &self,
+        rate: Rate,
+        length: Span,
+        buffer: Option<Size>,
+    ) -> Result<RateSample, RattanError> {
+        let rattan = (self.start)(rate)?;
+        if let Some(buffer) = buffer {
+            rattan.widen(buffer).map_err(rattan::system("give it larger buffers"))?;
+        }
+        long_tcp(&Ends::of_rattan(&rattan), rate, length, &|| rattan.cpu())
+            .map_err(rattan::system("measure"))
+    }
+
+    fn delay_round(&mut self, ours_first: bool) -> DelayRound {
+        let ours = |bare| {
+            let lab = self.lab(TRICKLE_RATE, bare)?;
+            trickle(&Ends::of_lab(&lab)).map_err(system)
         };
         let theirs = || {
-            let rattan = (self.start)(TRICKLE_RATE).map_err(|error| error.to_string())?;
-            trickle(&Ends::of_rattan(&rattan)).map_err(|error| error.to_string())
+            let rattan = (self.start)(TRICKLE_RATE)?;
+            trickle(&Ends::of_rattan(&rattan)).map_err(rattan::system("measure"))
         };
-        let (ours, rattan) = in_turn(ours_first, ours, theirs);
-        let rattan = self.noted("UDP delay", rattan);
-        let (bare, manyways) = ours?;
-        Ok(DelayRound {
-            manyways: figure(manyways, DELAY),
-            bare: figure(bare, Span::ZERO),
-            rattan: rattan.map(|trips| figure(trips, DELAY)),
-        })
+        let ((bare, manyways), rattan) = in_turn(ours_first, || (ours(true), ours(false)), theirs);
+        let mut figure = |what, trips, configured| {
+            let mut all = Trips::default();
+            all.add(self.noted(what, trips)?);
+            Some(all.figure(configured))
+        };
+        DelayRound {
+            manyways: figure("UDP delay, manyways", manyways, DELAY),
+            bare: figure("UDP delay, bare relay", bare, Span::ZERO),
+            rattan: figure(
+                "UDP delay, Rattan",
+                rattan.map_err(|error| LabError::Spec(error.to_string())),
+                DELAY,
+            ),
+        }
     }
 
     fn lab(&self, rate: Rate, bare: bool) -> Result<Lab, LabError> {
         lab(self.registry, vec![link(0, CapacitySpec::Constant(rate))], bare)
     }
 
-    fn noted<T>(&mut self, what: &str, result: Result<T, String>) -> Option<T> {
+    fn noted<T, E: Display>(&mut self, what: &str, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.failures.push(format!("{what}: {error}"))).ok()
     }
 }
@@ -370,12 +389,6 @@ fn trickle(ends: &Ends<'_>) -> io::Result<(Vec<Trip>, u64)> {
     udp(ends.sender, ends.receiver, ends.address, TRICKLE, Clock::start())
 }
 
-fn figure(trips: (Vec<Trip>, u64), configured: Span) -> DelayFigure {
-    let mut all = Trips::default();
-    all.add(trips);
-    all.figure(configured)
-}
-
 fn rate_case(rate: Rate, rounds: Vec<RateRound>) -> RateCase {
     let summary = |samples: Vec<RateSample>| {
         let of = |value: fn(&RateSample) -> f64| Quartiles::of(samples.iter().map(value));
@@ -386,12 +399,12 @@ fn rate_case(rate: Rate, rounds: Vec<RateRound>) -> RateCase {
         })
     };
     let ratio = |theirs: fn(&RateRound) -> Option<RateSample>| {
-        let of_pair = |round: &RateRound| Some(round.manyways.share / theirs(round)?.share);
+        let of_pair = |round: &RateRound| Some(round.manyways?.share / theirs(round)?.share);
         Quartiles::of(rounds.iter().filter_map(of_pair))
     };
     RateCase {
         set_bps: rate.as_bps(),
-        manyways: summary(rounds.iter().map(|round| round.manyways).collect()),
+        manyways: summary(rounds.iter().filter_map(|round| round.manyways).collect()),
         rattan: summary(rounds.iter().filter_map(|round| round.rattan).collect()),
         rattan_wide: summary(rounds.iter().filter_map(|round| round.rattan_wide).collect()),
         ratio: ratio(|round| round.rattan),
@@ -413,10 +426,10 @@ fn delay_case(rounds: Vec<DelayRound>) -> DelayCase {
             sent: lost + figures.iter().map(|figure| figure.packets as u64).sum::<u64>(),
         })
     };
-    let ratio = |round: &DelayRound| Some(round.rattan?.p50_us / round.manyways.p50_us);
+    let ratio = |round: &DelayRound| Some(round.rattan?.p50_us / round.manyways?.p50_us);
     DelayCase {
-        manyways: summary(rounds.iter().map(|round| round.manyways).collect()),
-        bare: summary(rounds.iter().map(|round| round.bare).collect()),
+        manyways: summary(rounds.iter().filter_map(|round| round.manyways).collect()),
+        bare: summary(rounds.iter().filter_map(|round| round.bare).collect()),
         rattan: summary(rounds.iter().filter_map(|round| round.rattan).collect()),
         ratio: Quartiles::of(rounds.iter().filter_map(ratio)),
         rounds,
@@ -435,7 +448,7 @@ mod tests {
     fn a_ratio_is_that_of_a_pair_and_a_failed_one_counts_on_neither_side() {
         let sample = |share| RateSample { share, cpu: 0.5, retransmitted: 3 };
         let round = |ours, theirs: Option<f64>| RateRound {
-            manyways: sample(ours),
+            manyways: Some(sample(ours)),
             rattan: theirs.map(sample),
             rattan_wide: None,
         };
@@ -467,7 +480,7 @@ mod tests {
         };
         let report = compare(&config, &mut |_| ()).unwrap();
         assert_eq!(report.unavailable.as_deref(), Some("not built: no network"));
-        let table = crate::rattan::table::markdown(&report);
+        let table = rattan::table::markdown(&report);
         assert!(table.contains("Rattan: not built: no network"), "{table}");
     }
 }

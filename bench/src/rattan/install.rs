@@ -42,7 +42,10 @@ pub fn binary() -> Result<PathBuf, RattanError> {
 /// The first error that cargo names and what it was caused by, without addresses: which mirror a
 /// machine asks concerns nobody who reads the report.
 fn reason(said: &str) -> String {
-    let from_error = said.lines().skip_while(|line| !line.trim_start().starts_with("error"));
+    let from_error = said
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("error"))
+        .take_while(|line| !line.contains("Stack backtrace"));
     let words = from_error
         .take(12)
         .flat_map(str::split_whitespace)
@@ -61,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_reason_begins_with_the_error_and_names_no_address() {
-        let said = "  Updating index\nwarning: slow\nerror: no `rattan`\n\nCaused by:\n  [6] https://a.example/x down\n";
+        let said = "  Updating index\nwarning: slow\nerror: no `rattan`\n\nCaused by:\n  [6] https://a.example/x down\nStack backtrace:\n 0: main\n";
         assert_eq!(reason(said), "error: no `rattan` Caused by: [6] (address) down");
         assert_eq!(reason("warning: slow\n"), "cargo does not say why");
         assert_eq!(reason(&format!("error {}", "é".repeat(500))).chars().count(), 401);

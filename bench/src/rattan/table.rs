@@ -28,7 +28,7 @@ pub fn markdown(report: &Report) -> String {
         delays(&mut out, delay);
     }
     if !report.failures.is_empty() {
-        let _ = writeln!(out, "\nMeasurements that failed over Rattan and are left out:\n");
+        let _ = writeln!(out, "\nMeasurements that failed and are left out:\n");
         for failure in &report.failures {
             let _ = writeln!(out, "- {failure}");
         }
