@@ -1,1 +1,54 @@
-//! To come.
+//! Networks whose bytes cost money.
+
+use crate::far::{Far, LENGTH, Transfer};
+use crate::needs_far;
+
+const LINKS: [&str; 4] = [
+    "--link",
+    "wifi:down=8mbit,up=4mbit,delay=4ms",
+    "--link",
+    "lte:down=12mbit,up=4mbit,delay=9ms,metered=yes",
+];
+/// What is in the buffers of one connection over LTE at most: its queue and the server's own.
+const UNDER_WAY: u64 = 600_000;
+
+#[test]
+fn no_more_than_is_allowed() {
+    needs_far!();
+    let far = Far::new();
+    let script = "for allowed in 500KB no yes; do \
+                    before=$(cat /sys/class/net/lte/statistics/rx_bytes); \
+                    get --metered $allowed --json https://origin.lab/object && whole || exit 1; \
+                    echo $(($(cat /sys/class/net/lte/statistics/rx_bytes) - before)) >>counted; \
+                  done; ! get --via lte --metered no https://origin.lab/object 2>said; \
+                  get --via lte --metered 500KB --json https://origin.lab/object 2>spent; \
+                  echo $? >code; get -c --json https://origin.lab/object && whole";
+    let seen = far.run(&LINKS, script).succeeded();
+    let transfers = Transfer::all(&seen.stdout);
+    let [some, none, all, spent, rest] = transfers.as_slice() else { panic!("{}", seen.stdout) };
+    let counted: Vec<u64> =
+        far.read("counted").lines().map(|line| line.parse().expect("a number")).collect();
+
+    some.came_over(&["wifi", "lte"]);
+    assert!(some.bytes("lte") <= 500_000, "{some:?}");
+    assert!(some.number("metered_bytes") >= some.bytes("lte"), "{some:?}");
+    assert!(counted[0] < 500_000 + UNDER_WAY, "{counted:?}");
+    none.came_over(&["wifi"]);
+    assert_eq!(none.number("metered_bytes"), 0);
+    assert!(counted[1] < 2_000, "{counted:?}");
+    all.came_over(&["wifi", "lte"]);
+    assert!(all.number("metered_bytes") >= all.bytes("lte"), "{all:?}");
+    // The link has seen all that was counted.
+    for (transfer, counted) in [(some, counted[0]), (all, counted[2])] {
+        assert!(transfer.number("metered_bytes") <= counted, "{counted}: {transfer:?}");
+    }
+
+    let said = far.read("said");
+    assert!(said.contains("only metered networks are there: lte"), "{said}");
+    assert_eq!(far.read("code"), "1\n");
+    let said = far.read("spent");
+    assert!(said.contains("what may be used of them is spent"), "{said}");
+    assert!(said.contains("raise --metered or wait for another network, then run"), "{said}");
+    assert_eq!(spent.number("bytes"), 500_000);
+    assert_eq!(rest.number("bytes"), LENGTH - 500_000);
+}

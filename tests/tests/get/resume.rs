@@ -1,1 +1,87 @@
-//! To come.
+//! `-c` after a kill, a stop, and a change of the object.
+
+use crate::far::{Far, LENGTH, SLOW_LINKS, Transfer};
+use crate::needs_far;
+
+/// Kills a transfer when so many bytes have come over Wi-Fi.
+fn killed(signal: &str, bytes: u32) -> String {
+    format!(
+        "before=$(cat /sys/class/net/wifi/statistics/rx_bytes); \
+         $GET https://origin.lab/object 2>said & pid=$!; come wifi {bytes} $before; \
+         kill -{signal} $pid; wait $pid; echo $? >code; "
+    )
+}
+
+#[test]
+fn after_a_kill_at_any_point() {
+    needs_far!();
+    let far = Far::new();
+    let points = [20_000, 300_000, 700_000, 1_000_000];
+    let script: String = points
+        .iter()
+        .map(|bytes| {
+            let killed = killed("KILL", *bytes);
+            format!(
+                "{killed} test -e object && exit 1; get -c --json https://origin.lab/object && whole && rm object || exit 1; "
+            )
+        })
+        .collect();
+    let seen = far.run(&SLOW_LINKS, &script).succeeded();
+    let came: Vec<u64> =
+        Transfer::all(&seen.stdout).iter().map(|transfer| transfer.number("bytes")).collect();
+    assert_eq!(came.len(), points.len());
+    // What was not yet flushed to the disk is fetched again, and nothing else.
+    assert!(came[0] <= LENGTH, "{came:?}");
+    for (came, killed_after) in came.iter().zip(points).skip(1) {
+        assert!(*came < LENGTH, "{came} after {killed_after}");
+    }
+    assert!(came[3] < came[1], "{came:?}");
+}
+
+/// The server's log is the witness that `-c` asks only for what is missing.
+#[test]
+fn after_a_stop_only_the_rest_is_asked_for() {
+    needs_far!();
+    for (signal, bytes) in [("INT", 500_000), ("TERM", 900_000)] {
+        let far = Far::new();
+        let script = format!(
+            "{} get -H 'User-Agent: again' -c --json https://origin.lab/object && whole",
+            killed(signal, bytes)
+        );
+        let seen = far.run(&SLOW_LINKS, &script).succeeded();
+        assert_eq!(far.read("code"), "1\n");
+        let said = far.read("said");
+        assert!(said.contains("stopped before the end"), "{said}");
+        assert!(said.contains("run the same command with -c to go on"), "{said}");
+        let rest = Transfer::only(&seen.stdout);
+        let missing = rest.number("bytes");
+        assert!(missing < LENGTH - u64::from(bytes) * 9 / 10, "{missing} after {bytes}");
+        assert!(far.sent_to("again") >= missing, "{} of {missing}", far.sent_to("again"));
+        assert!(far.sent_to("again") < LENGTH, "{} of {missing}", far.sent_to("again"));
+        assert_eq!(far.fetched(), ["object"]);
+    }
+}
+
+#[test]
+fn an_object_that_changed_meanwhile_is_not_mixed() {
+    needs_far!();
+    let far = Far::new();
+    let script = format!(
+        "{} head -c 2000001 /dev/urandom >$FILES/root/new; touch -d '-1 hour 1 minute' $FILES/root/new; \
+         mv $FILES/root/new $FILES/root/object; \
+         get -c https://origin.lab/object 2>changed; echo $? >code; test -e object && exit 1; \
+         get -c https://origin.lab/object 2>again && exit 1; \
+         get https://origin.lab/object 2>anew && whole",
+        killed("KILL", 700_000)
+    );
+    far.run(&SLOW_LINKS, &script).succeeded();
+    assert_eq!(far.read("code"), "1\n");
+    for said in ["changed", "again"] {
+        let said = far.read(said);
+        assert!(said.contains("the object has changed on the server"), "{said}");
+        assert!(said.contains("run it without -c to fetch the new version"), "{said}");
+    }
+    let anew = far.read("anew");
+    assert!(anew.contains("is thrown away; -c would have continued it"), "{anew}");
+    assert_eq!(far.fetched(), ["object"]);
+}

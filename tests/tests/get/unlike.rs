@@ -1,1 +1,112 @@
-//! To come.
+//! Networks that do not lead to the same thing: each has its own name servers and its own way.
+
+use std::fs;
+
+use manyways_tests::{Authority, Finished};
+
+use crate::far::{Far, Transfer};
+use crate::needs_far;
+
+/// A scenario in which `www.lab` is one host over Wi-Fi and another one over LTE.
+fn two_hosts(far: &Far, hosts: &str, script: &str) -> Finished {
+    let links = "name = \"unlike\"\n[link.wifi]\ndown = \"24mbit\"\ndelay = \"4ms\"\n\
+                 [link.lte]\ndown = \"12mbit\"\ndelay = \"9ms\"\n";
+    let path = far.path("scenario.toml");
+    fs::write(&path, format!("{links}{hosts}")).expect("room for a scenario");
+    far.run_with(&["--scenario", &path.display().to_string()], script)
+}
+
+fn host(name: &str, names: &str, serve: &str) -> String {
+    format!("[host.{name}]\nnames = [{names}]\nserve = ['{serve}']\n")
+}
+
+#[test]
+fn a_wrong_certificate_on_one_network() {
+    needs_far!();
+    let far = Far::new();
+    let other = far.path("other");
+    fs::create_dir(&other).expect("room for a folder");
+    let other = Authority::new(&other, &["www.lab"]);
+    let right = host("right", "\"www.lab@wifi\"", &far.nginx());
+    let wrong = host("wrong", "\"www.lab@lte\"", &far.nginx_of("wrong", &other));
+    let fetch = "get --json https://www.lab/object 2>said && whole && \
+                 get --json --via lte,wifi https://www.lab/object 2>first && whole && \
+                 ! get --via lte https://www.lab/object 2>alone";
+    let seen = two_hosts(&far, &format!("{right}{wrong}"), fetch).succeeded();
+    for transfer in Transfer::all(&seen.stdout) {
+        transfer.came_over(&["wifi"]);
+    }
+    let why = "the certificate of [fd00:18::2]:443 is not accepted: its signature is wrong";
+    for said in ["said", "first"] {
+        let said = far.read(said);
+        assert!(said.contains("lte is not used any more") && said.contains(why), "{said}");
+    }
+    let alone = far.read("alone");
+    assert!(alone.contains("the only network failed (lte:") && alone.contains(why), "{alone}");
+    assert!(alone.contains("--cacert"), "{alone}");
+}
+
+#[test]
+fn each_network_asks_its_own_server() {
+    needs_far!();
+    let far = Far::new();
+    let certificate = Authority::new(&far.path("out"), &["www.lab"]);
+    let near = host("near", "\"www.lab@wifi\"", &far.nginx_of("near", &certificate));
+    let node = host("node", "\"www.lab@lte\"", &far.nginx_of("node", &certificate));
+    let fetch = "manyways get --cacert authority.pem --json https://www.lab/object && whole";
+    let seen = two_hosts(&far, &format!("{near}{node}"), fetch).succeeded();
+    let transfer = Transfer::only(&seen.stdout);
+    transfer.came_over(&["wifi", "lte"]);
+    assert_eq!(transfer.path("wifi")["server"], "fd00:18::1");
+    assert_eq!(transfer.path("lte")["server"], "fd00:18::2");
+}
+
+#[test]
+fn a_name_that_one_network_does_not_know() {
+    needs_far!();
+    let far = Far::new();
+    let known = host("origin", "\"www.lab@lte\"", &far.nginx());
+    let fetch = "get --json https://www.lab/object 2>said && whole && \
+                 ! get --via wifi https://www.lab/object 2>alone";
+    let seen = two_hosts(&far, &known, fetch).succeeded();
+    Transfer::only(&seen.stdout).came_over(&["lte"]);
+    let alone = far.read("alone");
+    assert!(
+        alone.contains("the only network failed (wifi: ") && alone.contains("www.lab"),
+        "{alone}"
+    );
+}
+
+#[test]
+fn a_refusal_on_one_network() {
+    needs_far!();
+    let refuse = |status: u16, link: u8| {
+        format!(
+            "location /no{status}-{link}/ {{ alias ROOT/; \
+             if ($remote_addr ~ ':64:{link}::2|10.64.{link}.2') {{ return {status}; }} }}\n"
+        )
+    };
+    let all = [(403, 1), (404, 1), (403, 2), (404, 2)];
+    let far = Far::new().more(&all.map(|(status, link)| refuse(status, link)).concat());
+    let kinds = all.map(|(status, link)| format!("no{status}-{link}")).join(" ");
+    let seen = far.run(
+        &crate::far::TWO_LINKS,
+        &format!(
+            "for kind in {kinds}; do \
+               get --json http://origin.lab/$kind/object 2>said-$kind && whole || exit 1; \
+             done; ! get http://origin.lab/nothing 2>nothing && ! test -e nothing.manyways-part"
+        ),
+    );
+    let seen = seen.succeeded();
+    for (transfer, (status, link)) in Transfer::all(&seen.stdout).iter().zip(all) {
+        let (left_out, used) = if link == 1 { ("wifi", "lte") } else { ("lte", "wifi") };
+        transfer.came_over(&[used]);
+        let said = far.read(&format!("said-no{status}-{link}"));
+        let words =
+            format!("{left_out} is not used any more: the server answered with status {status}");
+        assert!(said.contains(&words), "{said}");
+    }
+    let nothing = far.read("nothing");
+    assert!(nothing.contains("the server answered 404 Not Found"), "{nothing}");
+    assert!(!nothing.contains("not used any more"), "{nothing}");
+}
