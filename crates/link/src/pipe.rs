@@ -22,8 +22,9 @@ use crate::{Cause, Output, Packet, Random, Stats};
 /// Feed it with [`handle`](Self::handle), drain it with [`poll`](Self::poll), and call `poll` again
 /// at [`next_wakeup`](Self::next_wakeup) at the latest. Every method first brings the pipe to its
 /// `now`, so that calling more often never changes what happens or when. Time must not go back: an
-/// earlier `now` counts as the latest one seen. Of what falls on the same moment, departures and
-/// delivery opportunities come first, then arrivals and changes.
+/// earlier `now` counts as the latest one seen, but for `poll`, which gives what is due by its own.
+/// Of what falls on the same moment, departures and delivery opportunities come first, then arrivals
+/// and changes.
 ///
 /// # Capacity
 /// All sizes are IP bytes.
