@@ -14,21 +14,24 @@ pub enum Urgency {
 }
 
 /// Makes the calling thread as urgent as the kernel permits: `SCHED_FIFO` if `real_time` is asked
-/// for, else (or where that is refused) nice -20.
+/// for, else (or where that is refused) nice -20. It may be called again with the other wish.
 pub fn hurry(real_time: bool) -> Urgency {
-    if real_time {
-        let param = libc::sched_param { sched_priority: 1 };
-        // SAFETY: the parameter block is valid; 0 is the calling thread.
-        if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } == 0 {
-            return Urgency::RealTime;
-        }
+    if real_time && schedule(libc::SCHED_FIFO, 1) {
+        return Urgency::RealTime;
     }
+    schedule(libc::SCHED_OTHER, 0);
     // SAFETY: 0 is the calling thread.
     if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0 {
         Urgency::Nice
     } else {
         Urgency::Plain
     }
+}
+
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
+    let param = libc::sched_param { sched_priority: priority };
+    // SAFETY: the parameter block is valid; 0 is the calling thread.
+    unsafe { libc::sched_setscheduler(0, policy, &param) == 0 }
 }
 
 /// Processor time of the calling thread's process so far, in user and kernel mode together.

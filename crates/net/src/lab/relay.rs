@@ -199,7 +199,8 @@ struct Worker {
     write_errors: u64,
     malformed: u64,
     bare: bool,
-    urgency: bool,
+    /// Whether real-time priority was asked for.
+    real_time: bool,
 }
 
 struct Link {
@@ -238,7 +239,6 @@ impl Worker {
         let poller = Poller::new(clock)?;
         poller.add(waker.as_fd(), WAKER)?;
         let now = clock.now();
-        let mut total = Rate::ZERO;
         let mut states = Vec::with_capacity(links.len());
         for (index, mut link) in links.into_iter().enumerate() {
             if let Some(pcap) = &mut link.pcap {
@@ -252,7 +252,6 @@ impl Worker {
             let seed = config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((index as u64) << 1);
             let lane = |spec, way| Lane::new(spec, seed ^ way, now, config.trace_offset);
             let (down, up) = (lane(&link.spec.down, 0), lane(&link.spec.up, 1));
-            total += down.peak_rate() + up.peak_rate();
             if link.spec.state == LinkState::NoCarrier {
                 link.device.set_carrier(false)?;
             }
@@ -285,15 +284,13 @@ impl Worker {
             write_errors: 0,
             malformed: 0,
             bare: config.bare,
-            urgency: total <= REAL_TIME_LIMIT,
+            real_time: false,
         })
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let urgency = hurry(self.urgency);
-        if urgency == Urgency::Plain {
-            tracing::debug!("the relay runs at ordinary priority");
-        }
+        hurry(false);
+        self.choose_urgency();
         let mut ready = Vec::new();
         loop {
             let now = self.clock.now();
@@ -332,6 +329,7 @@ impl Worker {
                     link.down.restart(now, offset);
                     link.up.restart(now, offset);
                 }
+                self.choose_urgency();
                 self.events =
                     events.into_iter().map(|(link, e)| (now + e.at, link, e.change)).collect();
                 self.events.make_contiguous().sort_by_key(|(at, ..)| *at);
@@ -363,6 +361,18 @@ impl Worker {
         false
     }
 
+    /// Real-time priority while the links are slow: a fast relay would starve the senders.
+    fn choose_urgency(&mut self) {
+        let peak = |link: &Link| link.down.peak_rate() + link.up.peak_rate();
+        let real_time = self.links.iter().map(peak).sum::<Rate>() <= REAL_TIME_LIMIT;
+        if real_time != self.real_time {
+            self.real_time = real_time;
+            if hurry(real_time) == Urgency::Plain {
+                tracing::debug!("the relay runs at ordinary priority");
+            }
+        }
+    }
+
     fn fire_events(&mut self, now: Time) {
         while self.events.front().is_some_and(|(at, ..)| *at <= now) {
             if let Some((at, link, changes)) = self.events.pop_front() {
@@ -379,6 +389,7 @@ impl Worker {
             spec.apply(change);
         }
         link.become_spec(now, spec);
+        self.choose_urgency();
     }
 
     fn next_wakeup(&self) -> Option<Time> {

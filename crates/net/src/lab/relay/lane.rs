@@ -79,8 +79,7 @@ impl Lane {
         self.pipe.set_state(now, state);
     }
 
-    /// The most that this direction ever carries; unlimited counts as nothing, because it is used
-    /// where rates are small.
+    /// The most that this direction ever carries; where it is unlimited, more than anything.
     pub fn peak_rate(&self) -> Rate {
         self.peak
     }
@@ -132,7 +131,7 @@ impl Lane {
 
 fn peak(capacity: &CapacitySpec) -> Rate {
     match capacity {
-        CapacitySpec::Unlimited => Rate::ZERO,
+        CapacitySpec::Unlimited => Rate::from_bps(u64::MAX),
         CapacitySpec::Constant(rate) => *rate,
         CapacitySpec::Trace { trace, .. } => match trace {
             LinkTrace::Opportunities { .. } => trace.mean_rate(),
