@@ -229,6 +229,12 @@ impl Run {
         }
     }
 
+    /// The longest time between two looks at the links.
+    pub fn longest_gap(&self) -> Span {
+        let gap = |pair: &[Sample]| pair[1].at - pair[0].at;
+        self.samples.windows(2).map(gap).max().unwrap_or_default()
+    }
+
     /// IP bytes by link, over the whole run.
     pub fn delivered(&self) -> Vec<Size> {
         self.samples.last().map(|sample| sample.delivered.clone()).unwrap_or_default()
@@ -290,6 +296,19 @@ mod tests {
         let curl = r#"{"time_total":4.9,"http_version":"1.1","http_code":200}"#;
         assert_eq!(curl_says(curl), Some((4.9, "http/1.1".to_owned())));
         assert_eq!(curl_says("curl: (7) Failed to connect"), None);
+    }
+
+    #[test]
+    fn the_longest_gap_is_between_neighbours() {
+        let sample = |millis| Sample { at: Span::from_millis(millis), delivered: Vec::new() };
+        let run = Run {
+            contender: &CONTENDERS[0],
+            end: End::Skipped(String::new()),
+            process: None,
+            samples: [0, 100, 900, 1000].map(sample).into(),
+            mptcp: None,
+        };
+        assert_eq!(run.longest_gap(), Span::from_millis(800));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use manyways_trace::Rate;
+use manyways_trace::{Rate, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,6 +12,10 @@ use super::site::Site;
 
 /// The schema of the JSON, described in docs/demo.md.
 const SCHEMA: &str = "manyways.demo/1";
+
+/// The links are looked at ten times a second; a machine that takes this long to do so keeps the
+/// emulator waiting too.
+const STARVED: Span = Span::from_millis(400);
 
 /// Everything that the table, the report and the JSON are made from.
 pub struct Outcome {
@@ -114,6 +118,7 @@ impl Outcome {
     /// What the table does not say, a sentence or two each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        notes.extend(self.starved());
         notes.extend(self.gain());
         for run in &self.runs {
             let label = run.contender.label;
@@ -138,6 +143,18 @@ impl Outcome {
                 .to_owned(),
         );
         notes
+    }
+
+    /// A warning where the machine was too busy for its figures to mean much.
+    fn starved(&self) -> Option<String> {
+        let longest = self.runs.iter().map(Run::longest_gap).max().unwrap_or_default();
+        (longest > STARVED).then(|| {
+            format!(
+                "This machine was too busy: for {:.1} s at a time, the emulated links had to wait \
+                 for it. Run the demonstration again when it is quiet, before you trust the figures.",
+                longest.as_secs_f64()
+            )
+        })
     }
 
     /// What two networks gave, in a sentence.
@@ -222,6 +239,7 @@ impl Outcome {
             "reason": reason,
             "seconds": seconds,
             "process_seconds": run.process.map(|process| process.as_secs_f64()),
+            "longest_gap_seconds": run.longest_gap().as_secs_f64(),
             "rate_bps": delivery.map(|d| Rate::of(d.bytes, d.elapsed).as_bps()),
             "bound_ratio": seconds.map(|seconds| seconds / bound),
             "bytes": delivery.map(|d| d.bytes.as_bytes()),
