@@ -33,8 +33,8 @@ const ACK: u8 = 0x10;
 /// - ICMP errors are translated, the packet that they quote included.
 /// - The first fragment of a packet is treated as a whole one; the others follow it when they come
 ///   after it ("received fragments in order"), for a short list of packets and 30 seconds at most.
-/// - There is no hairpinning, no port forwarding and no other protocol: those packets are dropped.
-///   The TTL is left alone.
+/// - There is no hairpinning, no port forwarding and no other protocol: those packets are dropped,
+///   as is what comes from inside with the external address as its own. The TTL is left alone.
 ///
 /// IPv6 is not translated. Its filtering is endpoint-independent, too (RFC 6092 recommends it), by
 /// address, protocol and port inside, with the same idle time; of other protocols than TCP, UDP
@@ -142,7 +142,7 @@ impl Nat {
     /// From inside out; `None` drops.
     fn leave(&mut self, packet: &mut [u8], ip: &Ip, offload: &Offload) -> Option<Verdict> {
         let [source, destination] = addresses(ip, packet);
-        if destination == IpAddr::V4(self.external) {
+        if [source, destination].contains(&IpAddr::V4(self.external)) {
             return None;
         }
         let train = match ip.fragment {

@@ -129,6 +129,8 @@ fn mapping_and_filtering_do_not_ask_who_is_outside() {
     assert_eq!(back(&mut nat, at(2), datagram((SERVER, 53), (EXTERNAL, 5_001))), None);
     // Nobody outside reaches an inside address itself.
     assert_eq!(back(&mut nat, at(2), datagram((SERVER, 53), (INSIDE, 5_000))), None);
+    // Nobody inside has the address of the box itself.
+    assert_eq!(out(&mut nat, at(2), datagram((EXTERNAL, 6_000), (SERVER, 53))), None);
     // No hairpinning.
     assert_eq!(out(&mut nat, at(2), datagram((INSIDE, 6_000), (EXTERNAL, 5_000))), None);
     assert_eq!(nat.counters().dropped, 3);
