@@ -61,7 +61,7 @@ use tokio::sync::mpsc;
 pub use dial::Protocol;
 use late::Late;
 use location::{Location, LocationError};
-pub use path::{HostNames, Lookup, Names, PathSpec};
+pub use path::{HostNames, Lookup, Names, PathSpec, Unresolved};
 pub use report::{
     Cause, ClientError, Event, FetchError, Kept, PathProgress, PathReport, Progress, Report,
 };

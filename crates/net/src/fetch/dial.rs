@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 use super::PathSpec;
 use super::late::{Cancelled, Frames, Late, Unread};
 use super::location::Origin;
+use super::path::Unresolved;
 
 /// The next address of a server is tried beside the one before it after this (RFC 8305 §5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -111,13 +112,14 @@ pub(super) async fn dial(
     tls: &Arc<ClientConfig>,
     late: &Late,
 ) -> Result<Connection, Fault> {
+    if !path.has_carrier() {
+        return Err(Fault::passing(FaultClass::Down, "its link is down"));
+    }
     let addresses = match origin.address() {
         Some(address) => vec![address],
-        None => path
-            .names
-            .lookup(&origin.host)
-            .await
-            .map_err(|words| Fault::passing(FaultClass::Dns, words))?,
+        None => path.names.lookup(&origin.host).await.map_err(|Unresolved { words, again }| {
+            Fault { class: FaultClass::Dns, words, again }
+        })?,
     };
     let reachable = addresses.iter().copied().filter(|address| path.has_family(*address));
     let servers: Vec<SocketAddr> = interleave(reachable)

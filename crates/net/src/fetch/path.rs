@@ -10,7 +10,7 @@ use std::sync::Arc;
 use manyways_sys::interface::Interface;
 
 use super::dial::plain;
-use crate::resolve::PathResolver;
+use crate::resolve::{PathResolver, ResolveError};
 
 /// One of the ways to the server: connections over it leave through one network interface.
 #[derive(Clone)]
@@ -35,7 +35,16 @@ pub trait Names: Send + Sync {
 }
 
 /// What [`Names::lookup`] returns.
-pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, String>> + Send + 'a>>;
+pub type Lookup<'a> = Pin<Box<dyn Future<Output = Result<Vec<IpAddr>, Unresolved>> + Send + 'a>>;
+
+/// Why a name has no addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unresolved {
+    /// A clause without a full stop.
+    pub words: String,
+    /// Asking again may help.
+    pub again: bool,
+}
 
 impl PathSpec {
     /// A path out of an interface, with its own name servers.
@@ -65,6 +74,18 @@ impl PathSpec {
         self.addresses.is_empty() || self.source(server).is_some()
     }
 
+    /// Whether its interface is up and has a carrier, as far as the system tells. Without one, name
+    /// servers and servers would be waited for in vain.
+    pub(super) fn has_carrier(&self) -> bool {
+        let Some(device) = &self.device else { return true };
+        match std::fs::read_to_string(format!("/sys/class/net/{device}/carrier")) {
+            Ok(carrier) => carrier.trim() != "0",
+            // A missing file may mean that /sys is not of this network namespace. An interface that
+            // is down has the file, and refuses to read it.
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        }
+    }
+
     /// The source address towards a server.
     pub(super) fn source(&self, server: IpAddr) -> Option<IpAddr> {
         self.addresses.iter().copied().find(|own| own.is_ipv4() == server.is_ipv4())
@@ -85,7 +106,10 @@ impl fmt::Debug for PathSpec {
 impl Names for PathResolver {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
         Box::pin(async move {
-            PathResolver::lookup(self, host).await.map_err(|error| error.to_string())
+            PathResolver::lookup(self, host).await.map_err(|error| Unresolved {
+                words: error.to_string(),
+                again: matches!(error, ResolveError::NoAnswer { .. }),
+            })
         })
     }
 }
@@ -102,7 +126,8 @@ impl Names for HostNames {
                 // Of `failed to lookup address information: Name or service not known`, the end.
                 let error = plain(&error);
                 let why = error.rsplit(": ").next().unwrap_or_default().to_lowercase();
-                format!("the name {host} was not found: {why}")
+                // The system does not say in a reliable way whether that will stay so.
+                Unresolved { words: format!("the name {host} was not found: {why}"), again: true }
             })?;
             Ok(found.map(|address| address.ip()).collect())
         })
@@ -113,6 +138,11 @@ impl Names for HostNames {
 impl Names for HashMap<String, Vec<IpAddr>> {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
         let found = self.get(host).cloned();
-        Box::pin(async move { found.ok_or_else(|| format!("the name {host} does not exist")) })
+        Box::pin(async move {
+            found.ok_or_else(|| Unresolved {
+                words: format!("the name {host} does not exist"),
+                again: false,
+            })
+        })
     }
 }

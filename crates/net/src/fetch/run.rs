@@ -32,6 +32,8 @@ const FIRST_CHECKPOINT: Duration = Duration::from_millis(250);
 /// What the shell knows of a path beside the core.
 #[derive(Clone, Copy, Default)]
 struct Trail {
+    /// Its link was down when it was looked at last.
+    down: bool,
     peer: Option<Peer>,
     first_request: Option<Time>,
     last_byte: Option<Time>,
@@ -180,7 +182,10 @@ impl Transfer<'_> {
             tokio::select! {
                 biased;
                 () = &mut stop => break End::Failed(Cause::Stopped),
-                _ = tick.tick() => self.tell(),
+                _ = tick.tick() => {
+                    self.tell();
+                    self.look_at_carriers();
+                }
                 outcome = saved => {
                     saving = None;
                     if let Ok(Err(error)) = outcome {
@@ -380,6 +385,18 @@ impl Transfer<'_> {
             _ => note.to_string(),
         };
         (self.on_event)(Event::Note(&text));
+    }
+
+    /// A network that was given up is used again when its link comes back.
+    fn look_at_carriers(&mut self) {
+        let now = self.now();
+        for (id, (path, trail)) in self.client.paths.iter().zip(&mut self.trails).enumerate() {
+            let down = !path.has_carrier();
+            if std::mem::replace(&mut trail.down, down) && !down {
+                let input = Input::PathUp { path: PathId(id), metered: path.metered };
+                self.core.handle(now, input);
+            }
+        }
     }
 
     fn say_what_is_lost(&mut self) {
