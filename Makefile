@@ -25,8 +25,9 @@ lint: ## Check format, lints, docs, layers, licences and shell scripts
 	@scripts/setup lint
 	@scripts/lint
 
-bench: ## Measure the emulator; rewrites docs/benchmarks/lab.md (needs root)
+bench: ## Measure the emulator, then beside Rattan; rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench
-	cargo build --release -p manyways-cli
+	cargo build --release -p manyways-cli -p manyways-bench
 	mkdir -p bench/results docs/benchmarks
 	$(MANYWAYS) lab bench --json bench/results/lab.json --markdown docs/benchmarks/lab.md
+	$(TARGET)/release/manyways-bench rattan --json bench/results/lab-rattan.json --markdown docs/benchmarks/lab-rattan.md

@@ -55,18 +55,18 @@ fn checksums_are_right_on_a_hop_that_verifies_them() {
     );
     assert_eq!(done.code(), 0, "{}{}", done.stdout, done.stderr);
     for name in ["Tcp", "Udp"] {
-        assert_eq!(checksum_errors(&done.stdout, name), [0, 0], "{}", done.stdout);
+        assert_eq!(checksum_errors(&done.stdout, name), [Some(0), Some(0)], "{}", done.stdout);
     }
 }
 
 /// `InCsumErrors` of a protocol in each table: the name row, then the value row.
-fn checksum_errors(snmp: &str, protocol: &str) -> Vec<u64> {
+fn checksum_errors(snmp: &str, protocol: &str) -> Vec<Option<u64>> {
     let prefix = format!("{protocol}: ");
     let rows: Vec<_> = snmp.lines().filter_map(|line| line.strip_prefix(&prefix)).collect();
     rows.chunks(2)
         .map(|table| {
-            let place = table[0].split(' ').position(|name| name == "InCsumErrors").unwrap();
-            table[1].split(' ').nth(place).unwrap().parse().unwrap()
+            let place = table[0].split(' ').position(|name| name == "InCsumErrors")?;
+            table.get(1)?.split(' ').nth(place)?.parse().ok()
         })
         .collect()
 }
