@@ -4,7 +4,7 @@
 //! datagrams with their sending time inside. The delay figures stand beside those of a bare relay,
 //! which only copies packets: that is the machine's own floor.
 //!
-//! [`bench`] is the whole run. Its parts are public, so that another emulator can be measured with
+//! [`bench()`] is the whole run. Its parts are public, so that another emulator can be measured with
 //! the same ends, over the same link, in the same run.
 
 pub mod traffic;
