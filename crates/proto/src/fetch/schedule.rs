@@ -81,18 +81,21 @@ impl Fetch {
 
     /// Sends the first request, unless a better path is about to be ready.
     fn open_somewhere(&mut self, now: Time) {
-        let Some(&path) = self.idle().first() else { return };
-        let since = |id: &PathId| match self.paths.get(id).map(|path| path.state) {
-            Some(State::Idle(since)) => since,
-            _ => now,
-        };
+        let idle = self.idle();
+        let Some(&path) = idle.first() else { return };
+        // From the first connection on, whichever it was: every further one would wait anew.
+        let since = idle.iter().filter_map(|id| match self.paths.get(id)?.state {
+            State::Idle(since) => Some(since),
+            _ => None,
+        });
+        let since = since.min().unwrap_or(now);
         let metered = |id: PathId| self.paths.get(&id).is_some_and(|path| path.metered);
         let better = self.paths.iter().any(|(id, other)| {
             matches!(other.state, State::Connecting(_))
                 && self.allowed(other)
                 && (other.metered, *id) < (metered(path), path)
         });
-        if better && now < since(&path) + self.config.head_start {
+        if better && now < since + self.config.head_start {
             return;
         }
         // Under an allowance the first request is bounded by all that is left of it.
@@ -129,10 +132,12 @@ impl Fetch {
             Some((false, gap)) => {
                 let fair = lead(&gap).and_then(|lead| self.fair(now, path, lead, gap));
                 let take = chunk.min(gap.len()).min(fair.unwrap_or(u64::MAX));
-                // What is left is so little that the lead is there first.
                 if take >= LEAST_PIECE.min(chunk) {
                     let piece = Range::new(gap.end - take, gap.end);
                     self.send(now, path, piece, piece.end, false);
+                } else {
+                    // What is left is so little that the lead is there first, unless it is silent.
+                    self.take_over(now, path, budget);
                 }
             }
             None => self.take_over(now, path, budget),

@@ -495,7 +495,13 @@ impl Fetch {
             return;
         }
         if !self.spread {
-            // Only an allowance ends the single request before its end.
+            // Only an allowance ends the single request before its end. Nothing can go on from
+            // there, but a path without a price can bring all of it.
+            let path = request.path;
+            if self.paths.values().any(|path| !path.metered && path.state != State::Dropped) {
+                let words = "its allowance is spent, and nothing can be added to what it brought";
+                return self.fail_path(now, path, Fault::lasting(FaultClass::Unfit, words));
+            }
             return self.fail(Reason::AllowanceSpent);
         }
         let (path, rest) = (request.path, Range::new(request.pos, request.wire.end));
