@@ -9,23 +9,28 @@ use std::process::ExitCode;
 pub struct Failure {
     sentence: String,
     hint: Option<String>,
-    usage: bool,
+    code: u8,
 }
 
 impl Failure {
     /// The work failed (exit code 1).
     pub fn new(sentence: impl Into<String>) -> Self {
-        Self { sentence: sentence.into(), hint: None, usage: false }
+        Self { sentence: without_numbers(&sentence.into()), hint: None, code: 1 }
     }
 
     /// The request itself makes no sense (exit code 2).
     pub fn usage(sentence: impl Into<String>) -> Self {
-        Self { usage: true, ..Self::new(sentence) }
+        Self::new(sentence).code(2)
     }
 
     /// What the user can do about it.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Another exit code than those two.
+    pub fn code(self, code: u8) -> Self {
+        Self { code, ..self }
     }
 
     /// Prints it to stderr.
@@ -34,7 +39,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             eprintln!("hint: {hint}");
         }
-        ExitCode::from(if self.usage { 2 } else { 1 })
+        ExitCode::from(self.code)
     }
 }
 
@@ -49,5 +54,34 @@ impl std::error::Error for Failure {}
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         error.downcast::<Self>().unwrap_or_else(|error| Self::new(format!("{error:#}")))
+    }
+}
+
+/// The system's errors end in their number, which tells a user nothing that the words do not.
+fn without_numbers(sentence: &str) -> String {
+    const OPEN: &str = " (os error ";
+    let mut parts = sentence.split(OPEN);
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        match part.split_once(')') {
+            Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => {
+                words.push_str(rest);
+            }
+            _ => words.extend([OPEN, part]),
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_system_errors_are_left_out() {
+        let sentence = "cannot read a: no such file (os error 2); cannot write b (os error 13)";
+        let words = without_numbers(sentence);
+        assert_eq!(words, "cannot read a: no such file; cannot write b");
+        assert_eq!(without_numbers("x (os error y) z"), "x (os error y) z");
     }
 }

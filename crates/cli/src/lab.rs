@@ -10,6 +10,7 @@ use std::process::{Child, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use manyways_net::lab::control::SOCKET;
 use manyways_net::lab::registry::{Record, Registry};
 use manyways_net::lab::{Lab, LabError};
 use manyways_sys::signal::{Foreground, Termination, send};
@@ -25,7 +26,8 @@ use crate::failure::Failure;
 /// are what you say. Nothing of it is left when it ends.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
-    manyways lab shell --link wifi:down=10mbit,up=5mbit,delay=14ms --link lte:down=5mbit,delay=32ms -- bash")]
+    manyways lab shell --link wifi:down=10mbit,delay=14ms \\\n    \
+                     --link lte:down=5mbit,delay=32ms -- bash")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -149,7 +151,12 @@ fn find(registry: &Registry, name: Option<&str>) -> Result<Record> {
         .context("cannot read the folder of the running labs")?
         .into_iter()
         .filter(Record::is_alive)
+        // One that cannot be talked to is still starting, or a benchmark's.
+        .filter(|record| registry.folder(&record.name).join(SOCKET).exists())
         .collect();
+    // Within a lab it is that lab, unless another one is named.
+    let around = std::env::var("LAB_NAME").ok();
+    let name = name.or(around.as_deref());
     let names = alive.iter().map(|record| record.name.as_str()).collect::<Vec<_>>().join(", ");
     let found = match name {
         Some(name) => alive.iter().position(|record| record.name == name),
@@ -167,7 +174,7 @@ fn find(registry: &Registry, name: Option<&str>) -> Result<Record> {
             let hint = if alive.is_empty() {
                 "start one with `manyways lab shell`".to_owned()
             } else {
-                format!("the running labs are {names}")
+                format!("name one of them: {names} (for `lab set`, with --lab)")
             };
             Err(Failure::new(sentence).hint(hint).into())
         }

@@ -81,6 +81,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
+    // Not after the work: the result would be lost.
+    if let Some(file) = args.json.as_ref().filter(|file| file.as_os_str() != "-") {
+        std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
+    }
     let registry = prepare()?;
     let termination = Termination::take().context("cannot watch for signals")?;
     let mut spec = lab_spec(&scenario, format!("{}-{}", scenario.name, std::process::id()));

@@ -1,6 +1,6 @@
 //! `lab shell`: one command in the middle of emulated links.
 
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -108,7 +108,9 @@ pub fn shell(args: Args) -> Result<ExitCode> {
     let child = lab.spawn(Place::Device, command(&args.command)).map_err(|error| {
         match (&error, args.command.first()) {
             (LabError::System { error: inner, .. }, Some(program)) => {
-                Failure::new(format!("cannot run `{program}` in the lab: {inner}"))
+                // As a shell would leave: 127 for no such command, 126 for one that does not run.
+                let code = if inner.kind() == ErrorKind::NotFound { 127 } else { 126 };
+                Failure::new(format!("cannot run `{program}` in the lab: {inner}")).code(code)
             }
             _ => lab_failure(error),
         }

@@ -19,6 +19,9 @@ use super::timeline::Marks;
 /// The longest request, in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
 
+/// The socket's name in a lab's folder.
+pub const SOCKET: &str = "control";
+
 /// What can be asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -146,7 +149,7 @@ impl Drop for Control {
 }
 
 fn socket(folder: &Path) -> PathBuf {
-    folder.join("control")
+    folder.join(SOCKET)
 }
 
 fn serve(

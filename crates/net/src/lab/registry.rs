@@ -229,7 +229,7 @@ impl Entry {
             // The kernel's word for a congestion control that it does not have.
             const ENOENT: i32 = 2;
             if error.raw_os_error() == Some(ENOENT) {
-                io::Error::from(io::ErrorKind::NotFound)
+                io::Error::new(io::ErrorKind::NotFound, "this kernel does not have it")
             } else {
                 error
             }

@@ -37,7 +37,7 @@ pub struct RunReport {
     pub workloads: Vec<WorkloadReport>,
     /// In the order of the scenario.
     pub expectations: Vec<ExpectationReport>,
-    /// Whether every expectation held; without any, whether every workload succeeded.
+    /// Whether every expectation held, and every workload of which nothing is expected succeeded.
     pub passed: bool,
 }
 
@@ -132,11 +132,7 @@ pub fn run(
         workloads.push(run_one(lab, scenario, workload, timeline, termination)?);
     }
     let expectations: Vec<_> = scenario.expectations.iter().map(|e| check(e, &workloads)).collect();
-    let passed = if expectations.is_empty() {
-        workloads.iter().all(|w| w.exit == Some(0))
-    } else {
-        expectations.iter().all(|e| e.held)
-    };
+    let passed = passed(&workloads, &expectations);
     Ok(RunReport {
         schema: SCHEMA,
         scenario: scenario.name.clone(),
@@ -251,12 +247,20 @@ fn check(expectation: &Expectation, workloads: &[WorkloadReport]) -> Expectation
     }
 }
 
+/// Whether all is as it should be: a workload that nobody expects anything of must succeed.
+fn passed(workloads: &[WorkloadReport], expectations: &[ExpectationReport]) -> bool {
+    let expected = |w: &WorkloadReport| expectations.iter().any(|e| e.workload == w.name);
+    expectations.iter().all(|e| e.held)
+        && workloads.iter().all(|w| w.exit == Some(0) || (expected(w) && !w.timed_out))
+}
+
 /// A value of a workload by its name: `exit`, `seconds`, `LINK.down_bytes` and so on.
 fn value(workload: &WorkloadReport, name: &str) -> Option<f64> {
     match name.split_once('.') {
         None => match name {
             "exit" => workload.exit.map(f64::from),
-            "seconds" => Some(workload.seconds),
+            // A workload that was killed did not take any time to end.
+            "seconds" if !workload.timed_out => Some(workload.seconds),
             _ => None,
         },
         Some((link, counter)) => {
@@ -305,6 +309,22 @@ mod tests {
         assert!(!expect("seconds", "<", 2.5).held);
         assert!(expect("wifi.down_bytes", ">", 999.0).held);
         assert!(!expect("wifi.up_dropped", ">", 0.0).held);
+    }
+
+    #[test]
+    fn a_workload_that_was_killed_never_passes() {
+        let killed = WorkloadReport { exit: None, timed_out: true, ..workload() };
+        assert_eq!(value(&killed, "seconds"), None);
+        let bytes = expect("wifi.down_bytes", ">", 0.0);
+        assert!(passed(&[workload()], std::slice::from_ref(&bytes)));
+        assert!(!passed(&[killed], &[bytes]));
+    }
+
+    #[test]
+    fn a_workload_without_expectations_must_succeed() {
+        let failed = WorkloadReport { name: "other".into(), exit: Some(1), ..workload() };
+        assert!(!passed(&[workload(), failed], &[expect("exit", "==", 0.0)]));
+        assert!(passed(&[workload()], &[]));
     }
 
     #[test]
