@@ -72,7 +72,7 @@ fn labs_that_cannot_be_built() {
     let done = shell(&[&TWO_LINKS[..], &["--cc", "no-such-cc"]].concat());
     refused(&done, 1, "TCP congestion control `no-such-cc` cannot be used", "choose another one");
     let done = finish(lab_shell(&TWO_LINKS).args(["--", "/no/such/command"]));
-    assert_eq!(done.code(), 1);
+    assert_eq!(done.code(), 127, "as a shell says it");
     let sentence = "manyways: cannot run `/no/such/command` in the lab: No such file";
     assert!(done.stderr.contains(sentence), "{}", done.stderr);
     let done = shell(&[&TWO_LINKS[..], &["--far", "exit 3"]].concat());

@@ -183,11 +183,16 @@ fn what_is_expected_decides_the_exit_code() {
     let files = folder();
     let file = files.path().join("fails.toml");
     let text = "name = \"fails\"\n[link.wifi]\n[[workload]]\nname = \"one\"\nrun = \"exit 3\"\n\
-                [[workload]]\nname = \"hangs\"\nrun = \"sleep 1000\"\ntimeout = \"300ms\"\n\
                 [[expect]]\nworkload = \"one\"\nvalue = \"exit\"\nis = \"== 3\"\n";
     fs::write(&file, text).unwrap();
     let (done, report) = run(&file);
     assert_eq!((done.code(), &report["passed"]), (0, &Value::Bool(true)));
+
+    // Nothing is expected of this one, so it has to succeed, and it is killed.
+    let hangs = "[[workload]]\nname = \"hangs\"\nrun = \"sleep 1000\"\ntimeout = \"300ms\"\n";
+    fs::write(&file, format!("{text}{hangs}")).unwrap();
+    let (done, report) = run(&file);
+    assert_eq!((done.code(), &report["passed"]), (1, &Value::Bool(false)));
     assert_eq!(report["workloads"][1]["timed_out"], true);
     assert_eq!(report["workloads"][1]["exit"], Value::Null);
 
