@@ -14,7 +14,6 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use manyways_net::lab::{DEFAULT_CC, Lab, LabError, LabSpec};
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
 
 use crate::failure::Failure;
 use crate::lab::{lab_failure, prepare};
@@ -56,17 +55,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let setting = Setting::new()?;
     let registry = prepare().context("the demonstration needs root")?;
     let termination = Termination::take().context("cannot watch for signals")?;
-    let spec = LabSpec {
-        name: format!("demo-{}", std::process::id()),
-        links: setting.specs(),
-        hosts: Vec::new(),
-        cc: DEFAULT_CC.to_owned(),
-        seed: 1,
-        trace_offset: Span::ZERO,
-        internet: false,
-        pcap: None,
-        bare: false,
-    };
+    let spec = LabSpec::new(format!("demo-{}", std::process::id()), setting.specs());
     let mut lab = Lab::start(&registry, spec).map_err(demo_failure)?;
     eprint!("{}", outcome::wrapped(&setting.describe(DEFAULT_CC)));
     let outcome = match contend(&mut lab, &nginx, &setting, &termination) {

@@ -71,6 +71,24 @@ pub struct LabSpec {
     pub bare: bool,
 }
 
+impl LabSpec {
+    /// Links, and all else as it is where nobody says otherwise: the one host `origin`,
+    /// [`DEFAULT_CC`], seed 1, traces from their start, no way out and no captures.
+    pub fn new(name: String, links: Vec<LinkSpec>) -> Self {
+        Self {
+            name,
+            links,
+            hosts: Vec::new(),
+            cc: DEFAULT_CC.to_owned(),
+            seed: 1,
+            trace_offset: Span::ZERO,
+            internet: false,
+            pcap: None,
+            bare: false,
+        }
+    }
+}
+
 /// Why a lab does not start or a command does not run in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use manyways_net::lab::control::Control;
 use manyways_net::lab::timeline::Timeline;
-use manyways_net::lab::{DEFAULT_CC, Lab, LabError, LabSpec, Place};
+use manyways_net::lab::{Lab, LabError, LabSpec, Place};
 use manyways_sys::signal::Termination;
 use manyways_trace::Span;
 use manyways_trace::scenario::{HostSpec, LinkSpec};
@@ -146,17 +146,7 @@ fn spec(args: &Args) -> Result<LabSpec> {
                 .iter()
                 .map(|text| host(text, &links))
                 .collect::<std::result::Result<_, _>>()?;
-            LabSpec {
-                name,
-                links,
-                hosts,
-                cc: DEFAULT_CC.to_owned(),
-                seed: 1,
-                trace_offset: Span::ZERO,
-                internet: false,
-                pcap: None,
-                bare: false,
-            }
+            LabSpec { hosts, ..LabSpec::new(name, links) }
         }
     };
     if let Some(cc) = &args.cc {

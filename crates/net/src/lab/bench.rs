@@ -249,17 +249,7 @@ pub fn link(index: usize, capacity: CapacitySpec) -> LinkSpec {
 
 /// A lab over which something is measured; `bare` leaves the emulation out.
 pub fn lab(registry: &Registry, links: Vec<LinkSpec>, bare: bool) -> Result<Lab, LabError> {
-    let spec = LabSpec {
-        name: format!("bench-{}", std::process::id()),
-        links,
-        hosts: Vec::new(),
-        cc: DEFAULT_CC.to_owned(),
-        seed: 1,
-        trace_offset: Span::ZERO,
-        internet: false,
-        pcap: None,
-        bare,
-    };
+    let spec = LabSpec { bare, ..LabSpec::new(format!("bench-{}", std::process::id()), links) };
     Lab::start(registry, spec)
 }
 

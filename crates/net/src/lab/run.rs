@@ -104,15 +104,11 @@ pub enum RunError {
 /// The lab that a scenario describes.
 pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
     LabSpec {
-        name,
-        links: scenario.links.clone(),
         hosts: scenario.hosts.clone(),
         cc: scenario.cc.clone(),
         seed: scenario.seed,
         trace_offset: scenario.trace_offset,
-        internet: false,
-        pcap: None,
-        bare: false,
+        ..LabSpec::new(name, scenario.links.clone())
     }
 }
 
