@@ -66,6 +66,20 @@ pub const ALL: &[Target] = &[
         words: network::LOCATION_WORDS,
         more_seeds: &[],
     },
+    Target {
+        name: "login-url",
+        run: network::login_url,
+        words: network::LOCATION_WORDS,
+        more_seeds: &["corpus/location"],
+    },
+    Target { name: "netrc", run: network::netrc, words: network::NETRC_WORDS, more_seeds: &[] },
+    Target { name: "digest", run: network::digest, words: network::DIGEST_WORDS, more_seeds: &[] },
+    Target {
+        name: "conditions",
+        run: network::conditions,
+        words: network::CONDITIONS_WORDS,
+        more_seeds: &[],
+    },
     Target { name: "middlebox", run: middlebox::middlebox, words: &[], more_seeds: &[] },
     Target {
         name: "dns-question",

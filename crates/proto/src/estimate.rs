@@ -9,6 +9,15 @@ const SAMPLE: u64 = 20_000;
 /// The average reaches back over this much.
 const WINDOW: u64 = 500_000;
 
+/// What a path was worth when it was used last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conditions {
+    /// Its throughput.
+    pub rate: Rate,
+    /// Its application round trip: from a request to the head of its answer.
+    pub rtt: Span,
+}
+
 /// The throughput of one path: samples of at least 20 KB, averaged over the last 500 KB.
 ///
 /// Each sample weighs as much as the time that it took, so the average is the rate that a download
@@ -28,6 +37,11 @@ impl Throughput {
     pub fn resume(&mut self, now: Time) {
         self.since = Some(now);
         self.open = 0;
+    }
+
+    /// Whether bytes are due.
+    pub fn is_running(&self) -> bool {
+        self.since.is_some()
     }
 
     /// No bytes are due any more. The sample that was open is too short to tell and is dropped.
@@ -74,6 +88,51 @@ impl Throughput {
         let with_open =
             Rate::of(Size::from_bytes(self.bytes + self.open), self.span + now.since(since));
         Some(closed.min(with_open))
+    }
+}
+
+/// The application round trip of one path: from a request to the head of its answer.
+#[derive(Clone, Debug, Default)]
+pub struct RoundTrip {
+    samples: VecDeque<Span>,
+    least: Option<Span>,
+}
+
+impl RoundTrip {
+    /// The mean is of so many samples, as in MP-H2 §3.4.1.
+    const SAMPLES: usize = 5;
+
+    /// One was measured.
+    pub fn observe(&mut self, sample: Span) {
+        self.samples.push_back(sample);
+        if self.samples.len() > Self::SAMPLES {
+            self.samples.pop_front();
+        }
+        self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
+    }
+
+    /// The latest.
+    pub fn last(&self) -> Option<Span> {
+        self.samples.back().copied()
+    }
+
+    /// The mean of the last five.
+    pub fn mean(&self) -> Option<Span> {
+        let sum: u64 = self.samples.iter().map(|sample| sample.as_nanos()).sum();
+        let count = self.samples.len() as u64;
+        (count > 0).then(|| Span::from_nanos(sum / count))
+    }
+
+    /// Whether the latest is hardly longer than the smallest, and there was one before: nothing
+    /// waits in a queue.
+    pub fn is_flat(&self) -> bool {
+        let pair = self.last().zip(self.least()).filter(|_| self.samples.len() > 1);
+        pair.is_some_and(|(last, least)| last * 4 <= least * 5)
+    }
+
+    /// The smallest of all: what is left when nothing waits in a queue.
+    pub fn least(&self) -> Option<Span> {
+        self.least
     }
 }
 

@@ -8,18 +8,30 @@
 //! # How the bytes are split
 //! The first path asks for the whole object with a plain GET: no HEAD, no request is wasted. Its
 //! answer tells the length, and whether bytes from several answers may be mixed at all (ranges
-//! and a strong validator, see [`Validator::choose`]). Then:
+//! and a strong validator, see [`Validator::choose`]). Then, as in MP-H2:
 //!
-//! - Every gap of bytes that nobody fetches has at most one *lead*: a request for all of the gap
-//!   that eats it upward and owns one chunk ahead of itself. Other paths take chunks off the upper
-//!   end. So the first GET streams on without a pause, until it meets bytes that someone else
-//!   took, once, at the end; then it is cancelled.
-//! - When no bytes are free, an idle path takes the end of what another path still owes, so that
-//!   both finish together (equation 1 of MP-H2), where that saves at least [`Config::gain`].
-//! - A request that has gone silent is not waited for: an idle path asks for all that it owes. The
+//! - A path that has nothing to do, or will have nothing in one round trip, takes over the end of
+//!   what the path that would end last still owes, so that all end together (equation 1, solved
+//!   for any number of paths). While nothing is known of either rate, that is an equal part.
+//! - It asks one application round trip before its own last bytes come, so that its link never
+//!   waits (at most two requests a path, HTTP/2 only).
+//! - Where a request is to end before what it asked for, the server gets no flow-control credit
+//!   past that place: not a byte comes for nothing, and the stream is cancelled where it stands.
+//!   What the server may already send is left to it, unless that would hold the end up.
+//! - When the length is known beforehand, every path begins at once.
+//!
+//! Beyond the paper:
+//!
+//! - A path that has gone silent is not waited for: an idle path asks for all that it owes. The
 //!   silent one may go on; whichever bytes come first count, the others are duplicates.
 //! - A path that fails gives its bytes back. It is tried again with growing pauses, and is dropped
 //!   after [`Config::attempts`] failures without a useful byte between them.
+//! - A path whose interface is gone gives its bytes back at once, and is used again when it returns.
+//!   New paths may join at any time.
+//! - Where all have fallen silent none is dropped: they are tried again until
+//!   [`Config::silence`] has passed.
+//!
+//! Other ways to split are there to compare with, see [`Scheduler`].
 //!
 //! Every byte is written once, whoever brings it. Nothing is written from an answer that does not
 //! prove that it belongs to the same object.
@@ -35,6 +47,8 @@ mod transfer;
 use std::fmt;
 
 use manyways_trace::{Rate, Size, Span};
+
+use crate::estimate::Conditions;
 
 pub use answer::{Head, Object, Unfit, Validator};
 pub use content_range::ContentRange;
@@ -61,24 +75,66 @@ pub enum Allowance {
     Limit(Size),
 }
 
+/// Who fetches what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Scheduler {
+    /// Algorithm 1 of MP-H2, for any number of paths.
+    #[default]
+    MpH2,
+    /// mHTTP: each path fetches the next chunk of this size when it has brought the last.
+    FixedChunk(Size),
+    /// Each path fetches an equal part.
+    EqualSplit,
+    /// One path only: the first that works.
+    Single,
+}
+
+/// How a request is ended before the end of what it asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RangeEnd {
+    /// The server gets no more flow-control credit than up to there (HTTP/2 only).
+    #[default]
+    Window,
+    /// The stream is reset when the byte before the end is there.
+    Reset,
+}
+
 /// What a caller may set.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How much one request of a later path asks for.
-    pub chunk: Size,
+    /// Who fetches what.
+    pub scheduler: Scheduler,
+    /// The next request of a path is sent one application round trip before the last one ends,
+    /// where the protocol can do that.
+    pub pipelining: bool,
+    /// How a request is ended early.
+    pub range_end: RangeEnd,
+    /// The object's length, where the caller knows it: all paths begin at once. A server that says
+    /// otherwise is right.
+    pub length: Option<u64>,
+    /// Only this much of the object's beginning is wanted, although all of it is asked for: for
+    /// measurements of what comes past an adjusted end.
+    pub stop_after: Option<u64>,
+    /// The bytes are taken in order, as [`Input::Taken`] tells, and none is asked for that is
+    /// further than this past what was taken. Some more may come: what a server may send already
+    /// when that is found out.
+    pub ahead: Option<u64>,
     /// What metered paths may be used for.
     pub metered: Allowance,
     /// A request is given up when nothing came for so long and another path is there.
     pub stall: Span,
     /// The same where this is the only path left.
     pub stall_alone: Span,
+    /// The fetch is given up when no path has brought a byte that was needed for so long; a path
+    /// that joined in the meantime has its [`Config::connect`] before that.
+    pub silence: Span,
     /// A connection attempt, name look-up and TLS included, may take so long.
     pub connect: Span,
     /// How long the first GET waits for a preferred path when another one is connected already.
     pub head_start: Span,
     /// The least time that taking bytes over from another path must save: δ of MP-H2.
     pub gain: Span,
-    /// A path is dropped after so many failures in a row.
+    /// A path is dropped after so many failures in a row, unless all paths have fallen silent.
     pub attempts: u32,
     /// The pause after the first failure; it doubles with each one that follows.
     pub pause: Span,
@@ -89,13 +145,19 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 1 MiB chunks, all paths; the times suit Wi-Fi and cellular networks.
+    /// MP-H2 over all paths; the times suit Wi-Fi and cellular networks.
     fn default() -> Self {
         Self {
-            chunk: Size::from_mib(1),
+            scheduler: Scheduler::MpH2,
+            pipelining: true,
+            range_end: RangeEnd::Window,
+            length: None,
+            stop_after: None,
+            ahead: None,
             metered: Allowance::All,
             stall: Span::from_secs(5),
             stall_alone: Span::from_secs(20),
+            silence: Span::from_secs(60),
             connect: Span::from_secs(15),
             head_start: Span::from_millis(250),
             gain: Span::from_millis(50),
@@ -123,6 +185,8 @@ pub enum FaultClass {
     Truncated,
     /// The server said that it takes no more requests on this connection.
     GoAway,
+    /// The server finds that it is asked too much (ENHANCE_YOUR_CALM).
+    Calm,
     /// What came is not HTTP.
     Protocol,
     /// Nothing came for too long.
@@ -171,8 +235,10 @@ pub enum Input {
         path: PathId,
         /// Its bytes cost money.
         metered: bool,
+        /// What it was worth when it was used last, where that is known.
+        known: Option<Conditions>,
     },
-    /// A path's interface is gone, and with it all its connections.
+    /// A path's interface is gone, and with it all its connections; [`Input::PathUp`] brings it back.
     PathDown {
         /// Its number.
         path: PathId,
@@ -181,6 +247,8 @@ pub enum Input {
     Connected {
         /// The path.
         path: PathId,
+        /// It takes several requests at once, and has flow control for each: HTTP/2.
+        multiplexed: bool,
     },
     /// The other answer to [`Output::Connect`].
     ConnectFailed {
@@ -188,6 +256,19 @@ pub enum Input {
         path: PathId,
         /// Why.
         fault: Fault,
+    },
+    /// The answer to [`Output::Ping`]: it has come back now.
+    Pong {
+        /// The path.
+        path: PathId,
+    },
+    /// The other answer to [`Output::Ping`], where there is no PING to send: what the transport
+    /// measures.
+    TransportRtt {
+        /// The path.
+        path: PathId,
+        /// Its smoothed round trip.
+        rtt: Span,
     },
     /// The head of an answer arrived.
     Head {
@@ -211,6 +292,11 @@ pub enum Input {
         /// How many.
         length: u64,
     },
+    /// Who takes the bytes in order, see [`Config::ahead`], has all before this one.
+    Taken {
+        /// One past the last byte that was taken.
+        upto: u64,
+    },
     /// The body ended as it should.
     Finished {
         /// The request.
@@ -233,13 +319,52 @@ pub enum Output {
     Connect {
         /// The path.
         path: PathId,
+        /// The flow-control window that its streams begin with, where it is multiplexed.
+        window: u64,
     },
     /// Break off everything on this path and close its connection; no answer is expected.
     Disconnect {
         /// The path.
         path: PathId,
     },
-    /// Ask for the object. Each path has at most one request at a time.
+    /// Streams of this path have this flow-control window from now on, those that are there too.
+    Window {
+        /// The path.
+        path: PathId,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The server may send so many more bytes of a request, of which as many have come. A request
+    /// begins with the window of its path; without this the server stops when that is used up.
+    /// Where the path is not multiplexed, there is no window and nobody to tell: with
+    /// [`Config::ahead`], no more is read than this grants, and else all.
+    Credit {
+        /// The request.
+        request: RequestId,
+        /// How many more.
+        bytes: u64,
+    },
+    /// Measure how long a request would be waited for. Answered by [`Input::Pong`] or
+    /// [`Input::TransportRtt`]; a connection that breaks need not answer.
+    Ping {
+        /// The path.
+        path: PathId,
+    },
+    /// For the record: this request is to bring bytes up to here and no more. The credit that it
+    /// gets, and a [`Output::Cancel`] in the end, see to that.
+    RangeEnd {
+        /// The request.
+        request: RequestId,
+        /// One past the last byte.
+        end: u64,
+    },
+    /// For the record: a request has brought all that it asked for.
+    Ended {
+        /// The request.
+        request: RequestId,
+    },
+    /// Ask for the object. Each path has at most two requests at a time, and one where it is not
+    /// multiplexed.
     Request {
         /// The number for this request's inputs.
         request: RequestId,
@@ -293,6 +418,13 @@ pub enum Note {
     Encoded,
     /// The download could not be continued and begins anew.
     Restarted,
+    /// Nothing comes over any path.
+    Quiet {
+        /// For so long.
+        lasted: Span,
+        /// After so much more, the fetch is given up.
+        left: Span,
+    },
     /// This path is not used any more.
     Dropped {
         /// The path.
@@ -322,6 +454,12 @@ impl fmt::Display for Note {
             Self::Restarted => {
                 f.write_str("the download could not be continued and begins from its start")
             }
+            Self::Quiet { lasted, left } => write!(
+                f,
+                "nothing has come over any network for {:.0} s; waiting for {:.0} s more",
+                lasted.as_secs_f64(),
+                left.as_secs_f64()
+            ),
             Self::Dropped { path, fault } => {
                 write!(f, "path {} is not used any more: {fault}", path.0)
             }
@@ -341,6 +479,8 @@ pub enum Reason {
     Changed,
     /// No path works any more; each one's last fault.
     NoPathLeft(Vec<(PathId, Fault)>),
+    /// Something had come, and then nothing over any path for so long.
+    Silence(Span),
     /// Only metered paths are left, and they may not bring more.
     AllowanceSpent,
     /// The transfer broke off, cannot be continued, and was begun anew often enough.
@@ -356,6 +496,10 @@ pub struct PathStats {
     pub duplicate: u64,
     /// Requests.
     pub requests: u64,
+    /// Of the duplicate bytes, those past the end to which a request had been cut.
+    pub tail: u64,
     /// How fast it is now.
     pub rate: Option<Rate>,
+    /// Its application round trip.
+    pub rtt: Option<Span>,
 }

@@ -13,7 +13,7 @@ fn ms(ms: u64) -> Time {
 fn up(config: Config, metered: &[bool]) -> Fetch {
     let mut fetch = Fetch::new(config);
     for (path, &metered) in metered.iter().enumerate() {
-        fetch.handle(ms(0), Input::PathUp { path: PathId(path), metered });
+        fetch.handle(ms(0), Input::PathUp { path: PathId(path), metered, known: None });
     }
     fetch
 }
@@ -64,9 +64,9 @@ fn a_third_path_that_connects_first_does_not_lose_the_wake_up() {
     let mut fetch = up(Config::default(), &[false, false, false]);
     drain(&mut fetch, ms(0));
     // Path 0 is dead; the least preferred one is there first.
-    fetch.handle(ms(10), Input::Connected { path: PathId(2) });
+    fetch.handle(ms(10), Input::Connected { path: PathId(2), multiplexed: true });
     assert!(request_on(&drain(&mut fetch, ms(10)), 2).is_none());
-    fetch.handle(ms(100), Input::Connected { path: PathId(1) });
+    fetch.handle(ms(100), Input::Connected { path: PathId(1), multiplexed: true });
     drain(&mut fetch, ms(100));
     let said = sleep_until(&mut fetch, ms(14_000));
     let first = said.iter().find(|(_, output)| matches!(output, Output::Request { .. }));
@@ -81,7 +81,7 @@ fn a_small_gap_behind_a_silent_lead_does_not_hide_it() {
         let chunk = 1 << 20;
         let mut fetch = up(Config::default(), &[false, false]);
         drain(&mut fetch, ms(0));
-        fetch.handle(ms(10), Input::Connected { path: PathId(0) });
+        fetch.handle(ms(10), Input::Connected { path: PathId(0), multiplexed: true });
         let (lead, _) = request_on(&drain(&mut fetch, ms(10)), 0).expect("the first GET");
         fetch.handle(ms(40), Input::Head { request: lead, head: head(chunk + rest, true) });
         for i in 1..=20 {
@@ -90,7 +90,7 @@ fn a_small_gap_behind_a_silent_lead_does_not_hide_it() {
         }
         // The lead owes 848 kB and says nothing any more. The other path is answered at once,
         // until it asks for what the lead owes next.
-        fetch.handle(ms(300), Input::Connected { path: PathId(1) });
+        fetch.handle(ms(300), Input::Connected { path: PathId(1), multiplexed: true });
         let mut now = ms(300);
         let raced = loop {
             let said = drain(&mut fetch, now);
@@ -120,7 +120,7 @@ fn an_allowance_spent_without_ranges_leaves_the_free_path() {
         Config { metered: Allowance::Limit(Size::from_bytes(700_000)), ..Config::default() };
     let mut fetch = up(config, &[false, true]);
     drain(&mut fetch, ms(0));
-    fetch.handle(ms(10), Input::Connected { path: PathId(1) });
+    fetch.handle(ms(10), Input::Connected { path: PathId(1), multiplexed: true });
     drain(&mut fetch, ms(10));
     let said = sleep_until(&mut fetch, ms(300));
     let said: Vec<Output> = said.into_iter().map(|(_, output)| output).collect();
@@ -128,7 +128,7 @@ fn an_allowance_spent_without_ranges_leaves_the_free_path() {
     fetch.handle(ms(330), Input::Head { request, head: head(2_000_000, false) });
     drain(&mut fetch, ms(330));
     // Wi-Fi is there after all.
-    fetch.handle(ms(400), Input::Connected { path: PathId(0) });
+    fetch.handle(ms(400), Input::Connected { path: PathId(0), multiplexed: true });
     let mut said = drain(&mut fetch, ms(400));
     for i in 0..70 {
         fetch.handle(ms(410 + i), Input::Bytes { request, length: 10_000 });

@@ -43,6 +43,8 @@ pub struct Interface {
     /// Whether `dns` is what this network announced; else it may well be another network's, and
     /// refuse to answer over this one.
     pub dns_announced: bool,
+    /// Who said so; none where there are no name servers.
+    pub dns_source: Option<DnsSource>,
     /// Whether using it costs money by the byte.
     pub metered: Metered,
     /// The largest IP packet in bytes.
@@ -75,6 +77,24 @@ pub enum Kind {
     Loopback,
     /// Nothing that we know.
     Other,
+}
+
+/// Who knows the name servers of a network, the one that is believed first in front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DnsSource {
+    /// The emulator, of its own links.
+    Lab,
+    /// systemd-resolved.
+    Resolved,
+    /// NetworkManager.
+    NetworkManager,
+    /// What the network itself said, in DHCP or IPv6's router advertisements.
+    Lease,
+    /// The per-interface files of `resolvconf`.
+    Resolvconf,
+    /// `/etc/resolv.conf`, which is of the host as a whole.
+    Host,
 }
 
 /// Whether bytes on a network cost money.
@@ -148,6 +168,20 @@ impl Kind {
             Self::Virtual => "virtual",
             Self::Loopback => "loopback",
             Self::Other => "other",
+        }
+    }
+}
+
+impl DnsSource {
+    /// The word for it in output, stable.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Lab => "lab",
+            Self::Resolved => "systemd-resolved",
+            Self::NetworkManager => "networkmanager",
+            Self::Lease => "dhcp",
+            Self::Resolvconf => "resolvconf",
+            Self::Host => "resolv.conf",
         }
     }
 }
@@ -248,24 +282,35 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
             .unwrap_or_else(|| kind::classify(link, &Facts::read(link)));
         let record = match &mark {
             // An emulated link has no records, and files with its index are another's.
-            Some(mark) => Record { dns: mark.dns.clone(), ..Record::default() },
+            Some(mark) => Record {
+                dns: mark.dns.clone(),
+                dns_source: (!mark.dns.is_empty()).then_some(DnsSource::Lab),
+                ..Record::default()
+            },
             None if link.loopback => Record::default(),
             None => records.of(link, &reach.all),
         };
+        let metered = metered(kind, mark.as_ref(), &record);
         let dns_announced = !record.dns.is_empty();
+        let (dns, dns_source) = match reach.usable {
+            Ok(()) if !dns_announced && !link.loopback => {
+                let host = records.host().to_vec();
+                let source = (!host.is_empty()).then_some(DnsSource::Host);
+                (host, source)
+            }
+            _ => (record.dns, record.dns_source),
+        };
         interfaces.push(Interface {
             index: link.index,
             name: link.name.clone(),
             kind,
-            metered: metered(kind, mark.as_ref(), &record),
+            metered,
             addresses: if reach.usable.is_ok() { reach.open } else { reach.all },
             stranded: if reach.usable.is_ok() { reach.stranded } else { Vec::new() },
             gateways,
-            dns: match reach.usable {
-                Ok(()) if !dns_announced && !link.loopback => records.host().to_vec(),
-                _ => record.dns,
-            },
+            dns,
             dns_announced,
+            dns_source,
             mtu: link.mtu,
             metric: own.map(|route| route.metric).min(),
             usable: reach.usable,

@@ -11,6 +11,8 @@ pub mod netns;
 pub mod poll;
 pub mod sandbox;
 pub mod signal;
+pub mod socket;
+pub mod terminal;
 pub mod thread;
 pub mod tun;
 pub mod wait;

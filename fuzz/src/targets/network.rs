@@ -1,7 +1,11 @@
 //! The parsers of bytes that come from networks, and of files that others on a host wrote.
 
 use manyways_link::segment::{Offload, finish_checksum, plan, slice, wire};
+use manyways_net::fetch::conditions::Remembered;
+use manyways_net::fetch::digest;
 use manyways_net::fetch::location::Location;
+use manyways_net::fetch::login::UserInfo;
+use manyways_net::fetch::netrc::Netrc;
 use manyways_net::fetch::resume::Saved;
 use manyways_net::resolve::message::{Family, hosts, read_answer};
 use manyways_proto::fetch::ContentRange;
@@ -34,6 +38,23 @@ pub(super) const ANNOUNCED_WORDS: &[&str] = &[
 
 pub(super) const LOCATION_WORDS: &[&str] =
     &["https://", "//", "../", "/./", "?", "#", "%2e", "[::1]", ":443", "@", "\n"];
+
+pub(super) const NETRC_WORDS: &[&str] = &[
+    "machine ",
+    "default ",
+    "login ",
+    "password ",
+    "account ",
+    "macdef ",
+    "\"",
+    "\\",
+    "#",
+    "\n\n",
+];
+pub(super) const DIGEST_WORDS: &[&str] =
+    &["sha-256=:", "sha-512=:", ":", "=", ";", ",", "(", ")", "?1", "@1", "%\"", "\"", "-1.5"];
+pub(super) const CONDITIONS_WORDS: &[&str] =
+    &["\"rate_bps\":", "\"rtt_seconds\":", "\"time\":", "\"gateway\":", "null", "1e999", "-1"];
 
 pub(super) fn content_range(bytes: &[u8]) {
     if let Some(ContentRange { range, length }) = ContentRange::parse(bytes) {
@@ -123,5 +144,54 @@ fn whole_location(location: &Location) {
     assert_eq!(Location::parse(&location.to_string()).as_ref(), Ok(location));
     if let Some(name) = location.file_name() {
         assert!(!name.contains(['/', '\0']) && !["", ".", ".."].contains(&name.as_str()));
+    }
+}
+
+/// A URL with who asks for it: what is left is no longer and holds no login.
+pub(super) fn login_url(bytes: &[u8]) {
+    let Ok(url) = std::str::from_utf8(bytes) else { return };
+    let (bare, info) = UserInfo::split(url);
+    assert!(bare.len() <= url.len() && (info.is_none() || bare.len() < url.len()));
+    assert_eq!(UserInfo::split(&bare), (bare.clone(), None));
+    const SECRET: &str = "7ac3t";
+    for url in [format!("https://me:{SECRET}@{url}"), format!("https://{url}{SECRET}@a/")] {
+        let (bare, _) = UserInfo::split(&url);
+        for text in [&url, &bare] {
+            let shown =
+                Location::parse(text).map_or_else(|error| error.to_string(), |_| String::new());
+            assert!(!shown.contains(SECRET), "{shown}");
+        }
+    }
+}
+
+pub(super) fn netrc(bytes: &[u8]) {
+    let Ok(netrc) = Netrc::parse(bytes) else { return };
+    let any = netrc.login("a.example", None);
+    for user in ["me", "you"] {
+        if let Some(login) = netrc.login("a.example", Some(user)) {
+            assert_eq!(login.user, user);
+        }
+    }
+    if let Some(login) = any {
+        assert!(netrc.login("a.example", Some(&login.user)).is_some());
+    }
+}
+
+pub(super) fn digest(bytes: &[u8]) {
+    if let Some(hash) = digest::parse(bytes) {
+        // Spaces around it and another member after it change nothing.
+        let more = [b" ", bytes.trim_ascii(), b" ,\tother=1 "].concat();
+        assert_eq!(digest::parse(&more), Some(hash));
+    }
+}
+
+/// A file of conditions.
+pub(super) fn conditions(bytes: &[u8]) {
+    if let Some(remembered) = Remembered::parse(bytes) {
+        assert!(!remembered.rate.is_zero());
+        let again = Remembered::parse(&remembered.to_bytes());
+        assert!(again.is_some_and(|again| again.network == remembered.network
+            && again.rate == remembered.rate
+            && again.rtt.is_some() == remembered.rtt.is_some()));
     }
 }

@@ -129,6 +129,20 @@ pub(super) fn judge(head: &Head, asked: Range, object: &Object) -> Result<Range,
     Ok(range)
 }
 
+/// Judges the answer to a plain GET when the object is known from another answer already.
+pub(super) fn judge_whole(head: &Head, object: &Object) -> Result<(), Unfit> {
+    match head.status {
+        200 => {}
+        206 | 412 | 416 => return Err(Unfit::Changed),
+        status => return Err(Unfit::Status(status)),
+    }
+    let same = head.validator.is_some()
+        && head.validator == object.validator
+        && head.length == object.length
+        && !head.encoded;
+    if same { Ok(()) } else { Err(Unfit::Changed) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,10 @@
 //! The core against simulated servers behind simple links, under virtual time.
 
+mod ahead;
+mod credit;
 mod faults;
 mod random;
+mod silence;
 mod world;
 
 use manyways_trace::{Rate, Size, Span, Time};

@@ -2,14 +2,44 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use manyways_trace::{Size, Span, Time};
+use manyways_trace::{Rate, Size, Span, Time};
 
-use super::answer::judge;
+use super::answer::{judge, judge_whole};
 use super::{
     Allowance, Config, Fault, FaultClass, Head, Input, Note, Object, Output, PathId, PathStats,
-    Range, Ranges, Reason, RequestId, Unfit,
+    Range, RangeEnd, Ranges, Reason, RequestId, Scheduler, Unfit,
 };
-use crate::estimate::Throughput;
+use crate::estimate::{Conditions, RoundTrip, Throughput};
+
+/// The window of a stream on a path of which nothing is known: what slow start sends in its first
+/// three round trips. Credit that is out cannot be taken back, so it begins small.
+const FIRST_WINDOW: u64 = 96 << 10;
+/// No window is smaller, as slow as the path may be.
+const LEAST_WINDOW: u64 = 64 << 10;
+/// The largest window, and that of a stream that nobody needs to cut.
+const MOST_WINDOW: u64 = 8 << 20;
+/// What a path can bring in this time may be under way whatever its round trip is: programs on a
+/// busy host do not answer within microseconds.
+const LEAST_ROUND: Span = Span::from_millis(10);
+/// Nothing of a TLS record can be used before all of it is there, so that much more is under way
+/// than is seen.
+const TLS_RECORD: u64 = 16 << 10;
+/// A window shrinks when it was too large for so many rounds.
+const ROUNDS: usize = 3;
+/// How often the application round trip is measured…
+const PING: Span = Span::from_millis(100);
+/// …by so many PINGs, and again when a choice is near…
+const DENSE_PINGS: u32 = 30;
+/// …and how often at other times: servers count PINGs, and some allow one a second.
+const SPARSE_PING: Span = Span::from_secs(3);
+/// A choice is near when so little time is left of what a path has to bring.
+const NEAR: Span = Span::from_millis(600);
+/// When nothing has come for so long, that is said.
+const QUIET: Span = Span::from_secs(10);
+/// The pause after a failure doubles so often at most.
+const MOST_DOUBLED: u32 = 4;
+/// How often the kernel is asked instead, where there are no PINGs.
+const TRANSPORT_PING: Span = Span::from_millis(500);
 
 /// The download of one object. See the module's documentation.
 #[derive(Debug)]
@@ -27,11 +57,27 @@ pub struct Fetch {
     ranges_refused: bool,
     /// Some path's answer was of another version.
     changed: bool,
+    /// It was begun anew because the object had changed; that happens once.
+    renewed: bool,
+    /// Parts are of no use: the object is asked for as a whole.
+    pub(super) all_at_once: bool,
+    /// The length that the caller told, while nothing speaks against it.
+    expected: Option<u64>,
+    /// Nothing from here on is asked for yet: whoever takes the bytes is not far enough.
+    horizon: u64,
     pub(super) done: Ranges,
     pub(super) outputs: VecDeque<Output>,
     next_request: u64,
     restarts: u32,
     over: bool,
+    /// Some path has brought something that was needed.
+    came: bool,
+    /// When that was last, or when it began.
+    useful_at: Time,
+    /// When a path joined or came back last.
+    joined_at: Time,
+    /// It was said that nothing comes.
+    told_quiet: bool,
     /// When choices were made last.
     polled: Time,
 }
@@ -42,25 +88,57 @@ pub(super) enum State {
     /// To be connected at this moment.
     Waiting(Time),
     Connecting(Time),
-    /// Connected since, and without a request.
-    Idle(Time),
-    Busy(RequestId),
-    /// Not to be used any more, unless its interface comes back.
+    /// Connected, and without a request since then if it has none.
+    Ready(Time),
+    /// Its interface is gone, and may come back.
+    Down,
+    /// Not to be used any more, unless its interface was gone and comes back.
     Dropped,
+}
+
+impl State {
+    /// Neither gone nor given up.
+    pub(super) fn is_alive(self) -> bool {
+        !matches!(self, Self::Down | Self::Dropped)
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Path {
     pub(super) state: State,
     pub(super) metered: bool,
+    /// Its connection takes several requests at once, and has flow control for each.
+    pub(super) multiplexed: bool,
+    /// No new requests until those that are under way have ended.
+    pub(super) draining: bool,
     pub(super) throughput: Throughput,
+    pub(super) round_trip: RoundTrip,
     /// From a request to the head of its answer, the latest.
     pub(super) delay: Option<Span>,
+    pub(super) known: Option<Conditions>,
+    /// When anything of an answer came last, or when it was asked for something while idle.
+    pub(super) heard: Time,
+    /// The flow-control window of its streams.
+    window: u64,
+    /// What came since when: the measure of its window.
+    round: (Time, u64),
+    /// What came in each of the last rounds.
+    rounds: VecDeque<u64>,
+    /// What comes in a round does not grow as in slow start any more.
+    settled: bool,
+    /// When the PING that is under way was sent.
+    ping_sent: Option<Time>,
+    last_ping: Option<Time>,
+    pings: u32,
+    /// What is asked for is a PING's round trip and not the kernel's.
+    takes_pings: bool,
     failures: u32,
     fault: Option<Fault>,
+    /// Its server has another version of the object.
+    changed: bool,
     /// The status with which its server refused the first request.
     refused: Option<u16>,
-    stats: PathStats,
+    pub(super) stats: PathStats,
 }
 
 /// A request that is under way.
@@ -73,15 +151,17 @@ pub(super) struct Request {
     pub(super) pos: u64,
     /// Up to here the bytes are its own.
     pub(super) end: u64,
-    /// Nothing but the first answer tells what the object is.
-    opening: bool,
+    /// Up to here the server may send.
+    pub(super) granted: u64,
     plain: bool,
+    /// It said which version of the object it wants.
+    conditional: bool,
     pub(super) answered: bool,
     /// All that it owed is also asked for elsewhere.
     pub(super) racing: bool,
-    sent: Time,
-    /// When anything came last.
-    pub(super) last: Time,
+    pub(super) sent: Time,
+    /// How long the head of its answer was expected to take when it was sent.
+    pub(super) expected: Option<Span>,
 }
 
 impl Fetch {
@@ -95,20 +175,29 @@ impl Fetch {
         if let Some(object) = &object {
             outputs.push_back(Output::Sized(object.length));
         }
+        let config_length = config.length.filter(|length| object.is_none() && *length > 0);
         Self {
             spread: object.is_some(),
-            config: Config { chunk: config.chunk.max(Size::from_bytes(1)), ..config },
+            horizon: config.ahead.unwrap_or(u64::MAX),
+            config,
             paths: BTreeMap::new(),
             requests: BTreeMap::new(),
             object,
             ranges_work: false,
             ranges_refused: false,
             changed: false,
+            renewed: false,
+            all_at_once: false,
+            expected: config_length,
             done,
             outputs,
             next_request: 0,
             restarts: 0,
             over: false,
+            came: false,
+            useful_at: Time::ZERO,
+            joined_at: Time::ZERO,
+            told_quiet: false,
             polled: Time::ZERO,
         }
     }
@@ -123,18 +212,25 @@ impl Fetch {
             Input::Late { path, length } => {
                 if let Some(path) = self.paths.get_mut(&path) {
                     path.stats.duplicate += length;
+                    path.stats.tail += length;
                 }
             }
-            Input::PathUp { path, metered } => self.path_up(now, path, metered),
-            Input::PathDown { path } => {
-                let fault = Fault::lasting(FaultClass::Down, "its interface is gone");
-                self.fail_path(now, path, fault);
-            }
-            Input::Connected { path } => {
+            Input::PathUp { path, metered, known } => self.path_up(now, path, metered, known),
+            Input::PathDown { path } => self.path_down(path),
+            Input::Connected { path, multiplexed } => self.connected(now, path, multiplexed),
+            Input::Pong { path } => {
                 if let Some(path) = self.paths.get_mut(&path)
-                    && matches!(path.state, State::Connecting(_))
+                    && let Some(sent) = path.ping_sent.take()
                 {
-                    path.state = State::Idle(now);
+                    path.round_trip.observe(now.since(sent));
+                    path.takes_pings = true;
+                }
+            }
+            Input::TransportRtt { path, rtt } => {
+                if let Some(path) = self.paths.get_mut(&path) {
+                    path.ping_sent = None;
+                    path.round_trip.observe(rtt);
+                    path.takes_pings = false;
                 }
             }
             Input::ConnectFailed { path, fault } => {
@@ -144,6 +240,7 @@ impl Fetch {
             }
             Input::Head { request, head } => self.head(now, request, &head),
             Input::Bytes { request, length } => self.bytes(now, request, length),
+            Input::Taken { upto } => self.taken(now, upto),
             Input::Finished { request } => self.finished(now, request),
             Input::Failed { request, fault } => self.fail_request(now, request, fault),
         }
@@ -154,11 +251,18 @@ impl Fetch {
     pub fn poll(&mut self, now: Time) -> Option<Output> {
         if self.outputs.is_empty() && !self.over {
             self.polled = now;
+            self.say_quiet(now);
             self.expire(now);
             self.schedule(now);
-            self.conclude();
+            self.ping(now);
+            self.conclude(now);
         }
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if matches!(output, Some(Output::Done | Output::Failed(_))) {
+            // What was still to be done about a path is not worth it any more.
+            self.outputs.clear();
+        }
+        output
     }
 
     /// When to poll again although nothing happened.
@@ -166,15 +270,21 @@ impl Fetch {
         if self.over {
             return None;
         }
-        let paths = self.paths.values().filter_map(|path| match path.state {
-            State::Waiting(until) => self.wants(path).then_some(until),
+        let paths = self.paths.iter().filter_map(|(id, path)| match path.state {
+            State::Waiting(until) => self.wants(*id, path).then_some(until),
             State::Connecting(since) => Some(since + self.config.connect),
             _ => None,
         });
-        let requests = self.requests.values().map(|request| self.stalls_at(request));
+        let requests = self.requests.values().filter(|request| !self.is_held(request));
+        let requests = requests.map(|request| self.stalls_at(request));
         // A choice that was not taken when its time came waits for an input.
         let choice = self.schedule_wakeup().filter(|at| *at > self.polled);
-        paths.chain(requests).chain(choice).min()
+        let pings = self.paths.iter().filter_map(|(id, path)| self.pings_at(*id, path));
+        let pings = pings.filter(|at| *at > self.polled);
+        let quiet = (!self.told_quiet).then(|| self.useful_at + QUIET);
+        let silence = Some(self.gives_up_at()).into_iter().chain(quiet);
+        let silence = silence.filter(|_| !self.waits_for_reader());
+        paths.chain(requests).chain(choice).chain(pings).chain(silence).min()
     }
 
     /// Whether something is still wanted of this request. Bytes of any other are [`Input::Late`].
@@ -202,8 +312,19 @@ impl Fetch {
     pub fn stats(&self, now: Time, path: PathId) -> PathStats {
         self.paths.get(&path).map_or_else(PathStats::default, |path| PathStats {
             rate: path.throughput.rate(now),
+            rtt: path.round_trip.mean().or(path.delay),
             ..path.stats
         })
+    }
+
+    /// How long the head of a request's answer was expected to take when it was sent.
+    pub fn expected_delay(&self, request: RequestId) -> Option<Span> {
+        self.requests.get(&request)?.expected
+    }
+
+    /// The application round trip of a path that was measured last.
+    pub fn last_round_trip(&self, path: PathId) -> Option<Span> {
+        self.paths.get(&path)?.round_trip.last()
     }
 
     /// The bytes that metered paths brought, needed or not.
@@ -212,23 +333,46 @@ impl Fetch {
         Size::from_bytes(metered.map(|path| path.stats.useful + path.stats.duplicate).sum())
     }
 
-    fn path_up(&mut self, now: Time, id: PathId, metered: bool) {
+    fn path_up(&mut self, now: Time, id: PathId, metered: bool, known: Option<Conditions>) {
         let waiting = State::Waiting(now);
+        if self.paths.is_empty() {
+            self.useful_at = now;
+        }
         match self.paths.get_mut(&id) {
-            Some(path) if path.state == State::Dropped => {
-                path.state = waiting;
-                path.failures = 0;
-                path.refused = None;
+            Some(path) => {
+                path.metered = metered;
+                path.known = known.or(path.known);
+                if !path.state.is_alive() {
+                    self.joined_at = now;
+                    path.state = waiting;
+                    path.failures = 0;
+                    path.refused = None;
+                    path.changed = false;
+                }
             }
-            Some(_) => {}
             None => {
+                self.joined_at = now;
                 let path = Path {
                     state: waiting,
                     metered,
+                    multiplexed: false,
+                    draining: false,
                     throughput: Throughput::default(),
+                    round_trip: RoundTrip::default(),
                     delay: None,
+                    known,
+                    heard: now,
+                    window: FIRST_WINDOW,
+                    round: (now, 0),
+                    rounds: VecDeque::new(),
+                    settled: false,
+                    ping_sent: None,
+                    last_ping: None,
+                    pings: 0,
+                    takes_pings: true,
                     failures: 0,
                     fault: None,
+                    changed: false,
                     refused: None,
                     stats: PathStats::default(),
                 };
@@ -237,8 +381,116 @@ impl Fetch {
         }
     }
 
+    /// A path that was given up is not gone: it comes back only where that is told once more.
+    fn path_down(&mut self, id: PathId) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if !path.state.is_alive() {
+            return;
+        }
+        let fault = Fault::passing(FaultClass::Down, "its link is down");
+        path.state = State::Down;
+        path.fault = Some(fault.clone());
+        self.take_back(id, fault);
+        self.outputs.push_back(Output::Disconnect { path: id });
+    }
+
+    pub(super) fn connect(&mut self, now: Time, id: PathId) {
+        let limited = self.limits_credit();
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        path.state = State::Connecting(now);
+        let known = path.known.map_or(FIRST_WINDOW, |known| {
+            2 * known.rate.size_in(known.rtt.max(LEAST_ROUND)).as_bytes()
+        });
+        path.window = if limited { known.clamp(LEAST_WINDOW, MOST_WINDOW) } else { MOST_WINDOW };
+        self.outputs.push_back(Output::Connect { path: id, window: path.window });
+    }
+
+    fn connected(&mut self, now: Time, id: PathId, multiplexed: bool) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if !matches!(path.state, State::Connecting(_)) {
+            return;
+        }
+        path.state = State::Ready(now);
+        path.multiplexed = multiplexed;
+        path.draining = false;
+        path.ping_sent = None;
+        path.last_ping = None;
+        path.round = (now, 0);
+        path.rounds.clear();
+        path.settled = false;
+    }
+
+    /// Whether streams get no more credit than they need, so that they can be cut exactly.
+    fn limits_credit(&self) -> bool {
+        let paths = self.paths.values().filter(|path| path.state.is_alive()).count();
+        self.config.range_end == RangeEnd::Window
+            && !matches!(self.config.scheduler, Scheduler::FixedChunk(_))
+            && (paths > 1 || self.config.stop_after.is_some() || self.config.ahead.is_some())
+    }
+
+    /// How far the fetch may go for now, once that is known and bytes of several answers may be
+    /// mixed.
+    pub(super) fn goal(&self) -> Option<u64> {
+        Some(self.aim()?.min(self.horizon))
+    }
+
+    /// How far it goes in the end.
+    pub(super) fn aim(&self) -> Option<u64> {
+        let length = match &self.object {
+            Some(object) if self.spread => object.length?,
+            Some(_) => return None,
+            None => self.expected?,
+        };
+        Some(length.min(self.config.stop_after.unwrap_or(u64::MAX)))
+    }
+
+    /// When the round trip of a path is to be measured next.
+    fn pings_at(&self, id: PathId, path: &Path) -> Option<Time> {
+        let measured = matches!(path.state, State::Ready(_))
+            && path.ping_sent.is_none()
+            && self.config.scheduler != Scheduler::Single
+            && self.load_of(id) > 0;
+        let pause = match path.last_ping {
+            None => Span::ZERO,
+            Some(_) if !path.takes_pings => TRANSPORT_PING,
+            Some(_) if path.pings < DENSE_PINGS || self.is_choice_near(id, path) => PING,
+            Some(_) => SPARSE_PING,
+        };
+        measured.then(|| path.last_ping.unwrap_or(Time::ZERO) + pause)
+    }
+
+    /// Whether a path will soon have brought all that it was asked for.
+    fn is_choice_near(&self, id: PathId, path: &Path) -> bool {
+        let owed: u64 = self.requests_of(id).map(|(_, r)| r.end.saturating_sub(r.pos)).sum();
+        let rate = path.throughput.rate(self.polled).unwrap_or(Rate::ZERO);
+        !rate.is_zero()
+            && rate.time_for(Size::from_bytes(owed))
+                <= NEAR + self.response_delay(id).unwrap_or_default()
+    }
+
+    fn ping(&mut self, now: Time) {
+        let due = self
+            .paths
+            .iter()
+            .filter(|(id, path)| self.pings_at(**id, path).is_some_and(|at| at <= now));
+        let due: Vec<PathId> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            if let Some(path) = self.paths.get_mut(&id) {
+                path.ping_sent = Some(now);
+                path.last_ping = Some(now);
+                path.pings += 1;
+                self.outputs.push_back(Output::Ping { path: id });
+            }
+        }
+    }
+
     /// What a path may still bring, with what it was asked for already.
     pub(super) fn budget(&self, path: PathId) -> u64 {
+        self.budget_but(path, None)
+    }
+
+    /// The same, with what one request has to bring.
+    fn budget_but(&self, path: PathId, but: Option<RequestId>) -> u64 {
         let metered = |id: PathId| self.paths.get(&id).is_some_and(|path| path.metered);
         if !metered(path) {
             return u64::MAX;
@@ -247,20 +499,41 @@ impl Fetch {
             Allowance::All => u64::MAX,
             Allowance::Nothing => 0,
             Allowance::Limit(limit) => {
-                let owed = self.requests.values().filter(|request| metered(request.path));
-                let owed: u64 = owed.map(|request| request.end.saturating_sub(request.pos)).sum();
+                // What the server has credit for may come, wanted or not.
+                let owed = |request: &Request| {
+                    let open = if self.can_cut(request.path) { request.granted } else { 0 };
+                    request.end.max(open.min(request.wire.end)).saturating_sub(request.pos)
+                };
+                let others = self.requests.iter().filter(|(id, _)| Some(**id) != but);
+                let others = others.filter(|(_, request)| metered(request.path));
+                let owed: u64 = others.map(|(_, request)| owed(request)).sum();
                 limit.saturating_sub(self.metered_bytes()).as_bytes().saturating_sub(owed)
             }
         }
     }
 
-    pub(super) fn send(&mut self, now: Time, id: PathId, wire: Range, end: u64, opening: bool) {
+    /// Sends a request for `wire`, of which the bytes up to `end` are wanted.
+    pub(super) fn send(&mut self, now: Time, id: PathId, wire: Range, end: u64) {
+        let idle = self.load_of(id) == 0;
+        let expected = self.response_delay(id);
+        let chunked =
+            matches!(self.config.scheduler, Scheduler::FixedChunk(_)) && !self.all_at_once;
+        // The first answer tells most when all is asked for: length, validator, ranges or not.
+        let plain =
+            self.object.is_none() && wire.start == 0 && !chunked && self.budget(id) == u64::MAX;
+        let wire = if plain { Range::new(0, u64::MAX) } else { wire };
         let Some(path) = self.paths.get_mut(&id) else { return };
         let request = RequestId(self.next_request);
         self.next_request += 1;
-        path.state = State::Busy(request);
         path.stats.requests += 1;
-        let plain = opening && wire == Range::new(0, u64::MAX);
+        if idle {
+            path.heard = now;
+        }
+        let granted = match path.multiplexed {
+            true => wire.start.saturating_add(path.window),
+            false if self.config.ahead.is_some() => wire.start,
+            false => u64::MAX,
+        };
         let validator = self.object.as_ref().and_then(|object| object.validator.clone());
         self.requests.insert(
             request,
@@ -269,16 +542,143 @@ impl Fetch {
                 wire,
                 pos: wire.start,
                 end,
-                opening,
+                granted,
                 plain,
+                conditional: validator.is_some(),
                 answered: false,
                 racing: false,
                 sent: now,
-                last: now,
+                expected,
             },
         );
         let range = (!plain).then_some(wire);
         self.outputs.push_back(Output::Request { request, path: id, range, if_range: validator });
+        if end < wire.end {
+            self.outputs.push_back(Output::RangeEnd { request, end });
+        }
+        self.grant(request);
+    }
+
+    /// Gives a request the credit that it may have: a window ahead of what has come, and nothing
+    /// past its end.
+    fn grant(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Some(path) = self.paths.get(&request.path) else { return };
+        if !path.multiplexed {
+            // All, so that its end is read too.
+            let all = self.horizon >= request.wire.end;
+            let target = if all { u64::MAX } else { self.horizon };
+            if let more @ 1.. = target.saturating_sub(request.granted) {
+                request.granted = target;
+                self.outputs.push_back(Output::Credit { request: id, bytes: more });
+            }
+            return;
+        }
+        let ahead = request.pos.saturating_add(path.window);
+        let limit = match self.config.range_end {
+            RangeEnd::Window => request.end,
+            RangeEnd::Reset => request.wire.end,
+        };
+        let limit = limit.min(self.horizon);
+        let target = ahead.min(limit);
+        let more = target.saturating_sub(request.granted);
+        let rest = limit.saturating_sub(target);
+        // Many small credits make many small frames, and a last sliver would wait until nearly
+        // all before it has come.
+        let sliver = rest > 0 && rest < path.window / 3;
+        let low = request.granted.saturating_sub(request.pos) < path.window / 4;
+        if more == 0 || !low && (sliver || (rest > 0 && more < path.window / 4)) {
+            return;
+        }
+        request.granted = target;
+        self.outputs.push_back(Output::Credit { request: id, bytes: more });
+    }
+
+    /// Less credit than this at once is late.
+    pub(super) fn least_credit(&self, id: PathId) -> u64 {
+        let path = self.paths.get(&id).filter(|path| path.multiplexed);
+        path.map_or(0, |path| path.window / 3)
+    }
+
+    /// A request is to end sooner than it was.
+    pub(super) fn shorten(&mut self, now: Time, id: RequestId, end: u64) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        request.end = end;
+        self.outputs.push_back(Output::RangeEnd { request: id, end });
+        self.advance(now, id);
+    }
+
+    /// A request is to go on past where it was to end.
+    pub(super) fn prolonged(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else { return };
+        self.outputs.push_back(Output::RangeEnd { request: id, end: request.end });
+        self.grant(id);
+    }
+
+    /// Lets the window of a path follow what it brings: twice what comes in a round trip, and more
+    /// while that still grows as in slow start. What is too much only waits in a queue, makes every
+    /// round trip longer, and comes too late to be cut.
+    fn size_window(&mut self, now: Time, id: PathId, length: u64) {
+        let limited = self.limits_credit();
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        path.round.1 += length;
+        let rtt = path.round_trip.least().or(path.delay).unwrap_or_default().max(LEAST_ROUND);
+        let elapsed = now.since(path.round.0);
+        if !path.multiplexed || elapsed < rtt {
+            return;
+        }
+        let came = Rate::of(Size::from_bytes(path.round.1), elapsed).size_in(rtt).as_bytes();
+        let came = came + TLS_RECORD;
+        let before = path.rounds.back().copied().unwrap_or(0);
+        path.round = (now, 0);
+        path.rounds.push_back(came);
+        if path.rounds.len() > ROUNDS {
+            path.rounds.pop_front();
+        }
+        let old = path.window;
+        let most = path.rounds.iter().copied().max().unwrap_or(came);
+        path.settled |= came * 4 <= before * 5 && came * 5 <= old * 3;
+        let wanted = if !limited {
+            MOST_WINDOW
+        } else if !path.settled && came * 4 > before * 5 {
+            // While no queue builds up, or each round brings twice what the last did, the link is
+            // not full, and nothing speaks against letting slow start have its way.
+            let raw = |round: u64| round.saturating_sub(TLS_RECORD);
+            let doubles = before > 0 && raw(came) * 10 >= raw(before) * 17;
+            let free = doubles || path.round_trip.is_flat();
+            old.max(if free { 4 * came } else { came * 5 / 2 })
+        } else if came * 5 > old * 3 {
+            // The window may be what holds it back.
+            2 * came
+        } else if most * 9 < old * 4 && path.rounds.len() == ROUNDS {
+            2 * most
+        } else {
+            old
+        };
+        let wanted = wanted.clamp(LEAST_WINDOW, MOST_WINDOW);
+        if wanted < old + old / 8 && wanted + old / 8 > old {
+            return;
+        }
+        // It is one setting for all streams; none that was cut may get credit past its end.
+        let reset = self.config.range_end == RangeEnd::Reset;
+        let fits = |request: &Request| {
+            let open = reset || request.end >= request.wire.end;
+            if wanted > old {
+                let limit = if open { u64::MAX } else { request.end };
+                request.granted + (wanted - old) <= limit.min(self.horizon)
+            } else {
+                // What is out already may come before the server hears of it.
+                open
+            }
+        };
+        if !self.requests.values().filter(|request| request.path == id).all(fits) {
+            return;
+        }
+        path.window = wanted;
+        for request in self.requests.values_mut().filter(|request| request.path == id) {
+            request.granted = (request.granted + wanted).saturating_sub(old);
+        }
+        self.outputs.push_back(Output::Window { path: id, bytes: wanted });
     }
 
     fn head(&mut self, now: Time, id: RequestId, head: &Head) {
@@ -288,18 +688,19 @@ impl Fetch {
             return self.fail_request(now, id, fault);
         }
         request.answered = true;
-        request.last = now;
-        let opening = request.opening;
         if let Some(path) = self.paths.get_mut(&request.path) {
+            path.heard = now;
             path.delay = Some(now.since(request.sent));
-            path.throughput.resume(now);
+            if !path.throughput.is_running() {
+                path.throughput.resume(now);
+                path.round = (now, 0);
+            }
         }
-        if opening { self.open(id, head) } else { self.check(now, id, head) }
+        if self.object.is_none() { self.open(now, id, head) } else { self.check(now, id, head) }
     }
 
     /// The first answer: it says what the object is.
-    fn open(&mut self, id: RequestId, head: &Head) {
-        let chunk = self.config.chunk.as_bytes();
+    fn open(&mut self, now: Time, id: RequestId, head: &Head) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let length = match (head.status, request.plain, head.content_range) {
             (200, _, _) => head.length,
@@ -321,6 +722,11 @@ impl Fetch {
             (206, false, _) => return self.nonsense("its Content-Range is missing or unreadable"),
             // Nothing of an empty object can be in a range.
             (416, false, Some(Some(range))) if range.length == Some(0) => Some(0),
+            // The length that the caller told is wrong.
+            (416, false, _) if request.wire.start > 0 => {
+                self.expected = None;
+                return self.cancel(now, id);
+            }
             (status, ..) => return self.refuse(id, status),
         };
         let note = if head.encoded {
@@ -334,22 +740,39 @@ impl Fetch {
         } else {
             None
         };
+        let part = head.status == 206 && Some(request.wire.len()) != length;
+        if note.is_some() && part {
+            // A part that cannot be put together with others is of no use where all may be asked
+            // for.
+            let (path, start) = (request.path, request.wire.start);
+            if start > 0 || self.budget(path) == u64::MAX {
+                self.expected = None;
+                self.all_at_once = true;
+                return self.cancel(now, id);
+            }
+        }
+        let Some(request) = self.requests.get_mut(&id) else { return };
         self.spread = note.is_none();
         if head.status == 200 {
-            request.wire.end = length.unwrap_or(u64::MAX);
+            // A server without ranges sends all, whatever was asked for.
+            self.ranges_refused |= !request.plain;
+            self.spread &= request.plain || request.wire.start == 0;
+            request.wire = Range::new(0, length.unwrap_or(u64::MAX));
+            request.pos = 0;
         }
-        let path = request.path;
-        let wire = request.wire;
-        request.end = request.pos;
-        let budget = self.budget(path);
-        if let Some(request) = self.requests.get_mut(&id) {
-            request.end = match (self.spread, budget) {
-                (false, u64::MAX) => wire.end,
-                (false, budget) => wire.end.min(budget),
-                (true, budget) => wire.end.min(chunk).min(budget),
-            };
-        }
+        let (path, wire) = (request.path, request.wire);
+        let planned = self.expected.take().map(|_| request.end);
+        let budget = self.budget_but(path, Some(id)).saturating_add(wire.start);
         self.object = Some(Object { length, validator: head.validator.clone() });
+        let goal = self.goal().unwrap_or(u64::MAX);
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.end = wire.end.min(budget).min(goal);
+            if self.spread {
+                request.end = request.end.min(planned.unwrap_or(u64::MAX));
+            }
+        }
+        self.settle_others(now, id, length);
+        self.grant(id);
         self.outputs.push_back(Output::Sized(length));
         // Not before: where every server refuses, the end says it once for all.
         for (id, path) in &mut self.paths {
@@ -364,6 +787,22 @@ impl Fetch {
             && self.paths.len() > 1
         {
             self.outputs.push_back(Output::Note(note));
+        }
+    }
+
+    /// What others were asked for before the length was known has to be within it.
+    fn settle_others(&mut self, now: Time, first: RequestId, length: Option<u64>) {
+        let others: Vec<RequestId> =
+            self.requests.keys().copied().filter(|id| *id != first).collect();
+        for id in others {
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            let limit = length.unwrap_or(0);
+            if !self.spread || request.wire.start >= limit {
+                self.cancel(now, id);
+            } else if !request.plain {
+                request.wire.end = request.wire.end.min(limit);
+                request.end = request.end.min(limit);
+            }
         }
     }
 
@@ -385,12 +824,21 @@ impl Fetch {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Some(object) = &self.object else { return };
         let path = request.path;
-        let unfit = match judge(head, request.wire, object) {
+        let judged = match (request.plain, object.length) {
+            // It was asked for all before another answer came first.
+            (true, Some(length)) => judge_whole(head, object).map(|()| Range::new(0, length)),
+            _ => judge(head, request.wire, object).and_then(|range| {
+                // Without If-Range only the validator tells which version the bytes are of.
+                let proved = request.conditional || head.validator.is_some();
+                if proved { Ok(range) } else { Err(Unfit::Changed) }
+            }),
+        };
+        let unfit = match judged {
             Ok(range) => {
                 request.wire = range;
                 request.end = request.end.min(range.end);
-                self.ranges_work = true;
-                return;
+                self.ranges_work |= !request.plain;
+                return self.grant(id);
             }
             Err(unfit) => unfit,
         };
@@ -410,7 +858,12 @@ impl Fetch {
         };
         let busy = matches!(unfit, Unfit::Status(429 | 500..=599));
         let fault = Fault { class: FaultClass::Unfit, words, again: busy };
-        self.changed |= unfit == Unfit::Changed;
+        if unfit == Unfit::Changed {
+            self.changed = true;
+            if let Some(path) = self.paths.get_mut(&path) {
+                path.changed = true;
+            }
+        }
         self.cancel(now, id);
         self.fail_path(now, path, fault);
     }
@@ -449,7 +902,7 @@ impl Fetch {
             return self.fail_request(now, id, fault);
         }
         request.pos = piece.end;
-        request.last = now;
+        let past = piece.end.saturating_sub(request.end.max(piece.start));
         let mut useful = 0;
         for gap in self.done.gaps(piece) {
             useful += gap.len();
@@ -462,14 +915,22 @@ impl Fetch {
             });
         }
         self.done.insert(piece);
-        if let Some(path) = self.paths.get_mut(&request.path) {
+        let on = request.path;
+        if let Some(path) = self.paths.get_mut(&on) {
+            path.heard = now;
             path.throughput.observe(now, length);
             path.stats.useful += useful;
             path.stats.duplicate += length - useful;
+            path.stats.tail += past;
             if useful > 0 {
                 path.failures = 0;
             }
         }
+        if useful > 0 {
+            self.hear(now);
+        }
+        self.size_window(now, on, length);
+        self.grant(id);
         self.advance(now, id);
         // Where two race for the same bytes, the others may have nothing left to bring.
         if self.requests.values().any(|request| request.racing) {
@@ -498,20 +959,63 @@ impl Fetch {
             // Only an allowance ends the single request before its end. Nothing can go on from
             // there, but a path without a price can bring all of it.
             let path = request.path;
-            if self.paths.values().any(|path| !path.metered && path.state != State::Dropped) {
+            if self.paths.values().any(|path| !path.metered && path.state.is_alive()) {
                 let words = "its allowance is spent, and nothing can be added to what it brought";
                 return self.fail_path(now, path, Fault::lasting(FaultClass::Unfit, words));
             }
             return self.fail(Reason::AllowanceSpent);
         }
         let (path, rest) = (request.path, Range::new(request.pos, request.wire.end));
+        let goal = self.goal().unwrap_or(0);
         let free = self.free(rest).next().filter(|free| free.start == rest.start);
-        let more = free.map_or(0, Range::len).min(self.config.chunk.as_bytes());
-        let more = more.min(self.budget(path));
+        if let Some(free) = free
+            && free.start >= goal
+            && self.aim() > Some(free.start)
+            && !request.racing
+        {
+            // It goes on when more was taken.
+            return;
+        }
+        let more = free.map_or(0, |free| free.end.min(goal).saturating_sub(free.start));
+        let more = if request.racing { 0 } else { self.stretch(now, path, more) };
         match self.requests.get_mut(&id) {
-            Some(request) if more > 0 && !request.racing => request.end = request.pos + more,
+            Some(request) if more > 0 => {
+                request.end = request.pos + more;
+                self.prolonged(id);
+            }
             _ => self.cancel(now, id),
         }
+    }
+
+    /// Whoever takes the bytes is so far.
+    fn taken(&mut self, now: Time, upto: u64) {
+        let Some(ahead) = self.config.ahead else { return };
+        // In large steps, or requests would be small; all at once where nothing is left to take.
+        let next = upto.saturating_add(ahead);
+        let dry = upto >= self.done.end();
+        if next <= self.horizon || !dry && next - self.horizon < ahead / 4 {
+            return;
+        }
+        let held: Vec<RequestId> =
+            self.requests.iter().filter(|(_, r)| self.is_held(r)).map(|(id, _)| *id).collect();
+        self.horizon = next;
+        // It was not the network that kept everybody waiting.
+        self.useful_at = now;
+        for id in self.requests.keys().copied().collect::<Vec<_>>() {
+            if let Some(path) = self.requests.get(&id).map(|request| request.path)
+                && let Some(path) = self.paths.get_mut(&path)
+                && held.contains(&id)
+            {
+                path.heard = now;
+            }
+            self.grant(id);
+            self.advance(now, id);
+        }
+    }
+
+    /// Whether a request waits for bytes to be taken, and not for the server.
+    fn is_held(&self, request: &Request) -> bool {
+        request.answered && request.pos >= self.horizon && request.pos < request.wire.end
     }
 
     /// Whether a request that counts owes some of these bytes.
@@ -548,6 +1052,7 @@ impl Fetch {
             self.outputs.push_back(Output::Sized(Some(pos)));
         }
         self.requests.remove(&id);
+        self.outputs.push_back(Output::Ended { request: id });
         self.rest(now, path);
     }
 
@@ -559,38 +1064,60 @@ impl Fetch {
         }
     }
 
-    fn rest(&mut self, now: Time, path: PathId) {
-        if let Some(path) = self.paths.get_mut(&path) {
-            path.throughput.pause();
-            path.state = State::Idle(now);
+    /// One of a path's requests is over.
+    fn rest(&mut self, now: Time, id: PathId) {
+        let busy = self.load_of(id) > 0;
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if busy {
+            // What comes next is of another answer.
+            return;
+        }
+        path.throughput.pause();
+        if !matches!(path.state, State::Ready(_)) {
+            return;
+        }
+        path.state = State::Ready(now);
+        if path.draining {
+            path.draining = false;
+            path.state = State::Waiting(now);
+            self.outputs.push_back(Output::Disconnect { path: id });
         }
     }
 
     fn fail_request(&mut self, now: Time, id: RequestId, fault: Fault) {
-        if let Some(request) = self.requests.get(&id) {
-            self.fail_path(now, request.path, fault);
-        }
-    }
-
-    /// Takes a path's request back and decides when the path is tried again.
-    fn fail_path(&mut self, now: Time, id: PathId, fault: Fault) {
-        let attempts = self.config.attempts;
-        let Some(path) = self.paths.get_mut(&id) else { return };
-        if path.state == State::Dropped {
+        let Some(request) = self.requests.get(&id) else { return };
+        let path = request.path;
+        // A server that takes no more requests still answers those before.
+        if fault.class == FaultClass::GoAway && self.load_of(path) > 1 {
+            self.requests.remove(&id);
+            if let Some(path) = self.paths.get_mut(&path) {
+                path.draining = true;
+            }
             return;
         }
-        let request = match path.state {
-            State::Busy(request) => self.requests.remove(&request),
-            _ => None,
-        };
-        path.throughput.pause();
+        self.requests.remove(&id);
+        self.fail_path(now, path, fault);
+    }
+
+    /// Takes a path's requests back and decides when the path is tried again.
+    fn fail_path(&mut self, now: Time, id: PathId, fault: Fault) {
+        let attempts = self.config.attempts;
+        let quiet = self.is_quiet(now);
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if !path.state.is_alive() {
+            return;
+        }
         path.failures += 1;
         path.fault = Some(fault.clone());
-        if fault.again && path.failures < attempts {
-            let pause = self.config.pause * (1 << (path.failures - 1).min(6));
-            path.state = State::Waiting(now + pause);
-        } else {
+        // Where all are silent, that is no fault of this path; the silence has an end of its own.
+        let dropped = !fault.again || (path.failures >= attempts && !quiet);
+        if dropped {
             path.state = State::Dropped;
+        } else {
+            let pause = self.config.pause * (1 << (path.failures - 1).min(MOST_DOUBLED));
+            path.state = State::Waiting(now + pause);
+        }
+        if dropped {
             self.outputs.push_back(Output::Disconnect { path: id });
             // When it was the last one, the end says it all.
             if self.paths.values().any(|path| path.state != State::Dropped) {
@@ -598,8 +1125,22 @@ impl Fetch {
                 self.outputs.push_back(Output::Note(Note::Dropped { path: id, fault }));
             }
         }
+        self.take_back(id, fault);
+    }
+
+    /// What a path was asked for is free for others.
+    fn take_back(&mut self, id: PathId, fault: Fault) {
+        let lost: Vec<RequestId> = self.requests_of(id).map(|(id, _)| id).collect();
+        for request in lost {
+            self.requests.remove(&request);
+            self.outputs.push_back(Output::Cancel { request });
+        }
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.throughput.pause();
+            path.draining = false;
+        }
         // Bytes without a version cannot be continued by another answer.
-        if request.is_some() && self.object.is_some() && !self.spread {
+        if self.requests.is_empty() && self.object.is_some() && !self.spread {
             self.restart(fault);
         }
     }
@@ -609,12 +1150,39 @@ impl Fetch {
             return self.fail(Reason::CannotContinue(fault));
         }
         self.restarts += 1;
+        self.begin_anew();
+    }
+
+    fn begin_anew(&mut self) {
         self.object = None;
+        self.spread = false;
         if !self.done.is_empty() {
             self.done = Ranges::new();
+            // What came so far was of no use in the end.
+            for path in self.paths.values_mut() {
+                path.stats.duplicate += std::mem::take(&mut path.stats.useful);
+            }
             self.outputs.push_back(Output::Note(Note::Restarted));
             self.outputs.push_back(Output::Restart);
         }
+    }
+
+    /// The object has changed under way, and nobody has the version that was begun: its new
+    /// version is fetched, once. Whether that happened.
+    fn renew(&mut self, now: Time) -> bool {
+        if self.renewed || self.config.resume.is_some() {
+            return false;
+        }
+        self.renewed = true;
+        self.changed = false;
+        for path in self.paths.values_mut().filter(|path| path.changed) {
+            path.changed = false;
+            path.failures = 0;
+            path.state = State::Waiting(now);
+        }
+        self.begin_anew();
+        self.schedule(now);
+        true
     }
 
     fn nonsense(&mut self, words: &str) {
@@ -644,24 +1212,92 @@ impl Fetch {
     }
 
     /// Whether a path that is not connected should be.
-    pub(super) fn wants(&self, path: &Path) -> bool {
-        (self.object.is_none() || self.spread) && self.allowed(path)
+    pub(super) fn wants(&self, id: PathId, path: &Path) -> bool {
+        let single = self.config.scheduler == Scheduler::Single;
+        let first = || {
+            let mut alive = self.paths.iter().filter(|(_, path)| path.state.is_alive());
+            alive.all(|(other, path)| {
+                (path.metered, *other) >= (self.paths.get(&id).is_some_and(|p| p.metered), id)
+            })
+        };
+        (self.object.is_none() || self.spread) && self.allowed(path) && (!single || first())
     }
 
-    pub(super) fn stalls_at(&self, request: &Request) -> Time {
-        let others = self.paths.iter().any(|(id, path)| {
-            *id != request.path && path.state != State::Dropped && self.allowed(path)
-        });
+    fn stalls_at(&self, request: &Request) -> Time {
+        let others = self
+            .paths
+            .iter()
+            .any(|(id, path)| *id != request.path && path.state.is_alive() && self.allowed(path));
         let movable = self.object.is_none() || self.spread;
         let patience = if others && movable { self.config.stall } else { self.config.stall_alone };
-        request.last + patience
+        let heard = self.paths.get(&request.path).map_or(request.sent, |path| path.heard);
+        heard + patience
+    }
+
+    /// Something came that was needed.
+    fn hear(&mut self, now: Time) {
+        if self.is_quiet(now) {
+            // What failed while all were silent was no fault of its own.
+            self.paths.values_mut().for_each(|path| path.failures = 0);
+        }
+        self.came = true;
+        self.useful_at = now;
+        self.told_quiet = false;
+    }
+
+    /// Whether all paths fell silent after something had come.
+    fn is_quiet(&self, now: Time) -> bool {
+        self.came && self.useful_at + self.config.stall <= now
+    }
+
+    /// Whether nothing comes because the reader takes nothing.
+    fn waits_for_reader(&self) -> bool {
+        let all = |goal| self.aim() > Some(goal) && self.done.covers(Range::new(0, goal));
+        self.config.ahead.is_some()
+            && (self.goal().is_some_and(all) || self.requests.values().any(|r| self.is_held(r)))
+    }
+
+    /// A path that joined a moment ago has its chance.
+    fn gives_up_at(&self) -> Time {
+        (self.useful_at + self.config.silence).max(self.joined_at + self.config.connect)
+    }
+
+    fn say_quiet(&mut self, now: Time) {
+        let quiet = self.useful_at + QUIET <= now && !self.waits_for_reader();
+        if !self.told_quiet && quiet && !self.paths.is_empty() {
+            self.told_quiet = true;
+            let (lasted, left) = (now.since(self.useful_at), self.gives_up_at().since(now));
+            self.outputs.push_back(Output::Note(Note::Quiet { lasted, left }));
+        }
+    }
+
+    /// Why it is over where nothing came for too long: silence, unless somebody said no.
+    fn silence(&self, now: Time) -> Reason {
+        let silent = |path: &Path| {
+            path.fault.as_ref().is_none_or(|fault| {
+                matches!(fault.class, FaultClass::Stalled | FaultClass::Dns | FaultClass::Down)
+            })
+        };
+        let mut alive = self.paths.values().filter(|path| path.state != State::Dropped);
+        if self.came && alive.all(silent) {
+            return Reason::Silence(now.since(self.useful_at));
+        }
+        self.no_path_left()
+    }
+
+    fn no_path_left(&self) -> Reason {
+        let faults = self.paths.iter();
+        let faults = faults.filter_map(|(id, path)| Some((*id, path.fault.clone()?)));
+        Reason::NoPathLeft(faults.collect())
     }
 
     /// Gives up what took too long.
     fn expire(&mut self, now: Time) {
-        let stalled = self.requests.iter().filter(|(_, r)| self.stalls_at(r) <= now);
-        let stalled: Vec<(PathId, Span)> =
-            stalled.map(|(_, r)| (r.path, now.since(r.last))).collect();
+        let waiting = self.requests.iter().filter(|(_, r)| !self.is_held(r));
+        let stalled = waiting.filter(|(_, r)| self.stalls_at(r) <= now);
+        let stalled: BTreeMap<PathId, Span> = stalled
+            .filter_map(|(_, r)| Some((r.path, now.since(self.paths.get(&r.path)?.heard))))
+            .collect();
         for (path, silence) in stalled {
             let words = format!("nothing came for {:.0} s", silence.as_secs_f64());
             self.outputs.push_back(Output::Disconnect { path });
@@ -674,39 +1310,53 @@ impl Fetch {
         for path in late {
             self.outputs.push_back(Output::Disconnect { path });
             let words = format!("no connection within {:.0} s", self.config.connect.as_secs_f64());
-            self.fail_path(now, path, Fault::passing(FaultClass::Connect, words));
+            self.fail_path(now, path, Fault::passing(FaultClass::Stalled, words));
         }
     }
 
     /// Is the fetch over?
-    fn conclude(&mut self) {
+    fn conclude(&mut self, now: Time) {
         if self.over {
             return;
         }
         if let Some(Object { length: Some(length), .. }) = self.object
-            && self.done.total() == length
+            && self.done.covers(Range::new(0, self.aim().unwrap_or(length)))
         {
             return self.end(Output::Done);
         }
-        let hope = |path: &Path| match path.state {
-            State::Waiting(_) | State::Connecting(_) => self.wants(path),
+        let alive = self.paths.values().any(|path| path.state != State::Dropped);
+        if let Some(goal) = self.goal().filter(|goal| alive && self.aim() > Some(*goal))
+            && self.done.covers(Range::new(0, goal))
+        {
+            // It goes on when more was taken.
+            return;
+        }
+        if self.gives_up_at() <= now && !self.waits_for_reader() {
+            return self.fail(self.silence(now));
+        }
+        // Who said no will not say yes when another network comes back.
+        let may_return = self.came || self.paths.values().all(|path| path.state != State::Dropped);
+        let hope = |(id, path): (&PathId, &Path)| match path.state {
+            State::Waiting(_) | State::Connecting(_) => self.wants(*id, path),
+            State::Down => may_return && self.wants(*id, path),
             _ => false,
         };
-        if !self.requests.is_empty() || self.paths.values().any(hope) {
+        if !self.requests.is_empty() || self.paths.iter().any(hope) {
             return;
         }
         let refusal = self.paths.values().find_map(|path| path.refused);
         let agree = |path: &Path| path.state != State::Dropped || path.refused == refusal;
         let reason = if let Some(status) = refusal.filter(|_| self.paths.values().all(agree)) {
             Reason::Status(status)
-        } else if self.paths.values().any(|path| path.state != State::Dropped) {
+        } else if self.paths.values().any(|path| path.state.is_alive()) {
             Reason::AllowanceSpent
         } else if self.changed {
+            if self.renew(now) {
+                return;
+            }
             Reason::Changed
         } else {
-            let faults = self.paths.iter();
-            let faults = faults.filter_map(|(id, path)| Some((*id, path.fault.clone()?)));
-            Reason::NoPathLeft(faults.collect())
+            self.no_path_left()
         };
         self.fail(reason);
     }

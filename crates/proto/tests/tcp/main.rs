@@ -16,8 +16,10 @@ use manyways_trace::scenario::{
 };
 use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
 
+use manyways_proto::estimate::Conditions;
+use manyways_proto::fetch::{Config, Scheduler};
 use peer::Protocol::{self, Http1, Http2};
-use world::{Outcome, PathSpec, World, fluid_bound};
+use world::{Outcome, PathSpec, World, fluid_bound, perfect};
 
 const MB: u64 = 1_000_000;
 
@@ -114,7 +116,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn row(case: &Case) -> (String, f64) {
-    let Outcome { took, duplicate, requests, useful } =
+    let Outcome { took, duplicate, requests, useful, .. } =
         World::new(case.length, case.protocol, &case.paths).run();
     let bound = fluid_bound(case.length, &case.paths).as_secs_f64();
     let ratio = took.as_secs_f64() / bound;
@@ -149,4 +151,78 @@ fn downloads_take_the_times_of_the_table() {
         table == include_str!("expected.txt"),
         "other times than those in expected.txt; where they are meant, the table is now\n{table}"
     );
+}
+
+/// What the schedulers lose against a perfect one over the same transports.
+#[test]
+#[ignore = "prints a table to tune by"]
+fn against_a_perfect_scheduler() {
+    let kib = 1024;
+    let mut cells = Vec::new();
+    for (wifi, lte) in [(5, 5), (5, 10), (10, 5)] {
+        for length in [512 * kib, 1024 * kib, 2048 * kib, 4096 * kib] {
+            cells.push((wifi, lte, length));
+        }
+    }
+    for length in [5 * MB, 10 * MB, 20 * MB] {
+        cells.push((18, 32, length));
+    }
+    for (a, b) in [(40, 5), (50, 1), (20, 20), (100, 10)] {
+        cells.push((a, b, 20 * MB));
+    }
+    let rows: Vec<String> = thread::scope(|scope| {
+        let runs: Vec<_> = cells
+            .iter()
+            .map(|&(a, b, length)| {
+                scope.spawn(move || {
+                    let ms = Span::from_millis;
+                    let specs = [path(a, ms(28)), path(b, ms(65))];
+                    let single = Config { scheduler: Scheduler::Single, ..Config::default() };
+                    let alone: Vec<Outcome> = specs
+                        .iter()
+                        .map(|spec| {
+                            World::with(
+                                single.clone(),
+                                length,
+                                Http2,
+                                std::slice::from_ref(spec),
+                                &[],
+                            )
+                            .run()
+                        })
+                        .collect();
+                    let perfect = perfect(length, &alone).as_secs_f64();
+                    let best = alone.iter().map(|o| o.took).min().unwrap_or(Time::MAX);
+                    let mut row = format!(
+                        "{a:>3} + {b:<3} {:>6} kB  {perfect:>7.3}  best {:>6.3}",
+                        length / 1000,
+                        best.as_secs_f64() / perfect
+                    );
+                    let known = [(a, 28), (b, 65)].map(|(mbps, rtt)| Conditions {
+                        rate: Rate::from_mbps(mbps),
+                        rtt: ms(rtt),
+                    });
+                    let chunk = |kib| Scheduler::FixedChunk(Size::from_kib(kib));
+                    let variants: [(&str, Config, &[Conditions]); 5] = [
+                        ("plain", Config::default(), &[]),
+                        ("fs", Config { length: Some(length), ..Config::default() }, &[]),
+                        ("bwl", Config { length: Some(length), ..Config::default() }, &known),
+                        ("1M", Config { scheduler: chunk(1024), ..Config::default() }, &[]),
+                        ("256K", Config { scheduler: chunk(256), ..Config::default() }, &[]),
+                    ];
+                    for (name, config, known) in variants {
+                        let out = World::with(config, length, Http2, &specs, known).run();
+                        row += &format!(
+                            "  {name} {:.3} ({})",
+                            out.took.as_secs_f64() / perfect,
+                            out.requests
+                        );
+                    }
+                    row
+                })
+            })
+            .collect();
+        runs.into_iter().map(|run| run.join().expect("it works")).collect()
+    });
+    println!("{}", rows.join("\n"));
 }

@@ -1,7 +1,8 @@
 //! A client and a server that speak the least of HTTP over one TCP connection.
 //!
-//! Requests are lines of fixed length; answers are frames, as in HTTP/2. Like a kernel's, the
-//! server's send buffer has bytes in it that nobody wants any more when a request is cancelled.
+//! Requests are lines of fixed length; answers are frames, as in HTTP/2, of as many streams as are
+//! open in turn, each within its credit. Like a kernel's, the server's send buffer has bytes in it
+//! that nobody wants any more when a request is cancelled.
 
 use manyways_proto::fetch::{ContentRange, Head, Range, RequestId, Validator};
 use smoltcp::iface::SocketHandle;
@@ -58,6 +59,9 @@ enum Order {
     Hello,
     Get { request: RequestId, range: Option<Range> },
     Cancel { request: RequestId },
+    Credit { request: RequestId, bytes: u64 },
+    Window { bytes: u64 },
+    Ping,
 }
 
 impl Order {
@@ -67,6 +71,9 @@ impl Order {
             Self::Get { request, range: None } => [1, request.0, 0, 0],
             Self::Get { request, range: Some(range) } => [2, request.0, range.start, range.end],
             Self::Cancel { request } => [3, request.0, 0, 0],
+            Self::Credit { request, bytes } => [4, request.0, bytes, 0],
+            Self::Window { bytes } => [5, 0, bytes, 0],
+            Self::Ping => [6, 0, 0, 0],
         };
         let mut bytes = [0; ORDER];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -83,6 +90,9 @@ impl Order {
             1 => Self::Get { request, range: None },
             2 => Self::Get { request, range: Some(Range::new(word(2), word(3))) },
             3 => Self::Cancel { request },
+            4 => Self::Credit { request, bytes: word(2) },
+            5 => Self::Window { bytes: word(2) },
+            6 => Self::Ping,
             other => panic!("an order of kind {other}: the stream is out of step"),
         }
     }
@@ -100,6 +110,7 @@ pub enum Answer {
     Head(RequestId, Head),
     Bytes(RequestId, Vec<u8>),
     Finished(RequestId),
+    Pong,
 }
 
 /// What follows a frame's head. Each has a request's number and a length.
@@ -109,6 +120,7 @@ enum Kind {
     Head = 1,
     Bytes = 2,
     Finished = 3,
+    Pong = 4,
 }
 
 /// One TCP connection over a link, both of its ends.
@@ -118,14 +130,24 @@ pub struct Connection {
     protocol: Protocol,
     greeted: bool,
     connected: bool,
-    /// The request whose answer the client waits for.
-    current: Option<RequestId>,
+    /// The requests whose answers the client waits for.
+    current: Vec<RequestId>,
     orders: Vec<u8>,
     answers: Vec<u8>,
     asked: Vec<u8>,
     /// What the server is about to send before it goes on with the body.
     replies: Vec<u8>,
-    body: Option<(RequestId, Range)>,
+    bodies: Vec<Body>,
+    window: u64,
+    /// Whose turn it was.
+    turn: usize,
+}
+
+/// What the server still has to send of an answer.
+struct Body {
+    request: RequestId,
+    rest: Range,
+    credit: u64,
 }
 
 impl Connection {
@@ -146,12 +168,14 @@ impl Connection {
             protocol,
             greeted: false,
             connected: false,
-            current: None,
+            current: Vec::new(),
             orders: Vec::new(),
             answers: Vec::new(),
             asked: Vec::new(),
             replies: Vec::new(),
-            body: None,
+            bodies: Vec::new(),
+            window: u64::MAX,
+            turn: 0,
         }
     }
 
@@ -160,17 +184,34 @@ impl Connection {
     }
 
     pub fn is_busy_with(&self, request: RequestId) -> bool {
-        self.current == Some(request)
+        self.current.contains(&request)
     }
 
     pub fn ask(&mut self, request: RequestId, range: Option<Range>) {
-        self.current = Some(request);
+        self.current.push(request);
         self.orders.extend(Order::Get { request, range }.to_bytes());
+    }
+
+    pub fn credit(&mut self, request: RequestId, bytes: u64) {
+        self.orders.extend(Order::Credit { request, bytes }.to_bytes());
+    }
+
+    /// As the settings of a handshake say; without flow control there is none.
+    pub fn start_with_window(&mut self, bytes: u64) {
+        self.window = if self.protocol == Protocol::Http2 { bytes } else { u64::MAX };
+    }
+
+    pub fn set_window(&mut self, bytes: u64) {
+        self.orders.extend(Order::Window { bytes }.to_bytes());
+    }
+
+    pub fn ping(&mut self) {
+        self.orders.extend(Order::Ping.to_bytes());
     }
 
     /// Whether the connection is still good for other requests.
     pub fn cancel(&mut self, link: &mut Link, request: RequestId) -> bool {
-        self.current = None;
+        self.current.retain(|current| *current != request);
         match self.protocol {
             Protocol::Http2 => {
                 self.orders.extend(Order::Cancel { request }.to_bytes());
@@ -219,7 +260,7 @@ impl Connection {
             read += size;
             match &answer {
                 Answer::Connected => self.connected = true,
-                Answer::Finished(request) if self.is_busy_with(*request) => self.current = None,
+                Answer::Finished(request) => self.current.retain(|current| current != request),
                 _ => {}
             }
             found.push(answer);
@@ -238,6 +279,7 @@ impl Connection {
             kind if kind == Kind::Head as u8 => Answer::Head(request, read_head(payload)),
             kind if kind == Kind::Bytes as u8 => Answer::Bytes(request, payload.to_vec()),
             kind if kind == Kind::Finished as u8 => Answer::Finished(request),
+            kind if kind == Kind::Pong as u8 => Answer::Pong,
             other => panic!("a frame of kind {other}: the stream is out of step"),
         };
         Some((answer, FRAME_HEAD + length))
@@ -258,17 +300,32 @@ impl Connection {
             match Order::from_bytes(order) {
                 Order::Hello => frame(&mut self.replies, 0, Kind::Hello, &[0; CERTIFICATES]),
                 Order::Get { request, range } => {
-                    assert!(self.body.is_none(), "two requests at once on one connection");
+                    let most = if self.protocol == Protocol::Http2 { 2 } else { 1 };
+                    assert!(self.bodies.len() < most, "too many requests on one connection");
                     let all = Range::new(0, object.length);
                     let part = range.map_or(all, |r| Range::new(r.start, r.end.min(all.end)));
                     assert!(!part.is_empty(), "nothing was asked for");
                     let head = write_head(range.is_some(), part, object.length);
                     frame(&mut self.replies, request.0, Kind::Head, &head);
-                    self.body = Some((request, part));
+                    self.bodies.push(Body { request, rest: part, credit: self.window });
                 }
                 Order::Cancel { request } => {
-                    self.body = self.body.filter(|(current, _)| *current != request);
+                    self.bodies.retain(|body| body.request != request);
                 }
+                Order::Credit { request, bytes } => {
+                    let body = self.bodies.iter_mut().find(|body| body.request == request);
+                    if let Some(body) = body {
+                        body.credit += bytes;
+                    }
+                }
+                Order::Window { bytes } => {
+                    let more = bytes.saturating_sub(self.window);
+                    self.window = bytes;
+                    for body in &mut self.bodies {
+                        body.credit = body.credit.saturating_add(more);
+                    }
+                }
+                Order::Ping => frame(&mut self.replies, 0, Kind::Pong, &[0; 8]),
             }
         }
         while socket.can_send() {
@@ -281,15 +338,21 @@ impl Connection {
     }
 
     fn next_frame(&mut self, object: &Object) -> bool {
-        let Some((request, rest)) = &mut self.body else { return false };
-        let count = rest.len().min(FRAME as u64) as usize;
+        let count = self.bodies.len();
+        let may = |body: &Body| body.credit > 0 || body.rest.is_empty();
+        let turn = (1..=count).map(|i| (self.turn + i) % count);
+        let Some(turn) = turn.into_iter().find(|i| may(&self.bodies[*i])) else { return false };
+        self.turn = turn;
+        let Body { request, rest, credit } = &mut self.bodies[turn];
+        let count = rest.len().min(FRAME as u64).min(*credit) as usize;
         if count == 0 {
             frame(&mut self.replies, request.0, Kind::Finished, &[]);
-            self.body = None;
+            self.bodies.remove(turn);
             return true;
         }
         frame(&mut self.replies, request.0, Kind::Bytes, object.bytes(rest.start, count));
         rest.start += count as u64;
+        *credit -= count as u64;
         true
     }
 }

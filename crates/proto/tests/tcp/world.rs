@@ -1,5 +1,6 @@
 //! A fetch over several links, each with a server behind it, under virtual time.
 
+use manyways_proto::estimate::Conditions;
 use manyways_proto::fetch::{Config, Fetch, Input, Output, PathId, Range, Ranges, RequestId};
 use manyways_trace::scenario::{CapacitySpec, DelaySpec, DirectionSpec, LinkState};
 use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
@@ -26,6 +27,8 @@ struct Path {
     /// A request that waits for a connection.
     waiting: Option<(RequestId, Option<Range>)>,
     port: u16,
+    /// What the streams of its next connection begin with.
+    window: u64,
     silent_from: Option<Time>,
     send_buffer: usize,
     /// When its link wants to be pumped.
@@ -40,6 +43,8 @@ pub struct Outcome {
     pub requests: u64,
     /// What each path brought.
     pub useful: Vec<u64>,
+    /// How much was there when.
+    pub curve: Vec<(Time, u64)>,
 }
 
 pub struct World {
@@ -49,21 +54,36 @@ pub struct World {
     object: Object,
     protocol: Protocol,
     done: Ranges,
+    curve: Vec<(Time, u64)>,
     piece: (RequestId, Vec<u8>),
     over: bool,
 }
 
 impl World {
     pub fn new(length: u64, protocol: Protocol, specs: &[PathSpec]) -> Self {
-        let mut fetch = Fetch::new(Config::default());
+        Self::with(Config::default(), length, protocol, specs, &[])
+    }
+
+    /// With settings, and with what is known of each path beforehand.
+    pub fn with(
+        config: Config,
+        length: u64,
+        protocol: Protocol,
+        specs: &[PathSpec],
+        known: &[Conditions],
+    ) -> Self {
+        let mut fetch = Fetch::new(config);
         for path in 0..specs.len() {
-            fetch.handle(Time::ZERO, Input::PathUp { path: PathId(path), metered: false });
+            let path = PathId(path);
+            let known = known.get(path.0).copied();
+            fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known });
         }
         let path = |(seed, spec): (u64, &PathSpec)| Path {
             link: Link::new(&spec.down, &spec.up, 2 * seed),
             connection: None,
             waiting: None,
             port: 80,
+            window: u64::MAX,
             silent_from: spec.silent_from,
             send_buffer: spec.send_buffer.as_bytes() as usize,
             due: Some(Time::ZERO),
@@ -75,6 +95,7 @@ impl World {
             object: Object::new(length),
             protocol,
             done: Ranges::new(),
+            curve: Vec::new(),
             piece: (RequestId(0), Vec::new()),
             over: false,
         }
@@ -116,6 +137,7 @@ impl World {
             duplicate: stats.iter().map(|stats| stats.duplicate).sum(),
             requests: stats.iter().map(|stats| stats.requests).sum(),
             useful: stats.iter().map(|stats| stats.useful).collect(),
+            curve: self.curve,
         }
     }
 
@@ -149,7 +171,11 @@ impl World {
                 self.paths[path].due = Some(self.now);
                 return;
             }
-            Answer::Connected => Input::Connected { path: PathId(path) },
+            Answer::Connected => {
+                let multiplexed = self.protocol == Protocol::Http2;
+                Input::Connected { path: PathId(path), multiplexed }
+            }
+            Answer::Pong => Input::Pong { path: PathId(path) },
             Answer::Head(request, head) => Input::Head { request, head },
             Answer::Finished(request) => Input::Finished { request },
             Answer::Bytes(request, bytes) => {
@@ -170,9 +196,11 @@ impl World {
 
     fn act(&mut self, output: Output) {
         match output {
-            Output::Connect { path } => {
+            Output::Connect { path, window } => {
+                self.paths[path.0].window = window;
                 if self.paths[path.0].connection.as_ref().is_some_and(Connection::is_connected) {
-                    self.fetch.handle(self.now, Input::Connected { path });
+                    let multiplexed = self.protocol == Protocol::Http2;
+                    self.fetch.handle(self.now, Input::Connected { path, multiplexed });
                 } else {
                     self.hang_up(path);
                     self.dial(path);
@@ -181,12 +209,31 @@ impl World {
             Output::Disconnect { path } => self.hang_up(path),
             Output::Request { request, path: id, range, .. } => {
                 let path = &mut self.paths[id.0];
-                path.waiting = Some((request, range));
                 path.due = Some(self.now);
+                match &mut path.connection {
+                    Some(connection) if connection.is_connected() => connection.ask(request, range),
+                    _ => path.waiting = Some((request, range)),
+                }
                 if path.connection.is_none() {
                     self.dial(id);
                 }
             }
+            Output::Window { path, bytes } => {
+                self.on_connection(path, |connection| connection.set_window(bytes));
+            }
+            Output::Ping { path } => match self.protocol {
+                Protocol::Http2 => self.on_connection(path, Connection::ping),
+                // What the kernel would measure is not modelled.
+                Protocol::Http1 => {}
+            },
+            Output::Credit { request, bytes } => {
+                let busy =
+                    |path: &Path| path.connection.as_ref().is_some_and(|c| c.is_busy_with(request));
+                if let Some(path) = self.paths.iter().position(busy) {
+                    self.on_connection(PathId(path), |c| c.credit(request, bytes));
+                }
+            }
+            Output::RangeEnd { .. } | Output::Ended { .. } => {}
             Output::Cancel { request } => {
                 for path in &mut self.paths {
                     if path.waiting.is_some_and(|(waiting, _)| waiting == request) {
@@ -209,6 +256,7 @@ impl World {
                 let before = self.done.total();
                 self.done.insert(Range::new(at, at + length));
                 assert_eq!(self.done.total(), before + length, "bytes at {at} written twice");
+                self.curve.push((self.now, before + length));
             }
             Output::Done => self.over = true,
             Output::Sized(length) => assert_eq!(length, Some(self.object.length)),
@@ -219,10 +267,21 @@ impl World {
         }
     }
 
+    fn on_connection(&mut self, path: PathId, act: impl FnOnce(&mut Connection)) {
+        let path = &mut self.paths[path.0];
+        if let Some(connection) = &mut path.connection {
+            act(connection);
+            path.due = Some(self.now);
+        }
+    }
+
     fn dial(&mut self, path: PathId) {
-        let Path { link, connection, port, due, send_buffer, .. } = &mut self.paths[path.0];
+        let Path { link, connection, port, due, send_buffer, window, .. } = &mut self.paths[path.0];
         *connection = Some(Connection::dial(link, *port, self.protocol, *send_buffer));
         *port += 1;
+        if let Some(connection) = connection {
+            connection.start_with_window(*window);
+        }
         *due = Some(self.now);
     }
 
@@ -266,4 +325,19 @@ fn delay(delay: &DelaySpec) -> Span {
         DelaySpec::Constant(delay) => *delay,
         other => panic!("no bound is known for {other:?}"),
     }
+}
+
+/// When a perfect scheduler over these transports would be done: the moment at which what each path
+/// brings when it fetches alone sums to the object.
+pub fn perfect(length: u64, alone: &[Outcome]) -> Time {
+    let by = |outcome: &Outcome, at: Time| {
+        let before = outcome.curve.partition_point(|(when, _)| *when <= at);
+        before.checked_sub(1).map_or(0, |last| outcome.curve[last].1)
+    };
+    let mut times: Vec<Time> =
+        alone.iter().flat_map(|outcome| outcome.curve.iter().map(|(at, _)| *at)).collect();
+    times.sort_unstable();
+    let there = |at: &Time| alone.iter().map(|outcome| by(outcome, *at)).sum::<u64>() < length;
+    let first = times.partition_point(there);
+    times.get(first).copied().unwrap_or(Time::MAX)
 }

@@ -9,9 +9,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use super::Metered;
 use super::announced::{self, Announced, Managed};
 use super::kernel::Link;
+use super::{DnsSource, Metered};
 
 /// A file of this kind that is larger is no such file.
 const FILE_LIMIT: u64 = 1 << 20;
@@ -29,6 +29,7 @@ pub(super) struct Records {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub dns: Vec<IpAddr>,
+    pub dns_source: Option<DnsSource>,
     /// The network itself said so.
     pub announced_metered: bool,
     /// NetworkManager's word.
@@ -63,24 +64,25 @@ impl Records {
     /// What was written down about `link`, which has the `addresses` now.
     pub(super) fn of(&self, link: &Link, addresses: &[IpAddr]) -> Record {
         let Link { index, name, .. } = link;
-        let mut record = Record::default();
-        if let Some(managed) = self.network_manager.iter().find(|device| device.name == *name) {
-            record.dns.clone_from(&managed.dns);
-            record.managed_metered = managed.metered;
-        }
+        let managed = self.network_manager.iter().find(|device| device.name == *name);
         let state = |path: String| announced::systemd_state(&bytes(Path::new(&path)));
-        let mut sources = vec![
-            state(format!("/run/systemd/resolve/netif/{index}")),
-            state(format!("/run/systemd/netif/links/{index}")),
-            state(format!("/run/systemd/netif/leases/{index}")),
-            announced::network_manager_device(&bytes(Path::new(&format!(
-                "/run/NetworkManager/devices/{index}"
-            )))),
-        ];
+        // Best first: what somebody decided goes before what a network proposed.
+        let mut sources =
+            vec![(DnsSource::Resolved, state(format!("/run/systemd/resolve/netif/{index}")))];
+        sources.extend(managed.map(|managed| {
+            let dns = managed.dns.clone();
+            (DnsSource::NetworkManager, Announced { dns, ..Announced::default() })
+        }));
+        let mut lease = |announced| sources.push((DnsSource::Lease, announced));
+        lease(state(format!("/run/systemd/netif/links/{index}")));
+        lease(state(format!("/run/systemd/netif/leases/{index}")));
+        lease(announced::network_manager_device(&bytes(Path::new(&format!(
+            "/run/NetworkManager/devices/{index}"
+        )))));
         for file in folder("/var/lib/NetworkManager") {
             let file_name = file.file_name().unwrap_or_default().to_string_lossy();
             if file_name.ends_with(&format!("-{name}.lease")) {
-                sources.push(if file_name.starts_with("internal-") {
+                lease(if file_name.starts_with("internal-") {
                     announced::systemd_state(&bytes(&file))
                 } else {
                     announced::dhclient_leases(&bytes(&file), name)
@@ -89,7 +91,7 @@ impl Records {
         }
         for place in ["/var/lib/dhcp", "/var/lib/dhclient"] {
             for file in folder(place) {
-                sources.push(announced::dhclient_leases(&bytes(&file), name));
+                lease(announced::dhclient_leases(&bytes(&file), name));
             }
         }
         for place in ["/run/resolvconf/interface", "/run/resolvconf/interfaces"] {
@@ -99,14 +101,26 @@ impl Records {
                     .strip_prefix(name.as_str())
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
                 if of_this {
-                    sources.push(announced::resolv_conf(&bytes(&file)));
+                    sources.push((DnsSource::Resolvconf, announced::resolv_conf(&bytes(&file))));
                 }
             }
         }
-        for source in sources.into_iter().filter(|source| current(source, addresses)) {
+        let record = Record::of(sources, addresses);
+        Record { managed_metered: managed.and_then(|managed| managed.metered), ..record }
+    }
+}
+
+impl Record {
+    /// The first source that has name servers counts.
+    fn of(sources: Vec<(DnsSource, Announced)>, addresses: &[IpAddr]) -> Self {
+        let mut record = Self::default();
+        for (name, source) in sources {
+            if !current(&source, addresses) {
+                continue;
+            }
             record.announced_metered |= source.metered;
-            if record.dns.is_empty() {
-                record.dns = source.dns;
+            if record.dns.is_empty() && !source.dns.is_empty() {
+                (record.dns, record.dns_source) = (source.dns, Some(name));
             }
         }
         record
@@ -185,6 +199,25 @@ mod tests {
         let echo =
             Command::new("echo").arg("here").stdout(Stdio::piped()).spawn().expect("echo starts");
         assert_eq!(output_within(echo, Duration::from_secs(60)), b"here\n");
+    }
+
+    #[test]
+    fn the_first_source_that_has_servers_counts() {
+        let ip = |last: u8| IpAddr::from([192, 0, 2, last]);
+        let servers = |last: u8| Announced { dns: vec![ip(last)], ..Announced::default() };
+        let stale = Announced { address: Some(ip(99)), ..servers(1) };
+        let hotspot = Announced { metered: true, ..Announced::default() };
+        let sources = vec![
+            (DnsSource::Resolved, stale),
+            (DnsSource::NetworkManager, Announced::default()),
+            (DnsSource::Lease, servers(2)),
+            (DnsSource::Lease, hotspot),
+            (DnsSource::Resolvconf, servers(3)),
+        ];
+        let record = Record::of(sources, &[ip(7)]);
+        assert_eq!((record.dns, record.dns_source), (vec![ip(2)], Some(DnsSource::Lease)));
+        assert!(record.announced_metered);
+        assert_eq!(Record::of(Vec::new(), &[]), Record::default());
     }
 
     #[test]

@@ -300,6 +300,7 @@ fn an_emulated_link_says_what_it_is() {
     assert_eq!(lte.metered, Metered::Yes);
     assert_eq!(lte.dns, mark.dns);
     assert!(lte.dns_announced);
+    assert_eq!(lte.dns_source, Some(DnsSource::Lab));
     assert_eq!(named(&found, "wifi").kind, Kind::Virtual, "a virtual pair without a mark");
 }
 

@@ -52,15 +52,32 @@ fn a_server_with_another_version_is_left_out() {
 }
 
 #[test]
-fn an_object_that_changes_mid_way_is_an_error_and_not_a_mixture() {
-    let mut world = World::new(Config::default(), Server::of(4 * MB), &[wifi(), lte()]);
-    world.run_until(Time::from_millis(1_000));
-    world.servers[0].version = 2;
-    world.servers[1].version = 2;
-    // What is under way was answered from the old version; the next answers are not.
-    world.break_off(PathId(0), Fault::passing(FaultClass::Reset, "broke"));
-    world.break_off(PathId(1), Fault::passing(FaultClass::Reset, "broke"));
-    assert_eq!(world.run(), End::Failed(Reason::Changed));
+fn an_object_that_changes_mid_way_is_fetched_anew_once_and_never_mixed() {
+    for changes in [1, 2] {
+        let mut world = World::new(Config::default(), Server::of(4 * MB), &[wifi(), lte()]);
+        for change in 1..=changes {
+            world.run_until(world.now + Span::from_millis(1_000));
+            for server in &mut world.servers {
+                server.version += 1;
+            }
+            // What is under way was answered from the old version; the next answers are not.
+            for path in [0, 1].map(PathId) {
+                world.break_off(path, Fault::passing(FaultClass::Reset, "broke"));
+            }
+            if change == 1 {
+                let at = world.now;
+                while world.restarts == 0 && world.step(at + Span::from_secs(9)).is_none() {}
+            }
+        }
+        let end = world.run_unchecked();
+        if changes == 1 {
+            assert_eq!(end, End::Done);
+            assert!(world.is_one_version());
+            assert_eq!(world.notes().last(), Some(&Note::Restarted));
+        } else {
+            assert_eq!(end, End::Failed(Reason::Changed));
+        }
+    }
 }
 
 #[test]
@@ -103,9 +120,9 @@ fn a_path_that_comes_back_is_used_again() {
 fn asked() -> (Fetch, crate::fetch::RequestId) {
     let mut fetch = Fetch::new(Config::default());
     let path = PathId(0);
-    fetch.handle(Time::ZERO, Input::PathUp { path, metered: false });
-    assert_eq!(fetch.poll(Time::ZERO), Some(Output::Connect { path }));
-    fetch.handle(Time::ZERO, Input::Connected { path });
+    fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
+    assert_eq!(fetch.poll(Time::ZERO), Some(Output::Connect { path, window: 8 << 20 }));
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
     let Some(Output::Request { request, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     (fetch, request)
 }
@@ -144,11 +161,11 @@ fn a_refusal_on_one_path_is_asked_again_over_the_other() {
     ] {
         let mut fetch = Fetch::new(Config::default());
         for path in [0, 1].map(PathId) {
-            fetch.handle(Time::ZERO, Input::PathUp { path, metered: false });
+            fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
         }
         while fetch.poll(Time::ZERO).is_some() {}
         for path in [0, 1].map(PathId) {
-            fetch.handle(Time::ZERO, Input::Connected { path });
+            fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
         }
         let mut notes = Vec::new();
         let mut ends = Vec::new();
@@ -182,16 +199,16 @@ fn a_refusal_on_one_path_is_asked_again_over_the_other() {
 /// What the server does not send is free for the other path at once, not when the answer is over.
 #[test]
 fn the_rest_of_a_short_answer_is_up_for_grabs() {
-    let mut fetch = Fetch::new(Config { chunk: Size::from_bytes(100_000), ..Config::default() });
+    let mut fetch = Fetch::new(Config::default());
     let paths = [0, 1].map(PathId);
     for path in paths {
-        fetch.handle(Time::ZERO, Input::PathUp { path, metered: false });
+        fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
     }
     while fetch.poll(Time::ZERO).is_some() {}
-    fetch.handle(Time::ZERO, Input::Connected { path: paths[0] });
+    fetch.handle(Time::ZERO, Input::Connected { path: paths[0], multiplexed: false });
     let Some(Output::Request { request: first, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     fetch.handle(Time::ZERO, Input::Head { request: first, head: head(200, Some(200_000)) });
-    fetch.handle(Time::ZERO, Input::Connected { path: paths[1] });
+    fetch.handle(Time::ZERO, Input::Connected { path: paths[1], multiplexed: false });
     let asked = |fetch: &mut Fetch, path: PathId| {
         std::iter::from_fn(|| fetch.poll(Time::ZERO)).find_map(|output| match output {
             Output::Request { request, path: at, range, .. } if at == path => {
@@ -207,7 +224,7 @@ fn the_rest_of_a_short_answer_is_up_for_grabs() {
     fetch.handle(Time::ZERO, Input::Head { request: second, head: short });
     fetch.handle(Time::ZERO, Input::Bytes { request: first, length: 100_000 });
     let (range, _) = asked(&mut fetch, paths[0]).expect("the rest is asked for");
-    assert_eq!(range, Range::new(120_000, 200_000));
+    assert_eq!(range.start, 120_000);
 }
 
 #[test]
@@ -216,10 +233,10 @@ fn late_bytes_count_whenever_they_come() {
     let config = Config { metered: Allowance::Limit(limit), ..Config::default() };
     let mut fetch = Fetch::new(config);
     let path = PathId(0);
-    fetch.handle(Time::ZERO, Input::PathUp { path, metered: true });
+    fetch.handle(Time::ZERO, Input::PathUp { path, metered: true, known: None });
     fetch.handle(Time::ZERO, Input::Late { path, length: 400 });
     fetch.poll(Time::ZERO);
-    fetch.handle(Time::ZERO, Input::Connected { path });
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
     let Some(Output::Request { request, range, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     assert_eq!(range, Some(Range::new(0, 600)));
     assert!(fetch.is_under_way(request));
@@ -243,9 +260,9 @@ fn a_part_of_an_unknown_whole_is_not_taken_for_the_whole() {
     let config = Config { metered: Allowance::Limit(Size::from_bytes(1_000)), ..Config::default() };
     let mut fetch = Fetch::new(config);
     let path = PathId(0);
-    fetch.handle(Time::ZERO, Input::PathUp { path, metered: true });
+    fetch.handle(Time::ZERO, Input::PathUp { path, metered: true, known: None });
     fetch.poll(Time::ZERO);
-    fetch.handle(Time::ZERO, Input::Connected { path });
+    fetch.handle(Time::ZERO, Input::Connected { path, multiplexed: false });
     let Some(Output::Request { request, range, .. }) = fetch.poll(Time::ZERO) else { panic!() };
     assert_eq!(range, Some(Range::new(0, 1_000)));
     let content_range = Some(ContentRange::parse(b"bytes 0-999/*"));
@@ -276,8 +293,8 @@ fn a_body_that_ends_early_is_not_done() {
     let path = PathId(0);
     let later = fetch.next_wakeup().unwrap();
     assert!(later > Time::ZERO && later < Time::ZERO + Span::from_secs(1));
-    assert_eq!(fetch.poll(later), Some(Output::Connect { path }));
-    fetch.handle(later, Input::Connected { path });
+    assert_eq!(fetch.poll(later), Some(Output::Connect { path, window: 8 << 20 }));
+    fetch.handle(later, Input::Connected { path, multiplexed: false });
     let Some(Output::Request { range: Some(range), if_range: Some(_), .. }) = fetch.poll(later)
     else {
         panic!()

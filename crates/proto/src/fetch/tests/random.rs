@@ -4,7 +4,7 @@ use manyways_trace::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
 use super::world::{End, Link, Server, World};
-use crate::fetch::{Allowance, Config, Fault, FaultClass, PathId, Reason};
+use crate::fetch::{Allowance, Config, Fault, FaultClass, PathId, RangeEnd, Reason, Scheduler};
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -29,12 +29,37 @@ fn event() -> impl Strategy<Value = Event> {
 
 fn link() -> impl Strategy<Value = Link> {
     let dead = prop_oneof![3 => Just(None), 1 => (0u64..3_000).prop_map(Some)];
-    (20u64..5_000, 1u64..400, dead, any::<bool>()).prop_map(|(kbps, rtt, dead, metered)| Link {
-        rate: Rate::from_kbps(kbps),
-        rtt: Span::from_millis(rtt),
-        dead_from: dead.map(Time::from_millis),
-        metered,
+    let flags = (any::<bool>(), prop::bool::weighted(0.7));
+    (20u64..5_000, 1u64..400, dead, flags).prop_map(|(kbps, rtt, dead, (metered, multiplexed))| {
+        Link {
+            rate: Rate::from_kbps(kbps),
+            rtt: Span::from_millis(rtt),
+            dead_from: dead.map(Time::from_millis),
+            metered,
+            multiplexed,
+        }
     })
+}
+
+/// How the bytes are split, and the length that the caller claims to know.
+fn config() -> impl Strategy<Value = Config> {
+    let scheduler = prop_oneof![
+        4 => Just(Scheduler::MpH2),
+        1 => (1_000u64..60_000).prop_map(|bytes| Scheduler::FixedChunk(Size::from_bytes(bytes))),
+        1 => Just(Scheduler::EqualSplit),
+        1 => Just(Scheduler::Single),
+    ];
+    let range_end = prop_oneof![3 => Just(RangeEnd::Window), 1 => Just(RangeEnd::Reset)];
+    let length = prop_oneof![2 => Just(None), 1 => (0u64..200_000).prop_map(Some)];
+    (scheduler, prop::bool::weighted(0.8), range_end, length).prop_map(
+        |(scheduler, pipelining, range_end, length)| Config {
+            scheduler,
+            pipelining,
+            range_end,
+            length,
+            ..Config::default()
+        },
+    )
 }
 
 fn server() -> impl Strategy<Value = Server> {
@@ -69,10 +94,12 @@ proptest! {
         links in prop::collection::vec(link(), 1..4),
         server in server(),
         metered in allowance(),
-        chunk in 1_000u64..60_000,
+        config in config(),
+        exact in any::<bool>(),
         events in prop::collection::vec((0u64..4_000, event()), 0..12),
     ) {
-        let config = Config { metered, chunk: Size::from_bytes(chunk), ..Config::default() };
+        let length = config.length.map(|wrong| if exact { server.length } else { wrong });
+        let config = Config { metered, length, ..config };
         let mut world = World::new(config, server.clone(), &links);
         let mut events = events;
         events.sort_by_key(|(at, _)| *at);
@@ -134,10 +161,11 @@ proptest! {
     fn healthy_paths_always_deliver(
         mut links in prop::collection::vec(link(), 1..5),
         length in 0u64..300_000,
-        chunk in 1_000u64..200_000,
+        config in config(),
+        exact in any::<bool>(),
     ) {
         links.iter_mut().for_each(|link| link.dead_from = None);
-        let config = Config { chunk: Size::from_bytes(chunk), ..Config::default() };
+        let config = Config { length: config.length.filter(|_| !exact).or(exact.then_some(length)), ..config };
         let mut world = World::new(config, Server::of(length), &links);
         world.run_to_the_end();
     }

@@ -1,4 +1,5 @@
-//! Servers behind links: a fluid model, one request a path, under virtual time.
+//! Servers behind links under virtual time: links of a fixed rate without a queue, servers that
+//! share them among their streams and keep to the credit that each has.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +23,13 @@ pub struct Link {
     /// From here on nothing comes any more, and nobody says so.
     pub dead_from: Option<Time>,
     pub metered: bool,
+    /// HTTP/2: two requests at once, and flow control.
+    pub multiplexed: bool,
 }
 
 impl Link {
     pub fn new(rate: Rate, rtt: Span) -> Self {
-        Self { rate, rtt, dead_from: None, metered: false }
+        Self { rate, rtt, dead_from: None, metered: false, multiplexed: true }
     }
 }
 
@@ -65,7 +68,11 @@ impl Server {
     /// How it answers, and which bytes follow.
     pub fn answer(&self, range: Option<Range>, if_range: Option<&Validator>) -> (Head, Range) {
         let validator = self.validator.map(|tag| {
-            Validator::Etag(if self.version == 1 { tag.into() } else { "\"other\"".into() })
+            Validator::Etag(if self.version == 1 {
+                tag.into()
+            } else {
+                format!("\"{}\"", self.version)
+            })
         });
         let matches = if_range.is_none_or(|wanted| Some(wanted) == validator.as_ref());
         let all = Range::new(0, self.length);
@@ -99,23 +106,69 @@ pub enum End {
     Failed(Reason),
 }
 
-/// What is on its way over a path.
+/// What reaches one of the ends of a path.
 enum Due {
+    // The client.
     Connected,
-    Head(RequestId, Box<Head>, Range),
-    Piece(RequestId, Range, Range),
+    Head(RequestId, Box<Head>),
+    Piece(RequestId, Range),
     Finished(RequestId),
     Failed(RequestId, Fault),
+    Pong,
+    // The server.
+    Request(RequestId, Option<Range>, Option<Validator>),
+    Credit(RequestId, u64),
+    Window(u64),
+    Cancel(RequestId),
+    Ping,
+    /// The link can take the next piece.
+    Free,
+}
+
+/// A body that a server sends.
+struct Stream {
+    request: RequestId,
+    rest: Range,
+    credit: u64,
+    /// It breaks after so many bytes.
+    breaks: Option<u64>,
+}
+
+/// A connection and what is on its way over it.
+#[derive(Default)]
+struct Lane {
+    due: BTreeMap<(Time, u64), Due>,
+    streams: Vec<Stream>,
+    window: u64,
+    sending: bool,
+    /// The stream that sent last.
+    last: usize,
+}
+
+/// Takes the bytes in order.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader {
+    /// From one time to the next.
+    pub pause: Span,
+    /// So many at a time.
+    pub most: u64,
+    pub taken: u64,
+    pub next: Time,
 }
 
 pub struct World {
+    pub reader: Option<Reader>,
+    /// The most bytes that ever waited for the reader.
+    pub waited: u64,
+    /// The first byte that is not there, or before it.
+    first_gap: u64,
     pub fetch: Fetch,
     pub now: Time,
     links: Vec<Link>,
     /// Each path's server; they are alike unless a test changes one.
     pub servers: Vec<Server>,
-    /// What is to happen, per path: at most one thing at a time.
-    due: BTreeMap<PathId, (Time, Due)>,
+    lanes: Vec<Lane>,
+    serial: u64,
     /// Breaks the n-th answer of a path after so many bytes.
     pub breaks: BTreeMap<(PathId, u64), u64>,
     counts: BTreeMap<PathId, u64>,
@@ -127,6 +180,8 @@ pub struct World {
     cancels: usize,
     notes: Vec<Note>,
     history: Vec<(Time, u64)>,
+    /// Bytes that came for a request that was cancelled.
+    late: u64,
     pub restarts: usize,
 }
 
@@ -134,13 +189,18 @@ impl World {
     pub fn new(config: Config, server: Server, links: &[Link]) -> Self {
         let mut fetch = Fetch::new(config);
         for (id, link) in links.iter().enumerate() {
-            fetch.handle(Time::ZERO, Input::PathUp { path: PathId(id), metered: link.metered });
+            let (path, metered) = (PathId(id), link.metered);
+            fetch.handle(Time::ZERO, Input::PathUp { path, metered, known: None });
         }
         Self {
+            reader: None,
+            waited: 0,
+            first_gap: 0,
             fetch,
             now: Time::ZERO,
             links: links.to_vec(),
-            due: BTreeMap::new(),
+            lanes: links.iter().map(|_| Lane::default()).collect(),
+            serial: 0,
             breaks: BTreeMap::new(),
             counts: BTreeMap::new(),
             breaking: BTreeMap::new(),
@@ -152,6 +212,7 @@ impl World {
             cancels: 0,
             notes: Vec::new(),
             history: Vec::new(),
+            late: 0,
             restarts: 0,
         }
     }
@@ -207,23 +268,54 @@ impl World {
                 return Some(end);
             }
         }
-        let event = self.due.iter().map(|(path, (at, _))| (*at, *path)).min();
+        let lanes = self.lanes.iter().enumerate();
+        let event = lanes.filter_map(|(path, lane)| Some((*lane.due.keys().next()?, path))).min();
         let wakeup = self.fetch.next_wakeup();
-        let next = event.map(|(at, _)| at).into_iter().chain(wakeup).min();
+        while self.file.get(self.first_gap as usize).is_some_and(Option::is_some) {
+            self.first_gap += 1;
+        }
+        let reads = self.reader.filter(|reader| self.first_gap > reader.taken);
+        let reads = reads.map(|reader| reader.next.max(self.now));
+        if let (Some(at), Some(reader)) = (reads, &mut self.reader)
+            && event.is_none_or(|((next, _), _)| at <= next)
+            && wakeup.is_none_or(|next| at <= next)
+        {
+            self.now = at;
+            reader.next = at + reader.pause;
+            reader.taken = self.first_gap.min(reader.taken + reader.most);
+            self.fetch.handle(at, Input::Taken { upto: reader.taken });
+            return None;
+        }
+        let next = event.map(|((at, _), _)| at).into_iter().chain(wakeup).min();
         let next = next.expect("nothing will ever happen again");
-        assert!(next > self.now || event.is_some_and(|(at, _)| at <= self.now), "the core spins");
+        assert!(
+            next > self.now || event.is_some_and(|((at, _), _)| at <= self.now),
+            "the core spins at {}",
+            self.now
+        );
         if next >= until {
             self.now = until;
             return None;
         }
         self.now = self.now.max(next);
-        if let Some((at, path)) = event
+        if let Some((key @ (at, _), path)) = event
             && at <= self.now
-            && let Some((_, due)) = self.due.remove(&path)
+            && let Some(due) = self.lanes[path].due.remove(&key)
         {
-            self.happen(path, due);
+            self.happen(PathId(path), due);
         }
         None
+    }
+
+    /// Half a round trip from now, and later by `more`.
+    fn send(&mut self, path: PathId, more: Span, due: Due) {
+        let half = Span::from_nanos(self.links[path.0].rtt.as_nanos() / 2);
+        self.at(path, self.now + half + more, due);
+    }
+
+    fn at(&mut self, path: PathId, at: Time, due: Due) {
+        self.serial += 1;
+        self.lanes[path.0].due.insert((at, self.serial), due);
     }
 
     fn happen(&mut self, path: PathId, due: Due) {
@@ -231,9 +323,46 @@ impl World {
         if link.dead_from.is_some_and(|dead| self.now >= dead) {
             return;
         }
-        let piece_time = |range: Range| link.rate.time_for(Size::from_bytes(range.len()));
+        let lane = &mut self.lanes[path.0];
+        let stream = |lane: &mut Lane, id: RequestId| {
+            lane.streams.iter().position(|stream| stream.request == id)
+        };
         let input = match due {
-            Due::Connected => Input::Connected { path },
+            Due::Request(request, range, if_range) => {
+                let window = match (link.multiplexed, self.reader) {
+                    (true, _) => lane.window,
+                    (false, None) => u64::MAX,
+                    (false, Some(_)) => 0,
+                };
+                let breaks = self.breaking.remove(&request);
+                let (head, rest) = self.servers[path.0].answer(range, if_range.as_ref());
+                lane.streams.push(Stream { request, rest, credit: window, breaks });
+                self.send(path, Span::ZERO, Due::Head(request, Box::new(head)));
+                return self.go_on(path);
+            }
+            Due::Credit(request, bytes) => {
+                if let Some(i) = stream(lane, request) {
+                    let credit = &mut lane.streams[i].credit;
+                    *credit = credit.saturating_add(bytes);
+                }
+                return self.go_on(path);
+            }
+            Due::Window(bytes) => {
+                let more = bytes.saturating_sub(lane.window);
+                lane.window = bytes;
+                lane.streams.iter_mut().for_each(|stream| stream.credit += more);
+                return self.go_on(path);
+            }
+            Due::Cancel(request) => {
+                lane.streams.retain(|stream| stream.request != request);
+                return;
+            }
+            Due::Ping => return self.send(path, Span::ZERO, Due::Pong),
+            Due::Free => {
+                lane.sending = false;
+                return self.go_on(path);
+            }
+            Due::Connected => Input::Connected { path, multiplexed: link.multiplexed },
             Due::Failed(request, fault) => {
                 self.open.remove(&request);
                 Input::Failed { request, fault }
@@ -242,65 +371,77 @@ impl World {
                 self.open.remove(&request);
                 Input::Finished { request }
             }
-            Due::Head(request, head, body) => {
-                let next = self.next_piece(request, body, link.rate);
-                let at =
-                    self.now + next.as_ref().map_or(Span::ZERO, |(range, _)| piece_time(*range));
-                self.due.insert(path, (at, self.due_piece(request, next)));
-                Input::Head { request, head: *head }
+            Due::Head(request, head) => Input::Head { request, head: *head },
+            Due::Pong => Input::Pong { path },
+            Due::Piece(request, piece) if !self.open.contains_key(&request) => {
+                self.late += piece.len();
+                Input::Late { path, length: piece.len() }
             }
-            Due::Piece(request, piece, rest) => {
-                let next = self.next_piece(request, rest, link.rate);
-                let at =
-                    self.now + next.as_ref().map_or(Span::ZERO, |(range, _)| piece_time(*range));
-                self.due.insert(path, (at, self.due_piece(request, next)));
+            Due::Piece(request, piece) => {
                 self.piece = Some((path, piece));
                 Input::Bytes { request, length: piece.len() }
             }
         };
         self.fetch.handle(self.now, input);
+        if let Some(reader) = self.reader {
+            let waiting = self.fetch.done().total().saturating_sub(reader.taken);
+            self.waited = self.waited.max(waiting);
+        }
         self.history.push((self.now, self.fetch.done().total()));
     }
 
-    fn next_piece(
-        &mut self,
-        request: RequestId,
-        body: Range,
-        rate: Rate,
-    ) -> Option<(Range, Range)> {
+    /// A server sends the next piece, if the link is free and a stream may.
+    fn go_on(&mut self, path: PathId) {
+        let rate = self.links[path.0].rate;
+        let lane = &mut self.lanes[path.0];
+        if lane.sending || lane.streams.is_empty() {
+            return;
+        }
+        let count = lane.streams.len();
+        let turn = (1..=count).map(|i| (lane.last + i) % count).find(|i| {
+            let stream = &lane.streams[*i];
+            stream.credit > 0 || stream.rest.is_empty()
+        });
+        let Some(turn) = turn else { return };
+        lane.last = turn;
+        let stream = &mut lane.streams[turn];
+        let request = stream.request;
         let piece = rate.size_in(PIECE_TIME).as_bytes().clamp(LEAST_PIECE, PIECE);
-        let mut length = body.len().min(piece);
-        if let Some(left) = self.breaking.get_mut(&request) {
+        let mut length = stream.rest.len().min(piece).min(stream.credit);
+        if let Some(left) = &mut stream.breaks {
             length = length.min(*left);
             *left -= length;
         }
-        let cut = body.start + length;
-        (length > 0).then(|| (Range::new(body.start, cut), Range::new(cut, body.end)))
-    }
-
-    fn due_piece(&self, request: RequestId, next: Option<(Range, Range)>) -> Due {
-        match next {
-            Some((piece, rest)) => Due::Piece(request, piece, rest),
-            None if self.breaking.get(&request) == Some(&0) => {
-                let fault = Fault::passing(FaultClass::Reset, "the connection broke");
-                Due::Failed(request, fault)
-            }
-            None => Due::Finished(request),
+        if length == 0 {
+            let broken = stream.breaks == Some(0) && !stream.rest.is_empty();
+            lane.streams.remove(turn);
+            let fault = Fault::passing(FaultClass::Reset, "the connection broke");
+            let due = if broken { Due::Failed(request, fault) } else { Due::Finished(request) };
+            self.send(path, Span::ZERO, due);
+            return self.go_on(path);
         }
+        let start = stream.rest.start;
+        stream.rest.start += length;
+        stream.credit -= length;
+        lane.sending = true;
+        let time = rate.time_for(Size::from_bytes(length));
+        self.send(path, time, Due::Piece(request, Range::new(start, start + length)));
+        self.at(path, self.now + time, Due::Free);
     }
 
     fn act(&mut self, output: Output) -> Option<End> {
         match output {
-            Output::Connect { path } => {
+            Output::Connect { path, window } => {
+                self.hang_up(path);
+                self.lanes[path.0].window = window;
                 let at = self.now + self.links[path.0].rtt;
-                self.due.insert(path, (at, Due::Connected));
+                self.at(path, at, Due::Connected);
             }
-            Output::Disconnect { path } => {
-                self.due.remove(&path);
-                self.open.retain(|_, on| *on != path);
-            }
+            Output::Disconnect { path } => self.hang_up(path),
             Output::Request { request, path, range, if_range } => {
-                assert!(!self.open.values().any(|on| *on == path), "two requests on one path");
+                let most = if self.links[path.0].multiplexed { 2 } else { 1 };
+                let there = self.open.values().filter(|on| **on == path).count();
+                assert!(there < most, "{} requests on one path", there + 1);
                 self.open.insert(request, path);
                 self.requests.push((path, range));
                 let count = self.counts.entry(path).or_default();
@@ -308,16 +449,33 @@ impl World {
                     self.breaking.insert(request, *after);
                 }
                 *count += 1;
-                let (head, body) = self.servers[path.0].answer(range, if_range.as_ref());
-                let at = self.now + self.links[path.0].rtt;
-                self.due.insert(path, (at, Due::Head(request, Box::new(head), body)));
+                self.send(path, Span::ZERO, Due::Request(request, range, if_range));
             }
             Output::Cancel { request } => {
                 self.cancels += 1;
                 if let Some(path) = self.open.remove(&request) {
-                    self.due.remove(&path);
+                    if self.links[path.0].multiplexed {
+                        self.send(path, Span::ZERO, Due::Cancel(request));
+                    } else {
+                        self.hang_up(path);
+                    }
                 }
             }
+            Output::Window { path, bytes } => self.send(path, Span::ZERO, Due::Window(bytes)),
+            Output::Credit { request, bytes } => {
+                if let Some(path) = self.open.get(&request).copied() {
+                    self.send(path, Span::ZERO, Due::Credit(request, bytes));
+                }
+            }
+            Output::Ping { path } => {
+                if self.links[path.0].multiplexed {
+                    self.send(path, Span::ZERO, Due::Ping);
+                } else {
+                    let rtt = self.links[path.0].rtt;
+                    self.fetch.handle(self.now, Input::TransportRtt { path, rtt });
+                }
+            }
+            Output::RangeEnd { .. } | Output::Ended { .. } => {}
             Output::Write { at, skip, length, .. } => {
                 let (path, piece) = self.piece.expect("a write without a piece");
                 assert_eq!(piece.start + skip, at);
@@ -347,29 +505,48 @@ impl World {
         }
     }
 
+    /// Everything that is on its way is gone.
+    fn hang_up(&mut self, path: PathId) {
+        self.lanes[path.0] = Lane::default();
+        self.open.retain(|_, on| *on != path);
+    }
+
     /// A request on `path` breaks off, or its connection attempt does.
     pub fn break_off(&mut self, path: PathId, fault: Fault) {
-        self.due.remove(&path);
-        let request = self.open.iter().find(|(_, on)| **on == path).map(|(id, _)| *id);
-        match request {
-            Some(request) => {
-                self.open.remove(&request);
-                self.fetch.handle(self.now, Input::Failed { request, fault });
-            }
-            None => self.fetch.handle(self.now, Input::ConnectFailed { path, fault }),
+        let requests: Vec<RequestId> =
+            self.open.iter().filter(|(_, on)| **on == path).map(|(id, _)| *id).collect();
+        self.hang_up(path);
+        if requests.is_empty() {
+            self.fetch.handle(self.now, Input::ConnectFailed { path, fault: fault.clone() });
+        }
+        for request in requests {
+            self.fetch.handle(self.now, Input::Failed { request, fault: fault.clone() });
         }
     }
 
     /// An interface goes away or comes back.
     pub fn set_up(&mut self, path: PathId, up: bool) {
         if !up {
-            self.due.remove(&path);
-            self.open.retain(|_, on| *on != path);
+            self.hang_up(path);
             self.fetch.handle(self.now, Input::PathDown { path });
         } else {
             let metered = self.links[path.0].metered;
-            self.fetch.handle(self.now, Input::PathUp { path, metered });
+            self.fetch.handle(self.now, Input::PathUp { path, metered, known: None });
         }
+    }
+
+    /// From now on nothing comes over a path, or it does again.
+    pub fn set_dead(&mut self, path: PathId, dead: bool) {
+        self.links[path.0].dead_from = dead.then_some(self.now);
+    }
+
+    /// A new path to a server like the first one.
+    pub fn join(&mut self, link: Link) {
+        let path = PathId(self.links.len());
+        self.links.push(link);
+        self.lanes.push(Lane::default());
+        self.servers.push(self.servers[0].clone());
+        self.set_up(path, true);
     }
 
     pub fn set_rate(&mut self, path: PathId, rate: Rate) {
