@@ -34,11 +34,18 @@
 //! # }
 //! ```
 
+mod base64;
+pub mod conditions;
 mod dial;
+pub mod digest;
 mod exchange;
+mod journal;
 mod late;
 pub mod location;
+pub mod login;
+pub mod netrc;
 mod path;
+mod presence;
 mod report;
 pub mod resume;
 mod run;
@@ -46,6 +53,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod warm;
 mod worker;
 
 use std::future::Future;
@@ -53,22 +61,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use manyways_proto::fetch::Config;
-pub use manyways_proto::fetch::{Allowance, Reason};
+pub use manyways_proto::estimate::Conditions;
+use manyways_proto::fetch::PathId;
+pub use manyways_proto::fetch::{Allowance, Config, RangeEnd, Reason, Scheduler};
 use manyways_trace::Size;
 use tokio::sync::mpsc;
 
 pub use dial::Protocol;
 use late::Late;
 use location::{Location, LocationError};
+use login::{Login, UserInfo};
 pub use path::{HostNames, Lookup, Names, PathSpec, Unresolved};
+use path::{Watch, Watcher};
 pub use report::{
     Cause, ClientError, Event, FetchError, Kept, PathProgress, PathReport, Progress, Report,
 };
-pub use sink::SinkError;
+pub use sink::{Body, SinkError};
 pub use tls::{Trust, TrustError};
 use worker::{Command, Worker};
 
+/// How far past what was read of a [`Body`] bytes are asked for, unless [`Config::ahead`] says else.
+pub const AHEAD: Size = Size::from_mib(16);
 /// Headers that go only to the server that the user named.
 const PRIVATE: [HeaderName; 3] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
@@ -92,10 +105,25 @@ pub struct Client {
     /// Each path's bytes that came for nothing.
     late: Vec<Late>,
     headers: Arc<HeaderMap>,
+    /// What is private of every job…
+    secrets: Arc<HeaderMap>,
+    /// …and of the one that is under way.
     private: Arc<HeaderMap>,
     metered: Allowance,
     metered_spent: Size,
     config: Config,
+    records: bool,
+    spawner: Spawner,
+    watch: Option<Watcher>,
+}
+
+/// What every worker gets.
+#[derive(Clone, Debug)]
+struct Spawner {
+    tls: Arc<rustls::ClientConfig>,
+    prior_knowledge: bool,
+    /// Whose name servers all paths ask, where that is one path's.
+    names_of_first: bool,
 }
 
 /// What a [`Client`] is made of; from [`Client::builder`].
@@ -106,6 +134,10 @@ pub struct ClientBuilder {
     headers: Vec<String>,
     metered: Option<Allowance>,
     config: Config,
+    records: bool,
+    single_server: bool,
+    prior_knowledge: bool,
+    watch: Option<Watcher>,
 }
 
 /// One object, and the file that it goes to.
@@ -115,6 +147,8 @@ pub struct Job {
     output: PathBuf,
     resume: bool,
     checksum: Checksum,
+    size: Option<Size>,
+    login: Option<Login>,
 }
 
 /// What to do about an object's SHA-256.
@@ -130,7 +164,7 @@ pub enum Checksum {
 }
 
 impl Client {
-    /// A client with system trust, 1 MiB chunks and no limit on metered paths, until told else.
+    /// A client with system trust, MP-H2 and no limit on metered paths, until told else.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
@@ -148,7 +182,59 @@ impl Client {
         on_event: &mut (dyn FnMut(Event<'_>) + Send),
         stop: impl Future<Output = ()>,
     ) -> Result<Report, FetchError> {
-        let outcome = run::run(self, job, on_event, stop).await;
+        self.carry(job, run::To::File, on_event, stop).await
+    }
+
+    /// Fetches one object for somebody who reads it in order while it comes. The job's file is not
+    /// touched, nothing is kept for a later run, and a checksum is compared when all was read
+    /// already.
+    ///
+    /// The second thing that is returned does the work, and has to be awaited beside the reading:
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use manyways_net::fetch::{Client, Job, PathSpec};
+    ///
+    /// let paths = manyways_sys::interface::list()?;
+    /// let paths = paths.iter().filter(|network| network.usable.is_ok()).map(PathSpec::of);
+    /// let mut client = Client::builder().paths(paths).build()?;
+    /// let job = Job::new("https://www.example.com/film.mp4", "")?;
+    /// let mut ignore = |_: manyways_net::fetch::Event<'_>| {};
+    /// let (mut body, transfer) = client.stream(&job, &mut ignore, std::future::pending());
+    /// let read = async {
+    ///     let mut bytes = 0;
+    ///     while let Some(piece) = body.next().await {
+    ///         bytes += piece.len();
+    ///     }
+    ///     bytes
+    /// };
+    /// let (report, bytes) = tokio::join!(transfer, read);
+    /// println!("{bytes} bytes, {}", report?.elapsed);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It is bounded: no more than [`AHEAD`], and what was on its way when that was reached, waits
+    /// to be read. Where the [`Body`] is dropped, the transfer ends with [`SinkError::Unread`].
+    pub fn stream<'a>(
+        &'a mut self,
+        job: &'a Job,
+        on_event: &'a mut (dyn FnMut(Event<'_>) + Send),
+        stop: impl Future<Output = ()> + 'a,
+    ) -> (Body, impl Future<Output = Result<Report, FetchError>> + 'a) {
+        let (to, body) = run::To::reader();
+        (body, self.carry(job, to, on_event, stop))
+    }
+
+    async fn carry(
+        &mut self,
+        job: &Job,
+        to: run::To,
+        on_event: &mut (dyn FnMut(Event<'_>) + Send),
+        stop: impl Future<Output = ()>,
+    ) -> Result<Report, FetchError> {
+        self.private = self.secrets_for(job);
+        let outcome = run::run(self, job, to, on_event, stop).await;
         let report = match &outcome {
             Ok(report) => report,
             Err(error) => &error.report,
@@ -156,12 +242,68 @@ impl Client {
         self.metered_spent += report.metered;
         outcome
     }
+
+    /// A path that was not there before, for this transfer and those to come.
+    fn join(&mut self, spec: PathSpec) {
+        let id = PathId(self.paths.len());
+        let (path, late) = (Arc::new(self.with_names(id.0, spec)), Late::default());
+        let Spawner { tls, prior_knowledge, .. } = &self.spawner;
+        let worker =
+            Worker::spawn(id, Arc::clone(&path), Arc::clone(tls), late.clone(), *prior_knowledge);
+        self.paths.push(path);
+        self.late.push(late);
+        self.workers.push(worker);
+    }
+
+    /// What is known of a path is not true any more; its worker has to hear of that.
+    fn renew(&mut self, id: usize, spec: PathSpec) -> Option<Arc<PathSpec>> {
+        let spec = Arc::new(self.with_names(id, spec));
+        let path = self.paths.get_mut(id)?;
+        *path = Arc::clone(&spec);
+        Some(spec)
+    }
+
+    /// The names of a path are the first one's where all talk to one server.
+    fn with_names(&self, id: usize, spec: PathSpec) -> PathSpec {
+        match self.paths.first() {
+            Some(first) if self.spawner.names_of_first && id > 0 => {
+                PathSpec { names: Arc::clone(&first.names), ..spec }
+            }
+            _ => spec,
+        }
+    }
+
+    /// A header that says who we are goes before a login.
+    fn secrets_for(&self, job: &Job) -> Arc<HeaderMap> {
+        let login = job.login.as_ref().and_then(Login::header);
+        match login.filter(|_| !self.secrets.contains_key(header::AUTHORIZATION)) {
+            Some(value) => {
+                let mut secrets = HeaderMap::clone(&self.secrets);
+                secrets.insert(header::AUTHORIZATION, value);
+                Arc::new(secrets)
+            }
+            None => Arc::clone(&self.secrets),
+        }
+    }
 }
 
 impl ClientBuilder {
     /// Adds paths. The first one that is not metered makes the first request.
     pub fn paths(mut self, paths: impl IntoIterator<Item = PathSpec>) -> Self {
         self.paths.extend(paths);
+        self
+    }
+
+    /// Asks this, about once a second while a transfer runs, which paths there are now: one of a
+    /// new name joins the transfer, and one that is missing is not used until it is back. `None`
+    /// where that cannot be told; nothing changes then. It may block. Paths without a device stay
+    /// as they are.
+    pub fn watch(
+        mut self,
+        look: impl Fn() -> Option<Vec<PathSpec>> + Send + Sync + 'static,
+    ) -> Self {
+        let look: Arc<Watch> = Arc::new(look);
+        self.watch = Some(Watcher(look));
         self
     }
 
@@ -178,12 +320,6 @@ impl ClientBuilder {
         self
     }
 
-    /// How much one request of a later path asks for.
-    pub fn chunk(mut self, chunk: Size) -> Self {
-        self.config.chunk = chunk;
-        self
-    }
-
     /// How much metered paths may bring in all, over every job of this client.
     pub fn metered(mut self, allowance: Allowance) -> Self {
         self.metered = Some(allowance);
@@ -196,6 +332,25 @@ impl ClientBuilder {
         self
     }
 
+    /// Tells each request, answer, piece and PING as [`Event::Record`].
+    pub fn records(mut self, records: bool) -> Self {
+        self.records = records;
+        self
+    }
+
+    /// Every path talks to the server that the first one found, instead of the one that its own
+    /// name servers name.
+    pub fn single_server(mut self, single_server: bool) -> Self {
+        self.single_server = single_server;
+        self
+    }
+
+    /// Speaks HTTP/2 to `http://` servers too, without asking whether they do.
+    pub fn http2_prior_knowledge(mut self, prior_knowledge: bool) -> Self {
+        self.prior_knowledge = prior_knowledge;
+        self
+    }
+
     /// Makes the client. Needs a tokio runtime with I/O and time; one thread is enough.
     ///
     /// # Errors
@@ -204,40 +359,55 @@ impl ClientBuilder {
         let tls = tls::config(&self.trust)?;
         let (mut headers, mut private) = (HeaderMap::new(), HeaderMap::new());
         for line in self.headers {
-            let (name, value) = parse_header(&line)?;
+            let (name, mut value) = parse_header(&line)?;
+            value.set_sensitive(PRIVATE.contains(&name));
             let map = if PRIVATE.contains(&name) { &mut private } else { &mut headers };
             map.append(name, value);
         }
-        let paths: Vec<Arc<PathSpec>> = self.paths.into_iter().map(Arc::new).collect();
-        let late = vec![(); paths.len()].into_iter().map(|()| Late::default()).collect::<Vec<_>>();
-        let workers = paths.iter().zip(&late).enumerate().map(|(id, (path, late))| {
-            let id = manyways_proto::fetch::PathId(id);
-            Worker::spawn(id, Arc::clone(path), Arc::clone(&tls), late.clone())
-        });
-        Ok(Client {
-            workers: workers.collect(),
-            paths,
-            late,
+        let mut client = Client {
+            workers: Vec::new(),
+            paths: Vec::new(),
+            late: Vec::new(),
             headers: Arc::new(headers),
-            private: Arc::new(private),
+            secrets: Arc::new(private),
+            private: Arc::default(),
             metered: self.metered.unwrap_or(self.config.metered),
             metered_spent: Size::ZERO,
             config: self.config,
-        })
+            records: self.records,
+            spawner: Spawner {
+                tls,
+                prior_knowledge: self.prior_knowledge,
+                names_of_first: self.single_server,
+            },
+            watch: self.watch,
+        };
+        for path in self.paths {
+            client.join(path);
+        }
+        Ok(client)
     }
 }
 
 impl Job {
-    /// The object at `url`, into the file `output`, which is replaced when the object is whole.
+    /// The object at `url`, into the file `output`, which is replaced when the object is whole. A
+    /// user name and a password in the URL become the job's login.
     ///
     /// # Errors
     /// Where `url` is not an http or https URL.
     pub fn new(url: &str, output: impl Into<PathBuf>) -> Result<Self, LocationError> {
+        let (bare, info) = UserInfo::split(url);
+        let login = info.map(|UserInfo { user, password }| Login {
+            user,
+            password: password.unwrap_or_default(),
+        });
         Ok(Self {
-            location: Location::parse(url)?,
+            location: Location::parse(&bare)?,
             output: output.into(),
             resume: false,
             checksum: Checksum::None,
+            size: None,
+            login,
         })
     }
 
@@ -254,6 +424,18 @@ impl Job {
     /// Goes on with what an earlier run left, if it left anything.
     pub fn resume(mut self, resume: bool) -> Self {
         self.resume = resume;
+        self
+    }
+
+    /// The object's length, where it is known beforehand: every path can then begin at once.
+    pub fn size(mut self, size: Option<Size>) -> Self {
+        self.size = size;
+        self
+    }
+
+    /// Who asks for it. This goes only to the origin of the job's URL, not where it redirects to.
+    pub fn login(mut self, login: Option<Login>) -> Self {
+        self.login = login;
         self
     }
 

@@ -106,6 +106,81 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// A request was sent.
+    Request {
+        /// Which transfer.
+        transfer: u32,
+        /// Name of the path.
+        path: String,
+        /// Counted from zero within the transfer.
+        request: u64,
+        /// The first byte that was asked for.
+        from: u64,
+        /// One past the last; none for a plain GET, which asks for all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<u64>,
+    },
+    /// The head of an answer came.
+    Response {
+        /// Which transfer.
+        transfer: u32,
+        /// Name of the path.
+        path: String,
+        /// Which request.
+        request: u64,
+        /// The status code.
+        status: u16,
+        /// The path's application round trip as it was estimated when the request was sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expected_seconds: Option<f64>,
+    },
+    /// Bytes of the object came; pieces that follow each other within 5 ms are one.
+    Received {
+        /// Which transfer.
+        transfer: u32,
+        /// Name of the path.
+        path: String,
+        /// Which request.
+        request: u64,
+        /// The first of them.
+        from: u64,
+        /// One past the last.
+        to: u64,
+    },
+    /// What a request is to bring was changed.
+    RangeEnd {
+        /// Which transfer.
+        transfer: u32,
+        /// Name of the path.
+        path: String,
+        /// Which request.
+        request: u64,
+        /// One past the last byte that is still wanted of it.
+        to: u64,
+    },
+    /// Nothing more comes of a request.
+    RequestEnd {
+        /// Which transfer.
+        transfer: u32,
+        /// Name of the path.
+        path: String,
+        /// Which request.
+        request: u64,
+        /// `finished` (all that was asked for), `cut` (all that was still wanted), `cancelled`,
+        /// `failed`.
+        how: String,
+    },
+    /// An application round trip was measured.
+    Ping {
+        /// Which transfer.
+        transfer: u32,
+        /// Name of the path.
+        path: String,
+        /// How long it took.
+        rtt_seconds: f64,
+        /// `h2` (a PING frame) or `tcp` (what the kernel measures).
+        by: String,
+    },
     /// A transfer ended.
     TransferEnd {
         /// Which transfer.
@@ -287,7 +362,7 @@ fn record(line: &[u8]) -> Result<Option<Record>, String> {
 }
 
 /// Every kind of event as it stands in a log.
-pub const KINDS: [&str; 8] = [
+pub const KINDS: [&str; 14] = [
     "link-sample",
     "link-change",
     "workload-start",
@@ -295,6 +370,12 @@ pub const KINDS: [&str; 8] = [
     "transfer-start",
     "path-sample",
     "path-state",
+    "request",
+    "response",
+    "received",
+    "range-end",
+    "request-end",
+    "ping",
     "transfer-end",
 ];
 

@@ -1,9 +1,9 @@
 //! Values as people write them: `10mbit`, `1.5s`, `64KiB`, `0.1%`.
 //!
 //! Units are not case-sensitive and may be parted from the number by a space, so that what
-//! [`Rate`], [`Span`] and [`Size`] print reads back. A unit may be left out only after zero:
-//! a bare `10` could mean anything. `mbps` is refused, because half of the world reads it as
-//! megabytes.
+//! [`Rate`], [`Span`] and [`Size`] print reads back. A unit may be left out only after zero, where a
+//! bare `10` could mean anything; [`bytes`] is for places where it cannot. `mbps` is refused,
+//! because half of the world reads it as megabytes.
 
 use std::str::FromStr;
 
@@ -97,6 +97,19 @@ impl FromStr for Size {
                 "it like 64KB (64000 bytes), 64KiB (65536), 1MiB or 500B",
             )
         })
+    }
+}
+
+/// A size where a bare whole number can only mean bytes: how long a file is, say.
+pub fn bytes(text: &str) -> Result<Size, InvalidValue> {
+    let invalid = || {
+        InvalidValue::new(text, "a size", "it in bytes, or like 500KB (500000 bytes), 10MB or 1MiB")
+    };
+    match text.trim() {
+        digits if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().map(Size::from_bytes).map_err(|_| invalid())
+        }
+        other => with_unit(other, SIZE_UNITS, "").map(Size::from_bytes).ok_or_else(invalid),
     }
 }
 
@@ -209,6 +222,16 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_number_is_bytes_only_where_that_is_meant() {
+        assert_eq!(bytes("1000000"), Ok(Size::from_bytes(1_000_000)));
+        assert_eq!(bytes(" 0 "), Ok(Size::ZERO));
+        assert_eq!(bytes("1.5MB"), Ok(Size::from_bytes(1_500_000)));
+        for text in ["", "1.5", "-1", "10k", "99999999999999999999"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn probabilities() {
         assert_eq!(probability("0.1%"), Ok(0.001));
         assert_eq!(probability("0.25"), Ok(0.25));
@@ -241,7 +264,7 @@ mod tests {
         #[test]
         fn no_text_panics(text in ".{0,40}") {
             let _ = (text.parse::<Span>(), text.parse::<Rate>(), text.parse::<Size>());
-            let _ = probability(&text);
+            let _ = (bytes(&text), probability(&text));
         }
     }
 }

@@ -317,12 +317,12 @@ impl fmt::Display for Rate {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const KIB: u64 = 1024;
+        // By thousands, as links and disks are sold, and as rates are counted here.
         match self.0 {
-            0..KIB => write!(f, "{} B", self.0),
-            KIB..1_048_576 => write!(f, "{} KiB", trim(self.0 as f64 / 1024.0)),
-            1_048_576..1_073_741_824 => write!(f, "{} MiB", trim(self.0 as f64 / 1_048_576.0)),
-            _ => write!(f, "{} GiB", trim(self.0 as f64 / 1_073_741_824.0)),
+            0..1_000 => write!(f, "{} B", self.0),
+            1_000..1_000_000 => write!(f, "{} KB", trim(self.0 as f64 / 1e3)),
+            1_000_000..1_000_000_000 => write!(f, "{} MB", trim(self.0 as f64 / 1e6)),
+            _ => write!(f, "{} GB", trim(self.0 as f64 / 1e9)),
         }
     }
 }
@@ -350,6 +350,7 @@ mod tests {
     fn display_chooses_the_unit() {
         assert_eq!(Span::from_micros(32_500).to_string(), "32.5 ms");
         assert_eq!(Rate::from_kbps(2_500_000).to_string(), "2.5 Gbit/s");
-        assert_eq!(Size::from_kib(128).to_string(), "128 KiB");
+        assert_eq!(Size::from_bytes(128_000).to_string(), "128 KB");
+        assert_eq!(Size::from_mib(8).to_string(), "8.39 MB");
     }
 }

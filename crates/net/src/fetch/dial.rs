@@ -1,18 +1,27 @@
 //! A connection over one path: name, TCP, TLS, and the HTTP version that the server chose.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::Ping;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use manyways_proto::fetch::{Fault, FaultClass};
+use manyways_trace::Span;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig};
 use socket2::{Domain, Protocol as Transport, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsConnector;
 
@@ -25,10 +34,17 @@ use super::path::Unresolved;
 const STAGGER: Duration = Duration::from_millis(250);
 /// At most so many addresses of a server are tried.
 const MOST_ADDRESSES: usize = 8;
-/// HTTP/2 windows: a stream may have so much under way…
-const STREAM_WINDOW: u32 = 8 << 20;
-/// …and a connection so much.
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// The window of a connection whose streams have this one. Where one stream takes over from
+/// another, what is left of the old one is still on its way: both windows together would overrun
+/// the queue. A window held back for an exact end counts too, so it has to be more than one.
+fn connection_window(stream: u32) -> u32 {
+    stream.saturating_add(stream / 2).min(MOST_WINDOW)
+}
+
+/// No window is larger (RFC 9113 §6.9.1).
+pub(super) const MOST_WINDOW: u32 = (1 << 31) - 1;
+/// A DATA frame may be so large: each costs a wake-up, whatever its size.
+const MOST_FRAME: u32 = 64 << 10;
 
 /// The HTTP version of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,15 +73,44 @@ pub(super) struct Connection {
     pub(super) late: Late,
     pub(super) cancelled: Cancelled,
     driver: Arc<Driver>,
+    /// A second descriptor of the socket, to ask the kernel about it.
+    socket: Arc<OwnedFd>,
+}
+
+/// What is dialled with: TLS, the name of the path's late bytes, and how HTTP/2 begins.
+#[derive(Clone)]
+pub(super) struct Means {
+    pub(super) path: Arc<PathSpec>,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) late: Late,
+    /// The window of an HTTP/2 stream.
+    pub(super) window: u32,
+    /// HTTP/2 without TLS, unasked.
+    pub(super) prior_knowledge: bool,
+    /// Told of each PING that comes back.
+    pub(super) pongs: mpsc::UnboundedSender<()>,
+    /// A server has complained of too many frames: it gets no PINGs.
+    pub(super) calm: Arc<AtomicBool>,
 }
 
 /// The task that moves the connection's bytes; it ends with the last handle to the connection.
-struct Driver(AbortHandle);
+struct Driver {
+    task: AbortHandle,
+    /// Orders for an HTTP/2 connection.
+    orders: Option<mpsc::UnboundedSender<Order>>,
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
+}
+
+/// What concerns an HTTP/2 connection and none of its streams.
+enum Order {
+    /// The window of every stream.
+    Window(u32),
+    Ping,
 }
 
 pub(super) enum Sender {
@@ -85,7 +130,7 @@ impl Connection {
     pub(super) fn serves(&self, origin: &Origin) -> bool {
         let open = match &self.sender {
             Sender::Http1(sender) => !sender.is_closed(),
-            Sender::Http2(_) => !self.driver.0.is_finished(),
+            Sender::Http2(_) => !self.driver.task.is_finished(),
         };
         open && self.origin == *origin
     }
@@ -100,18 +145,34 @@ impl Connection {
             late: self.late.clone(),
             cancelled: self.cancelled.clone(),
             driver: Arc::clone(&self.driver),
+            socket: Arc::clone(&self.socket),
         })
+    }
+
+    /// Sets the window of every stream, those that are there too.
+    pub(super) fn set_window(&self, bytes: u32) {
+        self.order(Order::Window(bytes));
+    }
+
+    /// Sends a PING, where there are such.
+    pub(super) fn ping(&self) -> bool {
+        self.order(Order::Ping)
+    }
+
+    /// A connection that has ended takes no orders.
+    fn order(&self, order: Order) -> bool {
+        self.driver.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok())
+    }
+
+    /// The round trip that TCP measures.
+    pub(super) fn round_trip(&self) -> Option<Span> {
+        manyways_sys::socket::tcp_round_trip(self.socket.as_fd()).ok().flatten()
     }
 }
 
-/// Connects to `origin` over `path`. The caller bounds the time. What comes for nothing is counted
-/// in `late`.
-pub(super) async fn dial(
-    path: &PathSpec,
-    origin: &Origin,
-    tls: &Arc<ClientConfig>,
-    late: &Late,
-) -> Result<Connection, Fault> {
+/// Connects to `origin`. The caller bounds the time. What comes for nothing is counted as late.
+pub(super) async fn dial(means: &Means, origin: &Origin) -> Result<Connection, Fault> {
+    let path = &*means.path;
     if !path.has_carrier() {
         return Err(Fault::passing(FaultClass::Down, "its link is down"));
     }
@@ -134,71 +195,154 @@ pub(super) async fn dial(
     let (stream, server) = connect(path, &servers).await?;
     // Requests are small and wait for nothing; failing to say so costs only time.
     let _ = stream.set_nodelay(true);
-    let stream = Unread::new(stream, late.clone());
-    if origin.secure {
-        secure(stream, server, origin, tls, late).await
-    } else {
-        http1(stream, server, origin, late).await
+    let socket = stream.as_fd().try_clone_to_owned().map_err(|error| {
+        Fault::passing(FaultClass::Connect, format!("no second descriptor: {}", plain(&error)))
+    })?;
+    let dialled = Dialled { means, origin, server, socket: Arc::new(socket) };
+    let stream = Unread::new(stream, means.late.clone());
+    if !origin.secure {
+        return match means.prior_knowledge {
+            true => dialled.http2(stream).await,
+            false => dialled.http1(stream).await,
+        };
     }
-}
-
-async fn secure(
-    stream: Unread,
-    server: SocketAddr,
-    origin: &Origin,
-    tls: &Arc<ClientConfig>,
-    late: &Late,
-) -> Result<Connection, Fault> {
     let name = ServerName::try_from(origin.host.clone())
         .map_err(|_| Fault::lasting(FaultClass::Tls, format!("{} is no TLS name", origin.host)))?;
-    let stream = TlsConnector::from(Arc::clone(tls)).connect(name, stream).await;
+    let stream = TlsConnector::from(Arc::clone(&means.tls)).connect(name, stream).await;
     let stream = stream.map_err(|error| tls_fault(&error, server))?;
-    let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    if !h2 {
-        return http1(stream, server, origin, late).await;
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        dialled.http2(stream).await
+    } else {
+        dialled.http1(stream).await
     }
-    let cancelled = Cancelled::default();
-    let stream = Frames::new(stream, late.clone(), cancelled.clone());
-    let handshake = h2::client::Builder::new()
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .enable_push(false)
-        .handshake::<_, Bytes>(stream)
-        .await;
-    let (sender, connection) = handshake.map_err(|error| {
-        Fault::passing(FaultClass::Protocol, format!("{server} does not speak HTTP/2: {error}"))
-    })?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!("HTTP/2 connection to {server} ended: {error}");
-        }
-    });
-    let driver = Arc::new(Driver(driver.abort_handle()));
-    let (origin, late, sender) = (origin.clone(), late.clone(), Sender::Http2(sender));
-    Ok(Connection { origin, server, sender, late, cancelled, driver })
 }
 
-async fn http1<S>(
-    stream: S,
+/// A server that was reached, before HTTP begins.
+struct Dialled<'a> {
+    means: &'a Means,
+    origin: &'a Origin,
     server: SocketAddr,
-    origin: &Origin,
-    late: &Late,
-) -> Result<Connection, Fault>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
-{
-    let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (sender, connection) = handshake.map_err(|error| {
-        Fault::passing(FaultClass::Protocol, format!("{server} does not speak HTTP: {error}"))
-    })?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!("HTTP/1.1 connection to {server} ended: {error}");
+    socket: Arc<OwnedFd>,
+}
+
+impl Dialled<'_> {
+    async fn http2<S>(self, stream: S) -> Result<Connection, Fault>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (server, cancelled) = (self.server, Cancelled::default());
+        let stream = Frames::new(stream, self.means.late.clone(), cancelled.clone());
+        let handshake = h2::client::Builder::new()
+            .initial_window_size(self.means.window)
+            .initial_connection_window_size(connection_window(self.means.window))
+            .max_frame_size(MOST_FRAME)
+            .enable_push(false)
+            .handshake::<_, Bytes>(stream)
+            .await;
+        let (sender, connection) = handshake.map_err(|error| {
+            let words = format!("{server} does not speak HTTP/2: {error}");
+            Fault::passing(FaultClass::Protocol, words)
+        })?;
+        let (orders, received) = mpsc::unbounded_channel();
+        let driven = drive(connection, received, self.means.pongs.clone());
+        let calm = Arc::clone(&self.means.calm);
+        let driver = tokio::spawn(async move {
+            if let Err(error) = driven.await {
+                // The request that is under way may be spared, and break for want of a connection.
+                if error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM) {
+                    calm.store(true, Ordering::Relaxed);
+                }
+                tracing::debug!("HTTP/2 connection to {server} ended: {error}");
+            }
+        });
+        let driver = Driver { task: driver.abort_handle(), orders: Some(orders) };
+        Ok(self.connection(Sender::Http2(sender), cancelled, driver))
+    }
+
+    async fn http1<S>(self, stream: S) -> Result<Connection, Fault>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let server = self.server;
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = handshake.map_err(|error| {
+            Fault::passing(FaultClass::Protocol, format!("{server} does not speak HTTP: {error}"))
+        })?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!("HTTP/1.1 connection to {server} ended: {error}");
+            }
+        });
+        let driver = Driver { task: driver.abort_handle(), orders: None };
+        Ok(self.connection(Sender::Http1(sender), Cancelled::default(), driver))
+    }
+
+    fn connection(self, sender: Sender, cancelled: Cancelled, driver: Driver) -> Connection {
+        Connection {
+            origin: self.origin.clone(),
+            server: self.server,
+            sender,
+            late: self.means.late.clone(),
+            cancelled,
+            driver: Arc::new(driver),
+            socket: self.socket,
         }
-    });
-    let driver = Arc::new(Driver(driver.abort_handle()));
-    let (origin, late, sender) = (origin.clone(), late.clone(), Sender::Http1(sender));
-    Ok(Connection { origin, server, sender, late, cancelled: Cancelled::default(), driver })
+    }
+}
+
+/// Moves an HTTP/2 connection's bytes and follows its orders.
+///
+/// The library takes one SETTINGS frame at a time: a window that comes while another is not
+/// acknowledged waits for that, and the last one counts.
+async fn drive<S>(
+    mut connection: h2::client::Connection<S, Bytes>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    pongs: mpsc::UnboundedSender<()>,
+) -> Result<(), h2::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut pings = connection.ping_pong();
+    let (mut window, mut pinging) = (None, false);
+    poll_fn(|context| {
+        while let Poll::Ready(Some(order)) = orders.poll_recv(context) {
+            match order {
+                Order::Window(bytes) => {
+                    window = Some(bytes);
+                    connection.set_target_window_size(connection_window(bytes));
+                }
+                // One at a time; it is out already.
+                Order::Ping if pinging => {}
+                Order::Ping => {
+                    let sent = pings.as_mut().map(|pings| pings.send_ping(Ping::opaque()));
+                    pinging = sent.is_some_and(|sent| sent.is_ok());
+                }
+            }
+        }
+        if let Some(bytes) = window
+            && connection.set_initial_window_size(bytes).is_ok()
+        {
+            window = None;
+        }
+        let ended = Pin::new(&mut connection).poll(context);
+        if pinging
+            && let Some(pings) = &mut pings
+            && let Poll::Ready(Ok(_)) = pings.poll_pong(context)
+        {
+            pinging = false;
+            // Who does not listen any more need not know.
+            let _ = pongs.send(());
+        }
+        // The setting before it may have been acknowledged just now.
+        if let Some(bytes) = window
+            && connection.set_initial_window_size(bytes).is_ok()
+        {
+            window = None;
+            return Pin::new(&mut connection).poll(context);
+        }
+        ended
+    })
+    .await
 }
 
 /// Happy eyeballs, light: each address is tried a little after the one before it, or at once when
@@ -248,7 +392,8 @@ async fn connect(
 /// address has to do, which is enough where the host routes by source.
 fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocket> {
     let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-    let socket = Socket::new(domain, Type::STREAM, Some(Transport::TCP))?;
+    let transport = if path.mptcp { Transport::MPTCP } else { Transport::TCP };
+    let socket = Socket::new(domain, Type::STREAM, Some(transport))?;
     if let Some(device) = &path.device
         && let Err(error) = socket.bind_device(Some(device.as_bytes()))
     {
@@ -258,7 +403,15 @@ fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocket> {
         tracing::debug!("{}: bound to an address only: {error}", path.name);
     }
     if let Some(source) = path.source(server.ip()) {
-        socket.bind(&SocketAddr::new(source, 0).into())?;
+        match socket.bind(&SocketAddr::new(source, 0).into()) {
+            // It has another address by now, which the kernel finds by the interface.
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrNotAvailable && path.device.is_some() =>
+            {
+                tracing::debug!("{}: {source} is not its address any more", path.name);
+            }
+            bound => bound?,
+        }
     }
     socket.set_nonblocking(true)?;
     Ok(TcpSocket::from_std_stream(socket.into()))

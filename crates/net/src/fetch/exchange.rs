@@ -1,5 +1,6 @@
 //! One request and its answer, over HTTP/1.1 or HTTP/2.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,8 +10,10 @@ use http::{Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use manyways_proto::fetch::{ContentRange, Fault, FaultClass, Head, Range, Validator};
+use tokio::sync::Notify;
 
 use super::dial::{Connection, Sender, plain};
+use super::digest;
 use super::late::{Cancelled, Late};
 use super::location::Location;
 use super::worker::Ask;
@@ -21,6 +24,9 @@ const MOST_REDIRECTS: u32 = 10;
 const REDIRECT_BODY: u64 = 64 * 1024;
 /// …and comes within this time.
 const REDIRECT_TIME: Duration = Duration::from_secs(1);
+/// Of the whole object, also in the answer to a range request (RFC 9530 §3). `Content-Digest` would be of
+/// the part.
+const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 /// Nobody's default user agent is worth more than this one.
 const AGENT: &str = concat!("manyways/", env!("CARGO_PKG_VERSION"));
 
@@ -31,12 +37,6 @@ pub(super) struct Broken {
     pub(super) unanswered: bool,
     /// The connection, where it can still be used.
     pub(super) connection: Option<Connection>,
-}
-
-impl Broken {
-    pub(super) fn unfit(words: impl Into<String>) -> Self {
-        Fault::lasting(FaultClass::Unfit, words).into()
-    }
 }
 
 impl From<Fault> for Broken {
@@ -57,20 +57,92 @@ pub(super) struct Body {
     connection: Option<Connection>,
     incoming: Stream,
     late: Late,
-    /// The last piece, which also takes this much of an HTTP/2 stream's window.
-    unreleased: usize,
+    credit: Credit,
+    /// Bytes that were read.
+    read: usize,
+    /// The last piece, while nobody has taken it.
+    untaken: usize,
     ended: bool,
+}
+
+/// The credit that the server of an HTTP/2 stream has, as the core grants it.
+#[derive(Clone, Default)]
+pub(super) struct Credit(Arc<Mutex<Granted>>, Arc<Notify>);
+
+#[derive(Default)]
+struct Granted {
+    /// Nothing before the answer, and for HTTP/1.1.
+    control: Option<FlowControl>,
+    bytes: usize,
+    /// Over HTTP/1.1 no more is read than that.
+    counted: bool,
+}
+
+impl Credit {
+    /// Over HTTP/1.1, which has no credit, the body is read only so far, and TCP does the rest.
+    pub(super) fn counted() -> Self {
+        let credit = Self::default();
+        credit.lock().counted = true;
+        credit
+    }
+
+    /// Waits until more than this may be read.
+    async fn past(&self, read: usize) {
+        loop {
+            {
+                let granted = self.lock();
+                if !granted.counted || granted.bytes > read {
+                    return;
+                }
+            }
+            self.1.notified().await;
+        }
+    }
+
+    /// The server may send so many more bytes; as many were read.
+    pub(super) fn grant(&self, bytes: usize) {
+        let mut granted = self.lock();
+        if granted.counted && granted.control.is_none() {
+            granted.bytes = granted.bytes.saturating_add(bytes);
+            self.1.notify_one();
+            return;
+        }
+        if let Some(control) = &mut granted.control
+            // It fails only where the stream is gone, which the next read tells.
+            && control.release_capacity(bytes).is_ok()
+        {
+            granted.bytes += bytes;
+        }
+    }
+
+    /// The library sends credit on only when it is half of what the server has left, and looks at
+    /// that only when it is told something. Without this, credit that came before would never be
+    /// sent.
+    fn nudge(&self) {
+        if let Some(control) = &mut self.lock().control {
+            let _ = control.release_capacity(0);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Granted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        if !self.ended {
-            self.late.add(match &mut self.incoming {
-                Stream::Http1(_) => self.unreleased,
-                // The last piece, and those that wait behind it.
-                Stream::Http2(_, body) => body.flow_control().used_capacity(),
-            } as u64);
+        if self.ended {
+            return;
         }
+        let waiting = match &mut self.incoming {
+            Stream::Http1(_) => 0,
+            // What was read counts as used until it is granted again.
+            Stream::Http2(_, body) => {
+                let withheld = self.read.saturating_sub(self.credit.lock().bytes);
+                body.flow_control().used_capacity().saturating_sub(withheld)
+            }
+        };
+        self.late.add((self.untaken + waiting) as u64);
     }
 }
 
@@ -85,7 +157,7 @@ struct Reset(Option<SendStream<Bytes>>, Cancelled);
 impl Drop for Reset {
     fn drop(&mut self) {
         if let Some(mut stream) = self.0.take() {
-            self.1.up_to(stream.stream_id().as_u32());
+            self.1.add(stream.stream_id().as_u32());
             stream.send_reset(Reason::CANCEL);
         }
     }
@@ -118,7 +190,12 @@ pub(super) async fn send(mut connection: Connection, ask: &Ask) -> Result<Answer
     };
     let late = connection.late.clone();
     let connection = Some(connection);
-    let body = Body { connection, incoming, late, unreleased: 0, ended: false };
+    let credit = ask.credit.clone();
+    let mut body = Body { connection, incoming, late, credit, read: 0, untaken: 0, ended: false };
+    if let Stream::Http2(_, stream) = &mut body.incoming {
+        let control = Some(stream.flow_control().clone());
+        *body.credit.lock() = Granted { control, bytes: 0, counted: false };
+    }
     Ok(Answer { status: parts.status, headers: parts.headers, body })
 }
 
@@ -183,7 +260,8 @@ impl Answer {
             let mut left = REDIRECT_BODY;
             while let Ok(Some(bytes)) = body.next().await {
                 left = left.checked_sub(bytes.len() as u64)?;
-                body.release();
+                body.taken();
+                body.credit.grant(bytes.len());
             }
             Some(())
         };
@@ -193,9 +271,11 @@ impl Answer {
         }
     }
 
-    /// What the head says, and the body.
-    pub(super) fn split(self) -> (Head, Body) {
-        (head(self.status, &self.headers), self.body)
+    /// What the head says, the SHA-256 of the whole object where it says that too, and the body.
+    pub(super) fn split(self) -> (Head, Option<[u8; 32]>, Body) {
+        let lines: Vec<&[u8]> =
+            self.headers.get_all(REPR_DIGEST).iter().map(HeaderValue::as_bytes).collect();
+        (head(self.status, &self.headers), digest::parse(&lines.join(&b", "[..])), self.body)
     }
 }
 
@@ -227,22 +307,26 @@ impl Body {
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
         loop {
             match &mut self.incoming {
-                Stream::Http1(body) => match body.frame().await {
-                    None => {
-                        self.ended = true;
-                        return Ok(None);
-                    }
-                    Some(Err(error)) => return Err(http1_fault(&error).into()),
-                    Some(Ok(frame)) => {
-                        // Trailers say nothing about bytes.
-                        if let Ok(bytes) = frame.into_data()
-                            && !bytes.is_empty()
-                        {
-                            self.unreleased = bytes.len();
-                            return Ok(Some(bytes));
+                Stream::Http1(body) => {
+                    self.credit.past(self.read).await;
+                    match body.frame().await {
+                        None => {
+                            self.ended = true;
+                            return Ok(None);
+                        }
+                        Some(Err(error)) => return Err(http1_fault(&error).into()),
+                        Some(Ok(frame)) => {
+                            // Trailers say nothing about bytes.
+                            if let Ok(bytes) = frame.into_data()
+                                && !bytes.is_empty()
+                            {
+                                self.read += bytes.len();
+                                self.untaken = bytes.len();
+                                return Ok(Some(bytes));
+                            }
                         }
                     }
-                },
+                }
                 Stream::Http2(reset, body) => match body.data().await {
                     None => {
                         self.ended = true;
@@ -255,11 +339,12 @@ impl Body {
                         return Err(Broken { connection, ..broken });
                     }
                     Some(Ok(bytes)) => {
-                        self.unreleased += bytes.len();
+                        self.credit.nudge();
                         if bytes.is_empty() {
-                            self.release();
                             continue;
                         }
+                        self.read += bytes.len();
+                        self.untaken = bytes.len();
                         return Ok(Some(bytes));
                     }
                 },
@@ -267,14 +352,9 @@ impl Body {
         }
     }
 
-    /// The last piece was taken: the server may send as much more.
-    pub(super) fn release(&mut self) {
-        let piece = std::mem::take(&mut self.unreleased);
-        if let Stream::Http2(_, body) = &mut self.incoming {
-            let control: &mut FlowControl = body.flow_control();
-            // It fails only where the stream is gone, which the next read tells.
-            let _ = control.release_capacity(piece);
-        }
+    /// Somebody has the last piece.
+    pub(super) fn taken(&mut self) {
+        self.untaken = 0;
     }
 
     /// The connection, after the end of the body.
@@ -311,7 +391,9 @@ fn http1_fault(error: &hyper::Error) -> Fault {
 
 fn http2_fault(error: &h2::Error) -> Fault {
     let reason = error.reason();
-    let (class, words) = if error.is_go_away() && error.is_remote() {
+    let (class, words) = if error.is_remote() && reason == Some(Reason::ENHANCE_YOUR_CALM) {
+        (FaultClass::Calm, "the server asks for fewer frames (ENHANCE_YOUR_CALM)".to_owned())
+    } else if error.is_go_away() && error.is_remote() {
         let why = reason.filter(|reason| *reason != Reason::NO_ERROR);
         let why = why.map_or_else(String::new, |reason| format!(": {}", reason.description()));
         (FaultClass::GoAway, format!("the server takes no more requests (GOAWAY){why}"))
@@ -320,6 +402,9 @@ fn http2_fault(error: &h2::Error) -> Fault {
     } else if error.is_io() {
         let inner = error.get_io().map(plain).unwrap_or_default();
         (FaultClass::Reset, format!("the connection broke: {inner}"))
+    } else if let Some(reason) = reason {
+        let words = format!("the server breaks the rules of HTTP/2 ({})", reason.description());
+        (FaultClass::Protocol, words)
     } else {
         (FaultClass::Protocol, format!("the HTTP/2 exchange failed: {error}"))
     };

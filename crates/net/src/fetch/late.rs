@@ -3,10 +3,11 @@
 //!
 //! What is on its way when a connection is closed can be seen by nobody but the network.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -34,14 +35,29 @@ impl Late {
     }
 }
 
-/// The highest HTTP/2 stream of a connection that was cancelled. A connection has one request at a
-/// time and streams are numbered upwards, so every stream up to it is over.
+/// So many streams of a connection that were cancelled are remembered: what they still send comes
+/// within a round trip or two.
+const MOST_CANCELLED: usize = 16;
+
+/// The HTTP/2 streams of a connection that were cancelled last.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cancelled(Arc<AtomicU32>);
+pub(super) struct Cancelled(Arc<Mutex<VecDeque<u32>>>);
 
 impl Cancelled {
-    pub(super) fn up_to(&self, stream: u32) {
-        self.0.fetch_max(stream, Ordering::Relaxed);
+    pub(super) fn add(&self, stream: u32) {
+        let mut streams = self.lock();
+        if streams.len() == MOST_CANCELLED {
+            streams.pop_front();
+        }
+        streams.push_back(stream);
+    }
+
+    fn has(&self, stream: u32) -> bool {
+        self.lock().contains(&stream)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -105,7 +121,7 @@ impl<S> Frames<S> {
                 self.left = u32::from_be_bytes([0, a, b, c]) as usize;
                 // The first bit of the number means nothing.
                 let stream = u32::from_be_bytes(s) & 0x7fff_ffff;
-                self.wasted = kind == DATA && stream <= self.cancelled.0.load(Ordering::Relaxed);
+                self.wasted = kind == DATA && self.cancelled.has(stream);
             }
             let take = bytes.len().min(self.left);
             self.left -= take;
@@ -212,7 +228,8 @@ mod tests {
         // However the bytes are cut into pieces.
         for piece in [1, 8, 9, 10, 977, wire.len()] {
             let (late, cancelled) = (Late::default(), Cancelled::default());
-            cancelled.up_to(3);
+            cancelled.add(1);
+            cancelled.add(3);
             let mut frames = Frames::new(wire.as_slice(), late.clone(), cancelled);
             let mut buffer = vec![0; piece];
             let mut read = Vec::new();

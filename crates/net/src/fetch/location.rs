@@ -36,25 +36,26 @@ pub enum LocationError {
     /// The port is no number from 1 to 65535.
     #[error("the port in the URL {0} is not valid")]
     Port(String),
-    /// A user name or password before the host.
-    #[error("the URL {0} carries a user name or password, which is not supported")]
+    /// A user name or password before the host, where a server redirects to.
+    #[error("a user name or password stands before the host {0}")]
     UserInfo(String),
 }
 
 impl Location {
-    /// Reads an absolute URL.
+    /// Reads an absolute URL; what is before the host has been taken out of it, see
+    /// [`UserInfo::split`](super::login::UserInfo::split).
     pub fn parse(text: &str) -> Result<Self, LocationError> {
         let text = text.trim();
+        let shown = || without_secrets(text);
         let secure = match text.split_once("://") {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => false,
-            _ => return Err(LocationError::Scheme(text.to_owned())),
+            _ => return Err(LocationError::Scheme(shown())),
         };
         let rest = &text[text.find("://").map_or(0, |at| at + 3)..];
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
         if authority.contains('@') {
-            // The text holds a secret: it is not repeated.
             let host = authority.rsplit('@').next().unwrap_or_default();
             return Err(LocationError::UserInfo(host.to_owned()));
         }
@@ -66,9 +67,9 @@ impl Location {
                 .parse()
                 .ok()
                 .filter(|&port: &u16| port > 0 && digits.bytes().all(|b| b.is_ascii_digit()))
-                .ok_or_else(|| LocationError::Port(text.to_owned()))?,
+                .ok_or_else(|| LocationError::Port(shown()))?,
         };
-        let host = valid_host(host).ok_or_else(|| LocationError::Host(text.to_owned()))?;
+        let host = valid_host(host).ok_or_else(|| LocationError::Host(shown()))?;
         Ok(Self { origin: Origin { secure, host, port }, target: clean_target(target) })
     }
 
@@ -150,6 +151,16 @@ impl fmt::Display for Location {
     }
 }
 
+/// A URL that does not read, for an error. It may hold a password with a slash or a question mark in
+/// it, which make it part of what looks like a path.
+fn without_secrets(text: &str) -> String {
+    let start = text.find("://").map_or(0, |at| at + 3);
+    match text.rfind('@') {
+        Some(at) if at >= start => format!("{}…{}", &text[..start], &text[at..]),
+        _ => text.to_owned(),
+    }
+}
+
 fn split_port(authority: &str) -> (&str, Option<&str>) {
     let after_bracket = authority.rfind(']').map_or(0, |at| at + 1);
     match authority[after_bracket..].rfind(':') {
@@ -212,7 +223,7 @@ fn clean_target(text: &str) -> String {
     clean
 }
 
-fn decode(text: &str) -> String {
+pub(super) fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -245,8 +256,12 @@ mod tests {
         for bad in ["ftp://a/", "a/b", "http://", "http://a b/", "http://a:0/", "http://a:99999/"] {
             assert!(text(bad).starts_with("error: "), "{bad}");
         }
-        let secret = text("http://me:secret@a/");
-        assert!(secret.starts_with("error: ") && !secret.contains("secret"), "{secret}");
+        for secret in
+            ["http://me:secret@a/", "http://me:secr/et@a/", "me:secret@a", "http://u:s?secret@b"]
+        {
+            let said = text(secret);
+            assert!(said.starts_with("error: ") && !said.contains("secr"), "{said}");
+        }
     }
 
     #[test]

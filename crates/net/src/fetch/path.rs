@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use manyways_proto::estimate::Conditions;
 use manyways_sys::interface::Interface;
 
 use super::dial::plain;
@@ -24,8 +25,25 @@ pub struct PathSpec {
     pub addresses: Vec<IpAddr>,
     /// Its bytes cost money.
     pub metered: bool,
+    /// Connect with the kernel's Multipath TCP, which may use other interfaces too.
+    pub mptcp: bool,
+    /// What it was worth when it was used last, where that is known.
+    pub known: Option<Conditions>,
     /// How names become addresses.
     pub names: Arc<dyn Names>,
+}
+
+/// Which paths there are now, where that can be told.
+pub(super) type Watch = dyn Fn() -> Option<Vec<PathSpec>> + Send + Sync;
+
+/// Somebody who knows which paths there are.
+#[derive(Clone)]
+pub(super) struct Watcher(pub(super) Arc<Watch>);
+
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watcher")
+    }
 }
 
 /// Resolves names over one path.
@@ -54,8 +72,17 @@ impl PathSpec {
             device: Some(interface.name.clone()),
             addresses: interface.addresses.clone(),
             metered: interface.metered.is_metered(),
+            mptcp: false,
+            known: None,
             names: Arc::new(PathResolver::from(interface)),
         }
+    }
+
+    /// The same with other name servers than those that the interface is known to have. They are
+    /// asked over it.
+    pub fn with_name_servers(interface: &Interface, servers: Vec<IpAddr>) -> Self {
+        let resolver = PathResolver { servers, ..PathResolver::from(interface) };
+        Self { names: Arc::new(resolver), ..Self::of(interface) }
     }
 
     /// A path that is nothing but a source address: the kernel chooses the interface.
@@ -65,6 +92,21 @@ impl PathSpec {
             device: None,
             addresses: vec![address],
             metered: false,
+            mptcp: false,
+            known: None,
+            names: Arc::new(HostNames),
+        }
+    }
+
+    /// One connection of the kernel's Multipath TCP: the kernel chooses the networks.
+    pub fn kernel_mptcp() -> Self {
+        Self {
+            name: "mptcp".to_owned(),
+            device: None,
+            addresses: Vec::new(),
+            metered: false,
+            mptcp: true,
+            known: None,
             names: Arc::new(HostNames),
         }
     }
@@ -80,9 +122,14 @@ impl PathSpec {
         let Some(device) = &self.device else { return true };
         match std::fs::read_to_string(format!("/sys/class/net/{device}/carrier")) {
             Ok(carrier) => carrier.trim() != "0",
-            // A missing file may mean that /sys is not of this network namespace. An interface that
-            // is down has the file, and refuses to read it.
-            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            // An interface that is down has the file, and refuses to read it. A missing file may
+            // mean that /sys is not of this network namespace; /proc always is.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let all = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+                let mut names = all.lines().filter_map(|line| line.split_once(':'));
+                all.is_empty() || names.any(|(name, _)| name.trim() == device)
+            }
+            Err(_) => false,
         }
     }
 

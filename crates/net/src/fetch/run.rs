@@ -1,5 +1,6 @@
 //! One transfer: carries the core's decisions to the workers and what they report back to it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::dial::{MOST_WINDOW, Protocol};
+use super::exchange::Credit;
+use super::journal::Journal;
 use super::location::Location;
+use super::presence::{Change, Presence};
 use super::report::{Cause, Event, FetchError, Kept, PathProgress, PathReport, Progress, Report};
 use super::resume::Saved;
-use super::sink::{Left, Sink, SinkError};
+use super::sink::{Body, Files, Left, Sink, SinkError, Stream};
 use super::worker::{Ask, Command, Message, Peer, What};
-use super::{Checksum, Client, Job};
+use super::{AHEAD, Checksum, Client, Job, PathSpec};
 
 /// So many pieces may wait for the disk; each is at most a few hundred KiB.
 const WAITING_PIECES: usize = 16;
@@ -28,39 +33,62 @@ const PROGRESS: Duration = Duration::from_millis(100);
 const CHECKPOINT: Duration = Duration::from_secs(2);
 /// …from this one after the object is known, when there is little to lose but it would be all.
 const FIRST_CHECKPOINT: Duration = Duration::from_millis(250);
+/// A disk is not kept busy with it: the pause is so many times what it took…
+const CHECKPOINT_SHARE: u32 = 10;
+/// …where it was so much. The time for less is not the bytes', and all that there is to lose.
+const MUCH: u64 = 16 << 20;
 
 /// What the shell knows of a path beside the core.
 #[derive(Clone, Copy, Default)]
 struct Trail {
-    /// Its link was down when it was looked at last.
-    down: bool,
     peer: Option<Peer>,
     first_request: Option<Time>,
     last_byte: Option<Time>,
 }
 
 pub(super) struct Transfer<'a> {
-    client: &'a Client,
+    client: &'a mut Client,
     job: &'a Job,
     on_event: &'a mut (dyn FnMut(Event<'_>) + Send),
     core: Fetch,
     origin: Instant,
-    location: Arc<Location>,
     home: Arc<Location>,
+    /// Where a path was redirected to last.
+    moved: Option<String>,
+    journal: Journal,
     headers: Arc<HeaderMap>,
     reports: mpsc::Receiver<Message>,
+    /// Where workers report to.
+    sender: mpsc::Sender<Message>,
+    presence: Presence,
     trails: Vec<Trail>,
     first_byte: Option<Time>,
     /// The piece that the core was told of last.
     piece: Bytes,
     /// Bytes of earlier runs.
     before: u64,
-    /// So many bytes are lasting; `None` before there is a resume file of this object.
+    /// So many bytes are to be lasting; `None` before there is a resume file of this object.
     checkpointed: Option<u64>,
+    /// So many are.
+    lasting: u64,
+    /// The SHA-256 that the server announced for the whole object.
+    announced: Option<[u8; 32]>,
     checkpoint_at: Instant,
     checkpoint_pause: Duration,
     /// What an older download left that this one replaces.
     older: Option<Saved>,
+    /// No more is read of an answer than is granted.
+    limited: bool,
+}
+
+/// A checkpoint that is being written.
+struct Saving {
+    task: JoinHandle<Result<(), SinkError>>,
+    since: Instant,
+    /// So many bytes are lasting then, …
+    total: u64,
+    /// …so many more than before.
+    more: u64,
 }
 
 enum End {
@@ -68,23 +96,52 @@ enum End {
     Failed(Cause),
 }
 
+/// Where the bytes go.
+pub(super) enum To {
+    /// To the job's file.
+    File,
+    /// To whoever has the [`Body`].
+    Reader(Stream),
+}
+
+impl To {
+    /// To a reader.
+    pub(super) fn reader() -> (Self, Body) {
+        let (stream, body) = Stream::new();
+        (Self::Reader(stream), body)
+    }
+}
+
 /// Runs one job to its end.
 pub(super) async fn run(
-    client: &Client,
+    client: &mut Client,
     job: &Job,
+    to: To,
     on_event: &mut (dyn FnMut(Event<'_>) + Send),
     stop: impl Future<Output = ()>,
 ) -> Result<Report, FetchError> {
     let empty = |cause| FetchError { cause, kept: None, report: Box::new(blank(client, job)) };
     let url = job.location.to_string();
-    let (mut sink, left) =
-        Sink::open(&job.output, &url, job.resume).map_err(|error| empty(error.into()))?;
+    let (mut sink, left, ahead) = match to {
+        To::File => {
+            let opened = Files::open(&job.output, &url, job.resume);
+            let (files, left) = opened.map_err(|error| empty(error.into()))?;
+            (Sink::Files(files), left, None)
+        }
+        To::Reader(mut stream) => {
+            if job.checksum != Checksum::None {
+                stream.hash();
+            }
+            let ahead = client.config.ahead.unwrap_or(AHEAD.as_bytes());
+            (Sink::Stream(stream), Left::Nothing, Some(ahead))
+        }
+    };
     let (saved, older) = match left {
         Left::Continued(saved) => (Some(saved), None),
         Left::Older(older) => (None, older),
         Left::Nothing => (None, None),
     };
-    if job.resume && saved.is_none() {
+    if job.resume && saved.is_none() && ahead.is_none() {
         on_event(Event::Note("there is no unfinished download to continue, so it begins anew"));
     }
     if client.paths.is_empty() {
@@ -98,6 +155,8 @@ pub(super) async fn run(
     let core = Fetch::new(Config {
         metered,
         resume: saved.map(|saved| (saved.object(), saved.done)),
+        length: job.size.map(Size::as_bytes).or(client.config.length),
+        ahead,
         ..client.config.clone()
     });
     let (sender, reports) = mpsc::channel(WAITING_PIECES);
@@ -105,26 +164,30 @@ pub(super) async fn run(
         // A worker ends only with its client.
         let _ = worker.send(Command::Begin(sender.clone()));
     }
-    drop(sender);
-    let location = Arc::new(job.location.clone());
     let mut transfer = Transfer {
-        client,
         job,
         on_event,
         core,
         origin: Instant::now(),
-        home: Arc::clone(&location),
-        location,
+        home: Arc::new(job.location.clone()),
+        moved: None,
+        journal: Journal::new(client.records, &client.paths),
         headers: Arc::clone(&client.headers),
         reports,
+        sender,
+        presence: Presence::new(client.watch.clone(), client.paths.len()),
         trails: vec![Trail::default(); client.paths.len()],
         first_byte: None,
         piece: Bytes::new(),
         before: checkpointed.unwrap_or(0),
         checkpointed,
+        lasting: checkpointed.unwrap_or(0),
+        announced: None,
+        limited: ahead.is_some(),
         checkpoint_at: Instant::now() + FIRST_CHECKPOINT,
         checkpoint_pause: FIRST_CHECKPOINT,
         older,
+        client,
     };
     let end = transfer.pump(&mut sink, stop).await;
     let elapsed = transfer.now();
@@ -153,14 +216,22 @@ impl Transfer<'_> {
         let mut stop = std::pin::pin!(stop);
         let mut tick = tokio::time::interval(PROGRESS);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut saving: Option<JoinHandle<Result<(), SinkError>>> = None;
+        let mut saving: Option<Saving> = None;
+        let mut done = false;
         for (id, path) in self.client.paths.iter().enumerate() {
-            let input = Input::PathUp { path: PathId(id), metered: path.metered };
-            self.core.handle(Time::ZERO, input);
+            let (path, metered, known) = (PathId(id), path.metered, path.known);
+            self.core.handle(Time::ZERO, Input::PathUp { path, metered, known });
         }
         let end = loop {
-            if let Some(end) = self.act(sink) {
-                break end;
+            let acted = self.act(sink);
+            self.journal.tell(self.on_event);
+            match acted {
+                Some(End::Done) => done = true,
+                Some(failed) => break failed,
+                None => {}
+            }
+            if done && sink.is_drained() {
+                break End::Done;
             }
             let wakeup = self
                 .core
@@ -175,7 +246,11 @@ impl Transfer<'_> {
             let idle = saving.is_none();
             let saved = async {
                 match &mut saving {
-                    Some(saving) => saving.await,
+                    Some(Saving { task, since, total, more }) => {
+                        let outcome = task.await;
+                        let share = if *more >= MUCH { CHECKPOINT_SHARE } else { 1 };
+                        (outcome, since.elapsed() * share, *total)
+                    }
                     None => std::future::pending().await,
                 }
             };
@@ -184,33 +259,61 @@ impl Transfer<'_> {
                 () = &mut stop => break End::Failed(Cause::Stopped),
                 _ = tick.tick() => {
                     self.tell();
-                    self.look_at_carriers();
+                    let changes = self.presence.links(&self.client.paths, PathSpec::has_carrier);
+                    changes.into_iter().for_each(|change| self.adapt(change));
                 }
-                outcome = saved => {
+                listed = self.presence.listed() => {
+                    let sources = self.sources();
+                    let source = |id: usize| sources.get(id).copied().flatten();
+                    let changes = self.presence.compare(&self.client.paths, listed, source);
+                    changes.into_iter().for_each(|change| self.adapt(change));
+                }
+                (outcome, least, total) = saved => {
                     saving = None;
                     if let Ok(Err(error)) = outcome {
                         break End::Failed(error.into());
                     }
+                    if self.checkpointed == Some(total) {
+                        self.lasting = total;
+                    } else {
+                        sink.forget_late();
+                    }
+                    self.checkpoint_at = self.checkpoint_at.max(Instant::now() + least);
                 }
                 () = tokio::time::sleep_until(self.checkpoint_at), if idle => {
                     self.checkpoint_at = Instant::now() + self.checkpoint_pause;
                     if let Some(saved) = self.saved()
                         && self.checkpointed.is_none_or(|before| saved.done.total() > before)
                     {
-                        self.checkpointed = Some(saved.done.total());
+                        if let Err(error) = sink.flush() {
+                            break End::Failed(error.into());
+                        }
+                        let total = saved.done.total();
+                        let more = total.saturating_sub(self.checkpointed.replace(total).unwrap_or(0));
                         self.checkpoint_pause = CHECKPOINT.min(self.checkpoint_pause * 2);
-                        saving = Some(tokio::task::spawn_blocking(sink.checkpoint(&saved)));
+                        let save = sink.checkpoint(&saved);
+                        saving = save.map(|save| {
+                            let (task, since) = (tokio::task::spawn_blocking(save), Instant::now());
+                            Saving { task, since, total, more }
+                        });
                     }
                 }
-                Some(message) = self.reports.recv() => self.hear(message),
+                handed = sink.hand_on() => match handed {
+                    Ok(upto) => self.core.handle(self.now(), Input::Taken { upto }),
+                    Err(error) => break End::Failed(error.into()),
+                },
+                Some(message) = self.reports.recv() => self.hear(message, sink),
                 () = sleep => {}
             }
         };
         // Two must not write the resume file at once.
-        if let Some(saving) = saving
-            && let Ok(Err(error)) = saving.await
-        {
-            tracing::warn!("{error}");
+        if let Some(saving) = saving {
+            if let Ok(Err(error)) = saving.task.await {
+                tracing::warn!("{error}");
+            }
+            if self.checkpointed != Some(saving.total) {
+                sink.forget_late();
+            }
         }
         end
     }
@@ -219,24 +322,42 @@ impl Transfer<'_> {
     fn act(&mut self, sink: &mut Sink) -> Option<End> {
         while let Some(output) = self.core.poll(self.now()) {
             match output {
-                Output::Connect { path } => {
-                    self.send(path, Command::Connect(Arc::clone(&self.location)));
+                Output::Connect { path, window } => {
+                    let window = u32::try_from(window).unwrap_or(MOST_WINDOW);
+                    self.send(path, Command::Connect(Arc::clone(&self.home), window));
                 }
                 Output::Disconnect { path } => self.send(path, Command::Disconnect),
+                Output::Window { path, bytes } => {
+                    let bytes = u32::try_from(bytes).unwrap_or(MOST_WINDOW);
+                    self.send(path, Command::Window(bytes));
+                }
+                Output::Ping { path } => self.send(path, Command::Ping),
+                Output::Credit { request, bytes } => {
+                    if let Some(path) = self.journal.path_of(request) {
+                        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+                        self.send(path, Command::Credit(request, bytes));
+                    }
+                }
+                Output::RangeEnd { request, end } => {
+                    self.journal.range_end(self.now(), request, end);
+                }
+                Output::Ended { request } => self.journal.end(self.now(), request, "finished"),
                 Output::Request { request, path, range, if_range } => {
                     let now = self.now();
                     if let Some(trail) = self.trails.get_mut(path.0) {
                         trail.first_request.get_or_insert(now);
                     }
+                    let expected = self.core.expected_delay(request);
+                    self.journal.request(now, request, path, range, expected);
                     let ask = Ask {
                         request,
-                        location: Arc::clone(&self.location),
+                        location: Arc::clone(&self.home),
                         headers: Arc::clone(&self.headers),
                         private: Arc::clone(&self.client.private),
                         home: Arc::clone(&self.home),
                         range,
                         if_range,
-                        follow: self.core.object().is_none() || self.first_byte.is_none(),
+                        credit: if self.limited { Credit::counted() } else { Credit::default() },
                     };
                     self.send(path, Command::Ask(ask));
                 }
@@ -255,6 +376,7 @@ impl Transfer<'_> {
                     }
                     self.before = 0;
                     self.checkpointed = None;
+                    self.lasting = 0;
                 }
                 Output::Sized(_) => {
                     match sink.begin() {
@@ -276,7 +398,7 @@ impl Transfer<'_> {
         None
     }
 
-    fn hear(&mut self, Message { path, what }: Message) {
+    fn hear(&mut self, Message { path, what }: Message, sink: &mut Sink) {
         let now = self.now();
         let input = match what {
             What::Bytes(request, bytes) if !self.core.is_under_way(request) => {
@@ -284,20 +406,40 @@ impl Transfer<'_> {
             }
             What::Connected(peer) => {
                 self.meet(path, peer);
-                Input::Connected { path }
+                Input::Connected { path, multiplexed: peer.protocol == Protocol::Http2 }
             }
             What::ConnectFailed(fault) => Input::ConnectFailed { path, fault },
             What::Moved(location) => {
-                (self.on_event)(Event::Moved(&location.to_string()));
-                self.location = Arc::new(location);
+                let location = location.to_string();
+                if self.moved.as_ref() != Some(&location) {
+                    (self.on_event)(Event::Moved(&location));
+                    self.moved = Some(location);
+                }
                 return;
             }
-            What::Head(request, head, peer) => {
+            What::Pong => {
+                self.core.handle(now, Input::Pong { path });
+                if let Some(rtt) = self.core.last_round_trip(path) {
+                    self.journal.ping(now, path, rtt, "h2");
+                }
+                return;
+            }
+            What::RoundTrip(rtt) => {
+                self.core.handle(now, Input::TransportRtt { path, rtt });
+                self.journal.ping(now, path, rtt, "tcp");
+                return;
+            }
+            What::Head(request, head, announced, peer) => {
                 self.meet(path, peer);
+                self.journal.response(now, request, head.status);
                 if head.length == Some(0) {
                     self.first_byte.get_or_insert(now);
                 }
-                Input::Head { request, head }
+                self.count_late();
+                let known = self.core.object().is_some();
+                self.core.handle(now, Input::Head { request, head });
+                self.hear_announced(request, announced, known, sink);
+                return;
             }
             What::Bytes(request, bytes) => {
                 self.first_byte.get_or_insert(now);
@@ -305,14 +447,38 @@ impl Transfer<'_> {
                     trail.last_byte = Some(now);
                 }
                 let length = bytes.len() as u64;
+                self.journal.received(now, request, length);
                 self.piece = bytes;
                 Input::Bytes { request, length }
             }
             What::Finished(request) => Input::Finished { request },
-            What::Failed(request, fault) => Input::Failed { request, fault },
+            What::Failed(request, fault) => {
+                self.journal.end(now, request, "failed");
+                Input::Failed { request, fault }
+            }
         };
         self.count_late();
         self.core.handle(now, input);
+    }
+
+    /// The answer that says what the object is says its hash too; of a download that goes on, any
+    /// answer that was found to be of the same object.
+    fn hear_announced(
+        &mut self,
+        request: RequestId,
+        announced: Option<[u8; 32]>,
+        known: bool,
+        sink: &mut Sink,
+    ) {
+        if !self.core.is_under_way(request) || self.core.object().is_none() {
+            return;
+        }
+        self.announced = self.announced.filter(|_| known).or(announced);
+        if self.announced.is_some()
+            && let Sink::Stream(stream) = sink
+        {
+            stream.hash();
+        }
     }
 
     /// Tells the core of the bytes that came for nothing.
@@ -365,11 +531,11 @@ impl Transfer<'_> {
         }
     }
 
-    /// Only the worker that has the request minds.
-    fn cancel(&self, request: RequestId) {
-        for worker in &self.client.workers {
-            let _ = worker.send(Command::Cancel(request));
+    fn cancel(&mut self, request: RequestId) {
+        if let Some(path) = self.journal.path_of(request) {
+            self.send(path, Command::Cancel(request));
         }
+        self.journal.cancelled(self.now(), request);
     }
 
     fn names(&self) -> Vec<String> {
@@ -387,15 +553,62 @@ impl Transfer<'_> {
         (self.on_event)(Event::Note(&text));
     }
 
-    /// A network that was given up is used again when its link comes back.
-    fn look_at_carriers(&mut self) {
-        let now = self.now();
-        for (id, (path, trail)) in self.client.paths.iter().zip(&mut self.trails).enumerate() {
-            let down = !path.has_carrier();
-            if std::mem::replace(&mut trail.down, down) && !down {
-                let input = Input::PathUp { path: PathId(id), metered: path.metered };
-                self.core.handle(now, input);
+    /// The addresses from which the paths talk to their servers.
+    fn sources(&self) -> Vec<Option<IpAddr>> {
+        let paths = self.client.paths.iter().zip(&self.trails);
+        paths.map(|(path, trail)| path.source(trail.peer?.server.ip())).collect()
+    }
+
+    /// A network has come, gone or changed.
+    fn adapt(&mut self, change: Change) {
+        let (now, allowance) = (self.now(), self.client.metered);
+        let (id, words) = match change {
+            Change::Joined(spec) if spec.metered && allowance == Allowance::Nothing => return,
+            Change::Joined(spec) => {
+                let id = self.client.paths.len();
+                self.journal.join(&spec.name);
+                self.client.join(spec);
+                self.trails.push(Trail::default());
+                self.send(PathId(id), Command::Begin(self.sender.clone()));
+                (id, Some("joined"))
             }
+            Change::Back(id, spec) => {
+                if let Some(spec) = spec {
+                    self.renew(id, spec);
+                }
+                (id, Some("is back"))
+            }
+            Change::Renumbered(id, spec) => {
+                self.core.handle(now, Input::PathDown { path: PathId(id) });
+                self.renew(id, spec);
+                (id, Some("has another address"))
+            }
+            Change::Renewed(id, spec) => {
+                self.renew(id, spec);
+                (id, None)
+            }
+            Change::Gone(id) => {
+                self.core.handle(now, Input::PathDown { path: PathId(id) });
+                return self.say_of(id, "is gone");
+            }
+        };
+        let Some(spec) = self.client.paths.get(id) else { return };
+        if let Some(words) = words {
+            let (path, metered, known) = (PathId(id), spec.metered, spec.known);
+            self.core.handle(now, Input::PathUp { path, metered, known });
+            self.say_of(id, words);
+        }
+    }
+
+    fn renew(&mut self, id: usize, spec: PathSpec) {
+        if let Some(path) = self.client.renew(id, spec) {
+            self.send(PathId(id), Command::Path(path));
+        }
+    }
+
+    fn say_of(&mut self, id: usize, words: &str) {
+        if let Some(path) = self.client.paths.get(id) {
+            (self.on_event)(Event::Note(&format!("{} {words}", path.name)));
         }
     }
 
@@ -424,6 +637,7 @@ impl Transfer<'_> {
                 name: path.name.clone(),
                 bytes: Size::from_bytes(stats.useful),
                 rate: stats.rate,
+                rtt: stats.rtt,
             }
         });
         let progress = Progress {
@@ -473,6 +687,9 @@ impl Transfer<'_> {
                     bytes,
                     requests: stats.requests,
                     rate,
+                    rtt: stats.rtt,
+                    tail: Size::from_bytes(stats.tail),
+                    duplicate: Size::from_bytes(stats.duplicate),
                 }
             })
             .collect();
@@ -492,32 +709,47 @@ impl Transfer<'_> {
     /// The hash, if one is wanted, and the file's proper name.
     async fn conclude(&mut self, sink: &mut Sink, report: &mut Report) -> Result<(), Cause> {
         self.tell();
-        if self.job.checksum != Checksum::None {
-            let hash = tokio::task::spawn_blocking(sink.sha256()).await;
-            let hash = hash.map_err(|_| Cause::Stopped)??;
-            report.sha256 = Some(hash);
-            if let Checksum::Check(wanted) = self.job.checksum
-                && wanted != hash
-            {
-                return Err(Cause::Checksum { wanted: hex(&wanted), found: hex(&hash) });
+        let done = self.core.done().total();
+        // What only the server says counts only where it can be compared at all.
+        let whole = self.length().is_some_and(|length| length.as_bytes() == done);
+        let announced = self.announced.filter(|_| whole && sink.can_be_hashed());
+        if self.job.checksum != Checksum::None || announced.is_some() {
+            let hash = sink.sha256().await?;
+            match (self.job.checksum, hash, announced) {
+                (Checksum::Check(wanted), Some(hash), _) if wanted != hash => {
+                    report.sha256 = Some(hash);
+                    return Err(Cause::Checksum { wanted: hex(&wanted), found: hex(&hash) });
+                }
+                // Who asks for a checksum knows better than the server.
+                (Checksum::Check(_), ..) => report.sha256 = hash,
+                (_, Some(hash), Some(announced)) if announced != hash => {
+                    return Err(Cause::Digest { announced: hex(&announced), found: hex(&hash) });
+                }
+                (Checksum::Report, ..) => report.sha256 = hash,
+                (Checksum::None, ..) => {}
             }
         }
-        let length = self.core.done().total();
-        sink.finish(length).map_err(Cause::from)
+        sink.finish(done, self.lasting).map_err(Cause::from)
     }
 
     /// Leaves what a later run can go on with, and nothing else.
     fn keep(&mut self, sink: &mut Sink, cause: &Cause) -> Option<Kept> {
-        let useless = matches!(cause, Cause::Checksum { .. });
+        let useless = matches!(cause, Cause::Checksum { .. } | Cause::Digest { .. });
         let untouched = matches!(cause, Cause::Refused(Reason::Changed, _)) && self.before > 0;
         let saved = self.saved().filter(|saved| !useless && !saved.done.is_empty());
-        let Some((saved, part)) = saved.zip(sink.part().map(std::path::Path::to_owned)) else {
+        let Some((mut saved, part)) = saved.zip(sink.part().map(std::path::Path::to_owned)) else {
             if !untouched {
                 sink.discard();
             }
             return None;
         };
-        if let Err(error) = sink.checkpoint(&saved)() {
+        if let Err(error) = sink.flush() {
+            // What a full disk did not take has to come once more.
+            tracing::debug!("{error}");
+            let lost = sink.unwritten();
+            saved.done = saved.done.iter().flat_map(|range| lost.gaps(range)).collect();
+        }
+        if let Some(Err(error)) = sink.checkpoint(&saved).map(|save| save()) {
             tracing::warn!("the resume file could not be written: {error}");
             return None;
         }
@@ -540,6 +772,9 @@ fn blank(client: &Client, job: &Job) -> Report {
         bytes: Size::ZERO,
         requests: 0,
         rate: Rate::ZERO,
+        rtt: None,
+        tail: Size::ZERO,
+        duplicate: Size::ZERO,
     });
     Report {
         url: job.location.to_string(),

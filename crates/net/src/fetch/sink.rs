@@ -1,16 +1,19 @@
-//! Where the bytes go: a file beside the target that takes the target's name when it is whole.
+//! Where the bytes go: into files, or to somebody who reads them in order.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+mod files;
+mod gather;
+mod stream;
+
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
+use manyways_proto::fetch::Ranges;
 
 use super::dial::plain;
-use super::resume::{MOST_BYTES, ResumeError, Saved};
+use super::resume::{ResumeError, Saved};
+pub(super) use files::Files;
+pub use stream::Body;
+pub(super) use stream::Stream;
 
 /// What went wrong with the files of a download.
 #[derive(Debug, thiserror::Error)]
@@ -49,26 +52,26 @@ pub enum SinkError {
         /// Its URL.
         url: String,
     },
+    /// Nobody reads the stream any more.
+    #[error("nobody reads what is fetched any more")]
+    Unread,
+    /// The bytes of a stream cannot be taken back.
+    #[error("the download would have to begin anew, and bytes of it are handed on already")]
+    HandedOn,
     /// The unfinished file is shorter than the resume file says.
     #[error("the unfinished download {path} is shorter than its resume file says", path = .0.display())]
     Shorter(PathBuf),
 }
 
-/// The files of one download.
+/// Where the bytes of one download go.
 #[derive(Debug)]
-pub(super) struct Sink {
-    target: PathBuf,
-    part: PathBuf,
-    state: PathBuf,
-    file: Arc<File>,
-    /// A device such as `/dev/null` is written to as it is.
-    device: bool,
-    /// A resume file is there.
-    saved: bool,
-    /// The files are those of an earlier download that is not to go on. They stay until there is
-    /// something to replace them with.
-    older: bool,
+pub(super) enum Sink {
+    Files(Files),
+    Stream(Stream),
 }
+
+/// The blocking step of a checkpoint.
+pub(super) type Save = Box<dyn FnOnce() -> Result<(), SinkError> + Send>;
 
 /// What an earlier run left.
 #[derive(Debug)]
@@ -77,208 +80,131 @@ pub(super) enum Left {
     Nothing,
     /// What this run goes on with.
     Continued(Saved),
-    /// What [`Sink::begin`] will throw away, as far as it can be read.
+    /// What [`Files::begin`] will throw away, as far as it can be read.
     Older(Option<Saved>),
 }
 
 impl Sink {
-    /// Opens the files for `url`; with `resume`, it goes on with what an earlier run left.
-    pub(super) fn open(target: &Path, url: &str, resume: bool) -> Result<(Self, Left), SinkError> {
-        let (part, state) = (beside(target, ".manyways-part"), beside(target, ".manyways"));
-        let device = match std::fs::metadata(target) {
-            Ok(metadata) if metadata.is_file() => false,
-            Ok(metadata) if metadata.file_type().is_char_device() => true,
-            Ok(_) => return Err(SinkError::NotAFile(target.to_owned())),
-            Err(_) => false,
-        };
-        if device {
-            let file = OpenOptions::new().write(true).open(target);
-            let file = Arc::new(file.map_err(|error| failed(target, error))?);
-            let (target, saved, older) = (target.to_owned(), false, false);
-            let sink = Self { target, part, state, file, device, saved, older };
-            return Ok((sink, Left::Nothing));
-        }
-        let open =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
-        let file = open.map_err(|error| failed(&part, error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(SinkError::Busy(target.to_owned())),
-            // Some file systems have no locks.
-            Err(TryLockError::Error(error)) => tracing::debug!("no lock: {error}"),
-        }
-        let saved = state.exists();
-        let left = match (saved, resume) {
-            (false, _) => Left::Nothing,
-            (true, true) => Left::Continued(read_state(&state, &part, &file, url)?),
-            (true, false) => Left::Older(read(&state).ok()),
-        };
-        let mut sink = Self {
-            target: target.to_owned(),
-            part,
-            state,
-            file: Arc::new(file),
-            device,
-            saved,
-            older: matches!(left, Left::Older(_)),
-        };
-        if !saved {
-            sink.restart()?;
-        }
-        Ok((sink, left))
-    }
-
     /// The object is there: an older download makes room for it. Says whether there was one.
     pub(super) fn begin(&mut self) -> Result<bool, SinkError> {
-        let older = self.older;
-        if older {
-            self.restart()?;
+        match self {
+            Self::Files(files) => files.begin(),
+            Self::Stream(_) => Ok(false),
         }
-        Ok(older)
     }
 
-    /// Writes at a place of the object.
-    pub(super) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
-        let path = if self.device { &self.target } else { &self.part };
-        self.file.write_all_at(bytes, at).map_err(|error| failed(path, error))
+    /// Takes bytes in.
+    pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
+        match self {
+            Self::Files(files) => files.write(at, bytes),
+            Self::Stream(stream) => {
+                stream.put(at, bytes);
+                Ok(())
+            }
+        }
     }
 
     /// Forgets what was written, and that it could be continued.
     pub(super) fn restart(&mut self) -> Result<(), SinkError> {
-        if self.device {
-            return Ok(());
-        }
-        self.older = false;
-        self.forget();
-        self.file.set_len(0).map_err(|error| failed(&self.part, error))
-    }
-
-    fn forget(&mut self) {
-        if std::mem::take(&mut self.saved)
-            && let Err(error) = std::fs::remove_file(&self.state)
-        {
-            tracing::debug!("{}: {error}", self.state.display());
+        match self {
+            Self::Files(files) => files.restart(),
+            Self::Stream(stream) => stream.restart(),
         }
     }
 
-    /// Makes what `saved` says lasting: first the bytes, then the resume file. The work is blocking
-    /// and stands for itself, so that it can be done beside the download.
-    pub(super) fn checkpoint(
-        &mut self,
-        saved: &Saved,
-    ) -> impl FnOnce() -> Result<(), SinkError> + Send + 'static {
-        self.saved |= !self.device;
-        let (file, device) = (Arc::clone(&self.file), self.device);
-        let (part, state) = (self.part.clone(), self.state.clone());
-        let bytes = saved.to_bytes();
-        move || {
-            if device {
-                return Ok(());
-            }
-            file.sync_data().map_err(|error| failed(&part, error))?;
-            let fresh = beside(&state, "-new");
-            let write = || -> io::Result<()> {
-                let file = OpenOptions::new()
-                    .write(true)
-                    .create(true)
-                    .truncate(true)
-                    // A URL may hold a key.
-                    .mode(0o600)
-                    .open(&fresh)?;
-                io::Write::write_all(&mut &file, &bytes)?;
-                file.sync_data()?;
-                std::fs::rename(&fresh, &state)
-            };
-            write().map_err(|error| {
-                let _ = std::fs::remove_file(&fresh);
-                failed(&state, error)
-            })
+    /// It was begun anew while a checkpoint was being written: what that says is not there.
+    pub(super) fn forget_late(&mut self) {
+        if let Self::Files(files) = self {
+            files.forget_late();
         }
     }
 
-    /// The object is whole: gives it its name.
-    pub(super) fn finish(&mut self, length: u64) -> Result<(), SinkError> {
-        if self.device {
-            return Ok(());
+    /// Whether all bytes have left.
+    pub(super) fn is_drained(&self) -> bool {
+        match self {
+            Self::Files(_) => true,
+            Self::Stream(stream) => stream.is_empty(),
         }
-        let whole = || -> io::Result<()> {
-            self.file.set_len(length)?;
-            self.file.sync_data()?;
-            std::fs::rename(&self.part, &self.target)
-        };
-        whole().map_err(|error| failed(&self.target, error))?;
-        self.forget();
-        Ok(())
+    }
+
+    /// Hands bytes to the reader, and says up to where it has them. For files there is none.
+    pub(super) async fn hand_on(&mut self) -> Result<u64, SinkError> {
+        match self {
+            Self::Files(_) => std::future::pending().await,
+            Self::Stream(stream) => stream.hand_on().await,
+        }
+    }
+
+    /// The bytes that came and did not get into the file.
+    pub(super) fn unwritten(&self) -> Ranges {
+        match self {
+            Self::Files(files) => files.unwritten(),
+            Self::Stream(_) => Ranges::new(),
+        }
+    }
+
+    /// The unfinished file, where there is one.
+    pub(super) fn part(&self) -> Option<&Path> {
+        match self {
+            Self::Files(files) => files.part(),
+            Self::Stream(_) => None,
+        }
     }
 
     /// Leaves nothing behind of a download that cannot be continued.
     pub(super) fn discard(&mut self) {
-        if self.older {
-            return;
-        }
-        self.forget();
-        if !self.device
-            && let Err(error) = std::fs::remove_file(&self.part)
-        {
-            tracing::debug!("{}: {error}", self.part.display());
+        if let Self::Files(files) = self {
+            files.discard();
         }
     }
 
-    /// The unfinished file; `None` where the target is a device, which cannot be continued.
-    pub(super) fn part(&self) -> Option<&Path> {
-        (!self.device).then_some(&self.part)
+    /// The object is whole, and so much of it is lasting.
+    pub(super) fn finish(&mut self, length: u64, lasting: u64) -> Result<(), SinkError> {
+        match self {
+            Self::Files(files) => files.finish(length, lasting),
+            Self::Stream(_) => Ok(()),
+        }
     }
 
-    /// The SHA-256 of what was written; blocking.
-    pub(super) fn sha256(&self) -> impl FnOnce() -> Result<[u8; 32], SinkError> + Send + 'static {
-        let path = self.part.clone();
-        let device = self.device;
-        let target = self.target.clone();
-        move || {
-            if device {
-                return Err(SinkError::NotAFile(target));
+    /// Writes what was gathered.
+    pub(super) fn flush(&mut self) -> Result<(), SinkError> {
+        match self {
+            Self::Files(files) => files.flush(),
+            Self::Stream(_) => Ok(()),
+        }
+    }
+
+    /// Makes what `saved` says lasting, after a flush. `None` where that cannot be.
+    pub(super) fn checkpoint(&mut self, saved: &Saved) -> Option<Save> {
+        match self {
+            Self::Files(files) => Some(Box::new(files.checkpoint(saved))),
+            Self::Stream(_) => None,
+        }
+    }
+
+    /// Whether [`Sink::sha256`] can say something.
+    pub(super) fn can_be_hashed(&self) -> bool {
+        match self {
+            Self::Files(files) => files.part().is_some(),
+            Self::Stream(_) => true,
+        }
+    }
+
+    /// The SHA-256 of the whole object, where it can be had.
+    pub(super) async fn sha256(&mut self) -> Result<Option<[u8; 32]>, SinkError> {
+        match self {
+            Self::Files(files) => {
+                files.flush()?;
+                let hash = tokio::task::spawn_blocking(files.sha256()).await;
+                hash.unwrap_or_else(|stopped| {
+                    let path = files.part().map(Path::to_owned).unwrap_or_default();
+                    Err(SinkError::Write { path, source: io::Error::other(stopped) })
+                })
+                .map(Some)
             }
-            let hash = || -> io::Result<[u8; 32]> {
-                let mut file = File::open(&path)?;
-                let mut hash = Sha256::new();
-                let mut buffer = vec![0; 1 << 18];
-                loop {
-                    match file.read(&mut buffer)? {
-                        0 => return Ok(hash.finalize().into()),
-                        read => hash.update(&buffer[..read]),
-                    }
-                }
-            };
-            hash().map_err(|source| SinkError::Write { path, source })
+            Self::Stream(stream) => Ok(stream.sha256()),
         }
     }
-}
-
-fn read(state: &Path) -> Result<Saved, SinkError> {
-    let unusable = |why| SinkError::Resume { path: state.to_owned(), why };
-    let mut bytes = Vec::new();
-    File::open(state)
-        .and_then(|opened| opened.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| failed(state, error))?;
-    Saved::parse(&bytes).map_err(unusable)
-}
-
-fn read_state(state: &Path, part: &Path, file: &File, url: &str) -> Result<Saved, SinkError> {
-    let saved = read(state)?;
-    if saved.url != url {
-        return Err(SinkError::OtherUrl { path: part.to_owned(), url: saved.url });
-    }
-    let length = file.metadata().map_err(|error| failed(part, error))?.len();
-    if length < saved.done.end() {
-        return Err(SinkError::Shorter(part.to_owned()));
-    }
-    Ok(saved)
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 fn failed(path: &Path, source: io::Error) -> SinkError {

@@ -1,31 +1,46 @@
-//! One task a path: it holds the path's connection and has at most one request under way.
+//! One task a path: it holds the path's connection and has at most one request under way over
+//! HTTP/1.1, and two over HTTP/2.
 //!
 //! What it does can be broken off at any time by a new command: the work is a future that is
 //! dropped. An HTTP/2 stream is then reset with CANCEL and its connection stays; an HTTP/1.1
 //! connection is closed, for the rest of the body would have to be read to keep it.
+//!
+//! Each path follows redirects by itself: a signed URL may be bound to the address that asked.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use manyways_proto::fetch::{Fault, Head, PathId, Range, RequestId, Validator};
+use manyways_proto::fetch::{Fault, FaultClass, Head, PathId, Range, RequestId, Validator};
+use manyways_trace::Span;
 use rustls::ClientConfig;
 use tokio::sync::{mpsc, oneshot};
 
 use super::PathSpec;
-use super::dial::{Connection, Protocol, dial};
-use super::exchange::{self, Broken};
+use super::dial::{Connection, Means, Protocol, dial};
+use super::exchange::{self, Broken, Credit};
 use super::late::Late;
-use super::location::Location;
+use super::location::{Location, Origin};
 
 /// What the transfer tells a worker.
 pub(super) enum Command {
     /// A new transfer: from now on report there.
     Begin(mpsc::Sender<Message>),
-    /// Make sure that there is a connection for this object.
-    Connect(Arc<Location>),
+    /// Make sure that there is a connection for this object, with this window for each stream.
+    Connect(Arc<Location>, u32),
+    /// Each stream has this window from now on.
+    Window(u32),
+    /// The server may send so many more bytes of this request.
+    Credit(RequestId, usize),
+    /// The path is another from now on: it has other addresses or name servers.
+    Path(Arc<PathSpec>),
+    /// Measure the application round trip.
+    Ping,
     /// Ask for the object.
     Ask(Ask),
     /// Break this request off.
@@ -47,8 +62,7 @@ pub(super) struct Ask {
     pub(super) home: Arc<Location>,
     pub(super) range: Option<Range>,
     pub(super) if_range: Option<Validator>,
-    /// Follow redirects: the first request does, the others use where it ended.
-    pub(super) follow: bool,
+    pub(super) credit: Credit,
 }
 
 /// What a worker reports.
@@ -62,10 +76,15 @@ pub(super) enum What {
     ConnectFailed(Fault),
     /// The object is elsewhere, and is asked for there.
     Moved(Location),
-    Head(RequestId, Head, Peer),
+    /// With the SHA-256 that the server announces for the whole object.
+    Head(RequestId, Head, Option<[u8; 32]>, Peer),
     Bytes(RequestId, Bytes),
     Finished(RequestId),
     Failed(RequestId, Fault),
+    /// A PING has come back.
+    Pong,
+    /// There is no PING to send; the kernel says this.
+    RoundTrip(Span),
 }
 
 /// Who answers, and how.
@@ -83,19 +102,58 @@ impl From<&Connection> for Peer {
 
 pub(super) struct Worker {
     id: PathId,
-    path: Arc<PathSpec>,
-    tls: Arc<ClientConfig>,
-    late: Late,
+    means: Means,
+    held: Held,
     commands: mpsc::UnboundedReceiver<Command>,
     reports: Option<mpsc::Sender<Message>>,
-    connection: Option<Connection>,
-    work: Option<Work>,
+    pongs: mpsc::UnboundedReceiver<()>,
+    work: Vec<Work>,
 }
 
-/// What is under way; at its end it hands back the connection, if that can be used again.
+/// What is under way.
 struct Work {
+    /// Nothing for a connection attempt.
     request: Option<RequestId>,
-    future: Pin<Box<dyn Future<Output = Option<Connection>> + Send>>,
+    credit: Credit,
+    future: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+/// What the requests of a path share.
+#[derive(Clone, Default)]
+struct Held(Arc<Mutex<Things>>);
+
+#[derive(Default)]
+struct Things {
+    /// An HTTP/2 connection as long as it lives, an HTTP/1.1 connection while nobody uses it.
+    connection: Option<Connection>,
+    /// Where this path found the object, once it was redirected there.
+    moved: Option<Location>,
+}
+
+impl Held {
+    fn lock(&self) -> MutexGuard<'_, Things> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection to use; one to another server is closed.
+    fn take(&self, origin: &Origin) -> Option<Connection> {
+        let mut things = self.lock();
+        let held = things.connection.take().filter(|held| held.serves(origin))?;
+        things.connection = held.twin();
+        Some(held)
+    }
+
+    /// A connection that was made, or is not used any more.
+    fn put(&self, connection: Connection) {
+        self.lock().connection = Some(connection);
+    }
+
+    /// Others may use this connection from now on.
+    fn share(&self, connection: &Connection) {
+        if let Some(twin) = connection.twin() {
+            self.put(twin);
+        }
+    }
 }
 
 impl Worker {
@@ -106,34 +164,35 @@ impl Worker {
         path: Arc<PathSpec>,
         tls: Arc<ClientConfig>,
         late: Late,
+        prior_knowledge: bool,
     ) -> mpsc::UnboundedSender<Command> {
         let (sender, commands) = mpsc::unbounded_channel();
-        let (reports, connection, work) = (None, None, None);
-        let worker = Self { id, path, tls, late, commands, reports, connection, work };
+        let (told, pongs) = mpsc::unbounded_channel();
+        let means = Means {
+            path,
+            tls,
+            late,
+            window: 65_535,
+            prior_knowledge,
+            pongs: told,
+            calm: Arc::default(),
+        };
+        let (held, reports, work) = (Held::default(), None, Vec::new());
+        let worker = Self { id, means, held, commands, reports, pongs, work };
         tokio::spawn(worker.run());
         sender
     }
 
     async fn run(mut self) {
         loop {
-            let work = async {
-                match &mut self.work {
-                    Some(work) => work.future.as_mut().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(command) => self.obey(command),
                     None => return,
                 },
-                connection = work => {
-                    self.work = None;
-                    if connection.is_some() {
-                        self.connection = connection;
-                    }
-                }
+                Some(()) = self.pongs.recv() => self.report(What::Pong),
+                () = any(&mut self.work) => {}
             }
         }
     }
@@ -141,26 +200,63 @@ impl Worker {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Begin(reports) => {
-                self.work = None;
+                self.work.clear();
+                self.held.lock().moved = None;
                 self.reports = Some(reports);
             }
-            Command::Cancel(request) => {
-                if self.work.as_ref().is_some_and(|work| work.request == Some(request)) {
-                    self.work = None;
-                }
-            }
+            Command::Cancel(request) => self.work.retain(|work| work.request != Some(request)),
             Command::Disconnect => {
-                self.work = None;
-                self.connection = None;
+                self.work.clear();
+                self.held.lock().connection = None;
             }
             Command::End(ended) => {
-                self.work = None;
+                self.work.clear();
                 self.reports = None;
                 // Who does not wait for it need not know.
                 let _ = ended.send(());
             }
-            Command::Connect(location) => self.connect(location),
+            Command::Window(bytes) => self.set_window(bytes),
+            Command::Credit(request, bytes) => {
+                if let Some(work) = self.work.iter().find(|work| work.request == Some(request)) {
+                    work.credit.grant(bytes);
+                }
+            }
+            Command::Path(path) => self.means.path = path,
+            Command::Ping => self.ping(),
+            Command::Connect(location, window) => self.connect(&location, window),
             Command::Ask(ask) => self.ask(ask),
+        }
+    }
+
+    /// For the connection that is there, and for those to come.
+    fn set_window(&mut self, bytes: u32) {
+        if self.means.window != bytes
+            && let Some(connection) = &self.held.lock().connection
+        {
+            connection.set_window(bytes);
+        }
+        self.means.window = bytes;
+    }
+
+    fn ping(&mut self) {
+        let rtt = match &*self.held.lock() {
+            Things { connection: Some(connection), .. } => {
+                if !self.means.calm.load(Ordering::Relaxed) && connection.ping() {
+                    return;
+                }
+                connection.round_trip()
+            }
+            _ => None,
+        };
+        if let Some(rtt) = rtt {
+            self.report(What::RoundTrip(rtt));
+        }
+    }
+
+    /// Says something without waiting: where the transfer has no room for it, it can do without.
+    fn report(&self, what: What) {
+        if let Some(reports) = &self.reports {
+            let _ = reports.try_send(Message { path: self.id, what });
         }
     }
 
@@ -168,103 +264,122 @@ impl Worker {
         Some(Reporter { path: self.id, reports: self.reports.clone()? })
     }
 
-    /// What a connection needs.
-    fn means(&self) -> (Arc<PathSpec>, Arc<ClientConfig>, Late) {
-        (Arc::clone(&self.path), Arc::clone(&self.tls), self.late.clone())
-    }
-
-    fn connect(&mut self, location: Arc<Location>) {
+    fn connect(&mut self, location: &Location, window: u32) {
         let Some(reporter) = self.reporter() else { return };
-        let held = self.connection.take().filter(|held| held.serves(location.origin()));
-        let (path, tls, late) = self.means();
+        self.set_window(window);
+        let (held, means) = (self.held.clone(), self.means.clone());
+        let origin = held.lock().moved.as_ref().unwrap_or(location).origin().clone();
         let future = async move {
-            let connection = match held {
-                Some(held) => Ok(held),
-                None => dial(&path, location.origin(), &tls, &late).await,
+            let connection = match held.take(&origin) {
+                Some(connection) => Ok(connection),
+                None => dial(&means, &origin).await,
             };
-            match connection {
+            let what = match connection {
                 Ok(connection) => {
-                    reporter.say(What::Connected(Peer::from(&connection))).await;
-                    Some(connection)
+                    let peer = Peer::from(&connection);
+                    held.put(connection);
+                    What::Connected(peer)
                 }
-                Err(fault) => {
-                    reporter.say(What::ConnectFailed(fault)).await;
-                    None
-                }
-            }
+                Err(fault) => What::ConnectFailed(fault),
+            };
+            reporter.say(what).await;
         };
-        self.work = Some(Work { request: None, future: Box::pin(future) });
+        self.work.clear();
+        let credit = Credit::default();
+        self.work.push(Work { request: None, credit, future: Box::pin(future) });
     }
 
     fn ask(&mut self, ask: Ask) {
         let Some(reporter) = self.reporter() else { return };
-        let request = ask.request;
+        let (request, credit) = (ask.request, ask.credit.clone());
         // A connection attempt that is still on has to go on: the request waits for it.
-        let before = self.work.take().filter(|work| work.request.is_none());
-        let mut held = self.connection.take();
-        // An HTTP/2 connection outlives a request that is broken off.
-        if let Some(connection) = &held
-            && let Some(twin) = connection.twin()
-        {
-            self.connection = Some(twin);
-        }
-        let (path, tls, late) = self.means();
+        let attempt = self.work.iter().position(|work| work.request.is_none());
+        let before = attempt.map(|attempt| self.work.swap_remove(attempt));
+        let (held, means) = (self.held.clone(), self.means.clone());
         let future = async move {
             if let Some(before) = before {
-                held = before.future.await;
+                before.future.await;
             }
-            let means = (&*path, &tls, &late);
-            match perform(&reporter, means, held, ask).await {
-                Ok(connection) => connection,
-                Err(Broken { fault, connection, .. }) => {
-                    reporter.say(What::Failed(request, fault)).await;
-                    connection
+            let (fault, connection) = match perform(&reporter, &means, &held, ask).await {
+                Ok(connection) => (None, connection),
+                Err(Broken { fault, connection, .. }) => (Some(fault), connection),
+            };
+            if let Some(connection) = connection {
+                held.put(connection);
+            }
+            if let Some(fault) = fault {
+                if fault.class == FaultClass::Calm {
+                    means.calm.store(true, Ordering::Relaxed);
                 }
+                reporter.say(What::Failed(request, fault)).await;
             }
         };
-        self.work = Some(Work { request: Some(request), future: Box::pin(future) });
+        self.work.push(Work { request: Some(request), credit, future: Box::pin(future) });
     }
 }
 
-/// Sends a request, follows redirects where asked to, and reports the answer and its body.
+/// Waits for the first of them that ends, and takes it out.
+async fn any(work: &mut Vec<Work>) {
+    poll_fn(|context| {
+        for i in 0..work.len() {
+            if work[i].future.as_mut().poll(context).is_ready() {
+                work.swap_remove(i);
+                return Poll::Ready(());
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Sends a request, follows redirects, and reports the answer and its body. What comes back is the
+/// connection, if that can be used again.
 async fn perform(
     reporter: &Reporter,
-    (path, tls, late): (&PathSpec, &Arc<ClientConfig>, &Late),
-    mut held: Option<Connection>,
+    means: &Means,
+    held: &Held,
     mut ask: Ask,
 ) -> Result<Option<Connection>, Broken> {
+    if let Some(moved) = &held.lock().moved {
+        ask.location = Arc::new(moved.clone());
+    }
     let mut hops = 0;
     loop {
-        let reused = held.take().filter(|held| held.serves(ask.location.origin()));
+        let reused = held.take(ask.location.origin());
         let fresh = reused.is_none();
         let connection = match reused {
             Some(connection) => connection,
-            None => dial(path, ask.location.origin(), tls, late).await?,
+            None => dial(means, ask.location.origin()).await?,
         };
+        held.share(&connection);
         let peer = Peer::from(&connection);
         let answer = match exchange::send(connection, &ask).await {
             Ok(answer) => answer,
             // A server may close an idle connection at the very moment that it is used again.
-            Err(broken) if !fresh && broken.unanswered => continue,
+            Err(broken) if !fresh && broken.unanswered => {
+                held.lock().connection = None;
+                continue;
+            }
             Err(broken) => return Err(broken),
         };
         if let Some(target) = answer.redirect() {
-            if !ask.follow {
-                let words = "the server redirects a later request elsewhere";
-                return Err(Broken::unfit(words));
-            }
             hops += 1;
             let location = exchange::follow(&ask.location, &target, hops)?;
             reporter.say(What::Moved(location.clone())).await;
             ask.location = Arc::new(location);
-            held = answer.skip().await;
+            if let Some(connection) = answer.skip().await {
+                held.put(connection);
+            }
             continue;
         }
-        let (head, mut body) = answer.split();
-        reporter.say(What::Head(ask.request, head, peer)).await;
+        if hops > 0 {
+            held.lock().moved = Some((*ask.location).clone());
+        }
+        let (head, announced, mut body) = answer.split();
+        reporter.say(What::Head(ask.request, head, announced, peer)).await;
         while let Some(bytes) = body.next().await? {
             reporter.say(What::Bytes(ask.request, bytes)).await;
-            body.release();
+            body.taken();
         }
         reporter.say(What::Finished(ask.request)).await;
         return Ok(body.into_connection());

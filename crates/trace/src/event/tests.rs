@@ -36,6 +36,45 @@ fn all_kinds() -> Vec<Record> {
                 reason: Some("no route".into()),
             },
         ),
+        at(
+            360,
+            Event::Request {
+                transfer: 0,
+                path: "lte".into(),
+                request: 1,
+                from: 4_000_000,
+                to: Some(8_000_000),
+            },
+        ),
+        at(
+            370,
+            Event::Response {
+                transfer: 0,
+                path: "lte".into(),
+                request: 1,
+                status: 206,
+                expected_seconds: Some(0.065),
+            },
+        ),
+        at(
+            375,
+            Event::Received {
+                transfer: 0,
+                path: "lte".into(),
+                request: 1,
+                from: 4_000_000,
+                to: 4_016_384,
+            },
+        ),
+        at(380, Event::RangeEnd { transfer: 0, path: "lte".into(), request: 1, to: 6_000_000 }),
+        at(
+            385,
+            Event::RequestEnd { transfer: 0, path: "lte".into(), request: 1, how: "cut".into() },
+        ),
+        at(
+            390,
+            Event::Ping { transfer: 0, path: "lte".into(), rtt_seconds: 0.0655, by: "h2".into() },
+        ),
         at(400, Event::TransferEnd { transfer: 0, complete: true, bytes: 8_000_000 }),
         at(500, Event::WorkloadEnd { workload: "fetch".into(), exit: Some(0), seconds: 0.5 }),
     ]

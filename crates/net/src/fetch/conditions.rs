@@ -1,0 +1,322 @@
+//! What networks were worth when they were used last: one small file a network, in a folder of the
+//! user's cache.
+//!
+//! It is a hint and nothing more. Whatever cannot be read, is of another network, makes no sense or
+//! is older than [`MOST_AGE`] is as good as absent.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use manyways_proto::estimate::Conditions;
+use manyways_sys::interface::Interface;
+use manyways_trace::{Rate, Size, Span};
+use serde::{Deserialize, Serialize};
+
+use super::PathReport;
+
+/// The version that this program writes and reads.
+const SCHEMA: &str = "manyways.network/1";
+/// A larger file is not ours.
+pub const MOST_BYTES: usize = 4 << 10;
+/// A network changes: what is older says nothing.
+pub const MOST_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Less than this says nothing about a rate: slow start may have been most of it.
+pub const LEAST: Size = Size::from_bytes(200_000);
+/// Nothing that a host is connected to is faster, …
+const MOST_RATE: u64 = 1_000_000_000_000;
+/// … and nobody waits so long for an answer.
+const MOST_RTT: f64 = 60.0;
+
+/// What tells one network from another.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Network {
+    /// The interface's name.
+    pub name: String,
+    /// What sort of network it is, in the words of `manyways paths`.
+    pub kind: String,
+    /// Its gateway, an IPv4 one if there is one: those of IPv6 are called `fe80::1` everywhere.
+    pub gateway: Option<IpAddr>,
+}
+
+/// What is known of a network.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Remembered {
+    /// Which one.
+    pub network: Network,
+    /// Its throughput.
+    pub rate: Rate,
+    /// Its application round trip, where that was measured.
+    pub rtt: Option<Span>,
+    /// When that was so, in seconds since 1970.
+    pub time: u64,
+}
+
+/// The folder with the files.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    folder: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    schema: String,
+    #[serde(flatten)]
+    network: Network,
+    rate_bps: u64,
+    rtt_seconds: Option<f64>,
+    time: u64,
+}
+
+impl From<&Interface> for Network {
+    fn from(interface: &Interface) -> Self {
+        let gateways = &interface.gateways;
+        Self {
+            name: interface.name.clone(),
+            kind: interface.kind.word().to_owned(),
+            gateway: gateways.iter().find(|ip| ip.is_ipv4()).or(gateways.first()).copied(),
+        }
+    }
+}
+
+impl Network {
+    /// The name of its file. Two networks may get the same one, for what a file system does not
+    /// take is replaced; the file says which of them it is of.
+    fn file_name(&self) -> String {
+        let gateway = self.gateway.map_or_else(|| "direct".to_owned(), |ip| ip.to_string());
+        let name = format!("{}-{}-{gateway}.json", self.kind, self.name);
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        name.chars().map(|c| if plain(c) { c } else { '_' }).collect()
+    }
+}
+
+impl Remembered {
+    /// What a path of a transfer has shown of its network, if that is enough to remember. `rate` is
+    /// how fast it was estimated to be at the end, where that is known.
+    pub fn of(
+        network: Network,
+        path: &PathReport,
+        rate: Option<Rate>,
+        now: SystemTime,
+    ) -> Option<Self> {
+        // The average counts pauses between requests; the estimate falls while a network is silent,
+        // and one that failed once need not be slow for a week.
+        let rate = path.rate.max(rate.unwrap_or(Rate::ZERO));
+        let time = since_1970(now);
+        (path.bytes >= LEAST && !rate.is_zero()).then_some(Self {
+            network,
+            rate,
+            rtt: path.rtt,
+            time,
+        })
+    }
+
+    /// Reads a file; `None` where it is not one of ours or contradicts itself.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > MOST_BYTES {
+            return None;
+        }
+        let file: File = serde_json::from_slice(bytes).ok()?;
+        let rate = (1..=MOST_RATE).contains(&file.rate_bps);
+        let rtt = file.rtt_seconds.is_none_or(|rtt| rtt > 0.0 && rtt <= MOST_RTT);
+        (file.schema == SCHEMA && rate && rtt).then(|| Self {
+            network: file.network,
+            rate: Rate::from_bps(file.rate_bps),
+            rtt: file.rtt_seconds.map(Span::from_secs_f64),
+            time: file.time,
+        })
+    }
+
+    /// Writes a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let file = File {
+            schema: SCHEMA.to_owned(),
+            network: self.network.clone(),
+            rate_bps: self.rate.as_bps(),
+            rtt_seconds: self.rtt.map(Span::as_secs_f64),
+            time: self.time,
+        };
+        // Strings and numbers: there is nothing in it that could fail.
+        serde_json::to_vec(&file).unwrap_or_default()
+    }
+
+    /// What a transfer can begin with, where both are known.
+    pub fn conditions(&self) -> Option<Conditions> {
+        Some(Conditions { rate: self.rate, rtt: self.rtt? })
+    }
+}
+
+impl Memory {
+    /// What is in this folder; it need not be there yet.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// The user's own: `manyways/networks` in the cache folder of the XDG base directories.
+    pub fn of_user() -> Option<Self> {
+        // A relative one is to be ignored, says the specification.
+        let folder = |variable: &str| {
+            std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())
+        };
+        let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")))?;
+        Some(Self::at(cache.join("manyways/networks")))
+    }
+
+    /// What is known of a network.
+    pub fn recall(&self, network: &Network, now: SystemTime) -> Option<Remembered> {
+        let file = fs::File::open(self.folder.join(network.file_name())).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).ok()?;
+        let remembered = Remembered::parse(&bytes)?;
+        // A clock that was set back makes files from the future.
+        let age = since_1970(now).checked_sub(remembered.time)?;
+        (remembered.network == *network && age <= MOST_AGE.as_secs()).then_some(remembered)
+    }
+
+    /// Keeps it, in place of what was known before.
+    ///
+    /// # Errors
+    /// What the system says; what was known before is still there then.
+    pub fn keep(&self, remembered: &Remembered) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let name = remembered.network.file_name();
+        // Two runs may end at the same time.
+        let fresh = self.folder.join(format!(".{name}.{}", std::process::id()));
+        let written = write(&fresh, &remembered.to_bytes())
+            .and_then(|()| fs::rename(&fresh, self.folder.join(name)));
+        if written.is_err() {
+            let _ = fs::remove_file(&fresh);
+        }
+        written
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    OpenOptions::new().write(true).create(true).truncate(true).open(path)?.write_all(bytes)
+}
+
+fn since_1970(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn network() -> Network {
+        Network {
+            name: "wlan0".into(),
+            kind: "wifi".into(),
+            gateway: Some(IpAddr::from([192, 0, 2, 1])),
+        }
+    }
+
+    fn remembered() -> Remembered {
+        Remembered {
+            network: network(),
+            rate: Rate::from_mbps(10),
+            rtt: Some(Span::from_millis(28)),
+            time: 1_700_000_000,
+        }
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn comes_back_for_a_week_and_for_this_network_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::at(folder.path().join("new/folder"));
+        let now = at(1_700_000_000);
+        assert_eq!(memory.recall(&network(), now), None);
+        memory.keep(&remembered()).unwrap();
+        assert_eq!(memory.recall(&network(), now), Some(remembered()));
+        assert_eq!(memory.recall(&network(), now + MOST_AGE), Some(remembered()));
+        let late = MOST_AGE + Duration::from_secs(1);
+        assert_eq!(memory.recall(&network(), now + late), None);
+        assert_eq!(memory.recall(&network(), now - Duration::from_secs(1)), None);
+        for other in [
+            Network { name: "wlan1".into(), ..network() },
+            Network { kind: "ethernet".into(), ..network() },
+            Network { gateway: None, ..network() },
+            // The same file.
+            Network { name: "wlan0".into(), gateway: Some("::".parse().unwrap()), ..network() },
+        ] {
+            assert_eq!(memory.recall(&other, now), None, "{other:?}");
+        }
+        let files = fs::read_dir(folder.path().join("new/folder")).unwrap().count();
+        assert_eq!(files, 1, "nothing is left beside the file");
+    }
+
+    #[test]
+    fn what_shares_a_file_is_not_taken_for_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Memory::at(folder.path());
+        let odd = |name: &str| Network { name: name.into(), ..network() };
+        assert_eq!(odd("a:b").file_name(), odd("a/b").file_name());
+        memory.keep(&Remembered { network: odd("a:b"), ..remembered() }).unwrap();
+        assert!(memory.recall(&odd("a:b"), at(1_700_000_000)).is_some());
+        assert_eq!(memory.recall(&odd("a/b"), at(1_700_000_000)), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_not_read() {
+        let text = String::from_utf8(remembered().to_bytes()).unwrap();
+        assert!(Remembered::parse(text.as_bytes()).is_some());
+        for (from, to) in [
+            ("10000000", "0"),
+            ("10000000", "2000000000000"),
+            ("0.028", "0"),
+            ("0.028", "-1"),
+            ("0.028", "61"),
+            ("0.028", "1e999"),
+            ("network/1", "network/2"),
+            ("192.0.2.1", "192.0.2"),
+            ("}", ""),
+        ] {
+            let broken = text.replace(from, to);
+            assert_ne!(broken, text, "{from}");
+            assert_eq!(Remembered::parse(broken.as_bytes()), None, "{broken}");
+        }
+        let long = format!("{text}{}", " ".repeat(MOST_BYTES));
+        assert_eq!(Remembered::parse(long.as_bytes()), None);
+    }
+
+    #[test]
+    fn a_few_bytes_say_nothing_and_a_silence_at_the_end_is_not_held_against_a_network() {
+        let path = PathReport {
+            name: "wlan0".into(),
+            metered: false,
+            server: None,
+            protocol: None,
+            bytes: LEAST,
+            requests: 1,
+            rate: Rate::from_mbps(8),
+            rtt: Some(Span::from_millis(28)),
+            tail: Size::ZERO,
+            duplicate: Size::ZERO,
+        };
+        let of = |path: &PathReport, rate| {
+            let remembered = Remembered::of(network(), path, rate, at(5))?;
+            assert_eq!((remembered.time, remembered.rtt), (5, path.rtt));
+            Some(remembered.rate)
+        };
+        assert_eq!(of(&path, Some(Rate::from_mbps(10))), Some(Rate::from_mbps(10)));
+        assert_eq!(of(&path, Some(Rate::from_kbps(9))), Some(Rate::from_mbps(8)));
+        assert_eq!(of(&path, None), Some(Rate::from_mbps(8)));
+        let little = PathReport { bytes: LEAST - Size::from_bytes(1), ..path };
+        assert_eq!(of(&little, Some(Rate::from_mbps(10))), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Remembered::parse(&bytes);
+        }
+    }
+}

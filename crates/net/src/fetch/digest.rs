@@ -1,0 +1,307 @@
+//! The header `Repr-Digest` (RFC 9530 §3), from which the SHA-256 of the whole object is read.
+//!
+//! It is a dictionary of structured fields (RFC 9651 §3.2). A field that breaks those rules
+//! anywhere counts for nothing, even where the part that is wanted here would read.
+
+use super::base64;
+
+/// A number has so many digits at most, …
+const MOST_DIGITS: usize = 15;
+/// … and one with a point so many before it and after it.
+const MOST_WHOLE: usize = 12;
+const MOST_FRACTION: usize = 3;
+
+/// The SHA-256 of the object without any `Range` (its representation), where the field's value
+/// has it. A field that came in several lines is joined with `, ` first.
+pub fn parse(value: &[u8]) -> Option<[u8; 32]> {
+    let mut field = Field { rest: value };
+    field.spaces();
+    let mut wanted = None;
+    while !field.rest.is_empty() {
+        let key = field.key()?;
+        let item = field.member()?;
+        if key == b"sha-256" {
+            // The last of several is meant.
+            wanted = Some(item);
+        }
+        field.blanks();
+        if field.rest.is_empty() {
+            break;
+        }
+        field.eat(b',')?;
+        field.blanks();
+        if field.rest.is_empty() {
+            return None;
+        }
+    }
+    match wanted? {
+        Item::Bytes(bytes) => bytes.try_into().ok(),
+        Item::Other => None,
+    }
+}
+
+enum Item {
+    Bytes(Vec<u8>),
+    Other,
+}
+
+/// What is left to read. Each reader takes what it is named after, or nothing can be made of it all.
+struct Field<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Field<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    fn eat(&mut self, wanted: u8) -> Option<()> {
+        self.rest = self.rest.strip_prefix(&[wanted])?;
+        Some(())
+    }
+
+    fn take_while(&mut self, fits: impl Fn(u8) -> bool) -> &'a [u8] {
+        let end = self.rest.iter().position(|b| !fits(*b)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    fn spaces(&mut self) {
+        self.take_while(|b| b == b' ');
+    }
+
+    fn blanks(&mut self) {
+        self.take_while(|b| matches!(b, b' ' | b'\t'));
+    }
+
+    fn key(&mut self) -> Option<&'a [u8]> {
+        let first = self.peek()?;
+        let fits = |b: u8| {
+            b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.' | b'*')
+        };
+        (first.is_ascii_lowercase() || first == b'*').then(|| self.take_while(fits))
+    }
+
+    /// What stands behind a key: a value, or parameters alone, which make it true.
+    fn member(&mut self) -> Option<Item> {
+        let mut item = Item::Other;
+        if self.peek() == Some(b'=') {
+            self.eat(b'=')?;
+            match self.peek()? {
+                b'(' => self.inner_list()?,
+                _ => item = self.bare_item()?,
+            }
+        }
+        self.parameters()?;
+        Some(item)
+    }
+
+    fn inner_list(&mut self) -> Option<()> {
+        self.eat(b'(')?;
+        loop {
+            self.spaces();
+            if self.peek()? == b')' {
+                return self.eat(b')');
+            }
+            self.bare_item()?;
+            self.parameters()?;
+            if !matches!(self.peek()?, b' ' | b')') {
+                return None;
+            }
+        }
+    }
+
+    fn parameters(&mut self) -> Option<()> {
+        while self.peek() == Some(b';') {
+            self.eat(b';')?;
+            self.spaces();
+            self.key()?;
+            if self.peek() == Some(b'=') {
+                self.eat(b'=')?;
+                self.bare_item()?;
+            }
+        }
+        Some(())
+    }
+
+    fn bare_item(&mut self) -> Option<Item> {
+        match self.peek()? {
+            b':' => return self.byte_sequence().map(Item::Bytes),
+            b'-' | b'0'..=b'9' => drop(self.number()?),
+            b'"' => self.string()?,
+            b'?' => self.boolean()?,
+            b'@' => self.date()?,
+            b'%' => self.display_string()?,
+            b'*' | b'a'..=b'z' | b'A'..=b'Z' => drop(self.take_while(is_token)),
+            _ => return None,
+        }
+        Some(Item::Other)
+    }
+
+    fn byte_sequence(&mut self) -> Option<Vec<u8>> {
+        self.eat(b':')?;
+        let text = self.take_while(|b| b != b':');
+        self.eat(b':')?;
+        base64::decode(text)
+    }
+
+    /// Says whether it is a whole one.
+    fn number(&mut self) -> Option<bool> {
+        if self.peek() == Some(b'-') {
+            self.eat(b'-')?;
+        }
+        let whole = self.take_while(|b| b.is_ascii_digit()).len();
+        if self.peek() != Some(b'.') {
+            return (1..=MOST_DIGITS).contains(&whole).then_some(true);
+        }
+        self.eat(b'.')?;
+        let fraction = self.take_while(|b| b.is_ascii_digit()).len();
+        let fits = (1..=MOST_WHOLE).contains(&whole) && (1..=MOST_FRACTION).contains(&fraction);
+        fits.then_some(false)
+    }
+
+    fn string(&mut self) -> Option<()> {
+        self.eat(b'"')?;
+        loop {
+            self.take_while(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\'));
+            if self.peek()? == b'"' {
+                return self.eat(b'"');
+            }
+            self.eat(b'\\')?;
+            let escaped = self.peek().filter(|b| matches!(b, b'"' | b'\\'))?;
+            self.eat(escaped)?;
+        }
+    }
+
+    fn boolean(&mut self) -> Option<()> {
+        self.eat(b'?')?;
+        let digit = self.peek().filter(|b| matches!(b, b'0' | b'1'))?;
+        self.eat(digit)
+    }
+
+    fn date(&mut self) -> Option<()> {
+        self.eat(b'@')?;
+        self.number()?.then_some(())
+    }
+
+    fn display_string(&mut self) -> Option<()> {
+        self.eat(b'%')?;
+        self.eat(b'"')?;
+        let mut text = Vec::new();
+        loop {
+            text.extend(self.take_while(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'%')));
+            if self.peek()? == b'"' {
+                std::str::from_utf8(&text).ok()?;
+                return self.eat(b'"');
+            }
+            self.eat(b'%')?;
+            let (hex, rest) = self.rest.split_first_chunk::<2>()?;
+            let digit = |b: u8| match b {
+                b'0'..=b'9' => Some(b - b'0'),
+                b'a'..=b'f' => Some(b - b'a' + 10),
+                _ => None,
+            };
+            text.push(digit(hex[0])? << 4 | digit(hex[1])?);
+            self.rest = rest;
+        }
+    }
+}
+
+fn is_token(b: u8) -> bool {
+    b.is_ascii_alphanumeric()
+        || matches!(b, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.')
+        || matches!(b, b'^' | b'_' | b'`' | b'|' | b'~' | b':' | b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Of `{"hello": "world"}` and a line feed, as in the examples of RFC 9530.
+    const HELLO: &str = "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:";
+
+    fn found(value: &str) -> bool {
+        let hash = parse(value.as_bytes());
+        assert!(hash.is_none_or(|hash| hash[..2] == [0x44, 0xaf]), "{value}: {hash:?}");
+        hash.is_some()
+    }
+
+    #[test]
+    fn finds_it_among_others() {
+        for value in [
+            HELLO.to_owned(),
+            format!("  {HELLO}  "),
+            format!("sha-512=:YWJj:,{HELLO}"),
+            format!("sha-512=:YWJj:;q=1 \t,\t {HELLO};a;b=?0;c=@1659578233;d=%\"f%c3%bc\""),
+            format!(
+                "a, b=1, c=-1.5, d=\"x \\\" \\\\\", e=tok/en:*, f=?1, g=(1 \"a\";b  t ), {HELLO}"
+            ),
+            format!("h=(), *i;j=2, {HELLO}"),
+            format!("sha-256=:YWJj:, {HELLO}"),
+            HELLO.replace("=:", ":").replacen("256:", "256=:", 1),
+        ] {
+            assert!(found(&value), "{value}");
+        }
+    }
+
+    #[test]
+    fn nothing_comes_of_a_field_that_breaks_the_rules() {
+        for value in [
+            "".to_owned(),
+            "sha-256".to_owned(),
+            "sha-256=abc".to_owned(),
+            "sha-256=:YWJj:".to_owned(),
+            format!("{HELLO}, sha-256=:YWJj:"),
+            format!("{HELLO}, sha-256=(:YWJj:)"),
+            format!("{HELLO},"),
+            format!(",{HELLO}"),
+            format!("\t{HELLO}"),
+            format!("{HELLO} a"),
+            format!("{HELLO}x"),
+            format!("A=1, {HELLO}"),
+            format!("a=, {HELLO}"),
+            format!("a=1234567890123456, {HELLO}"),
+            format!("a=1., {HELLO}"),
+            format!("a=1.1234, {HELLO}"),
+            format!("a=-, {HELLO}"),
+            format!("a=\"x, {HELLO}"),
+            format!("a=\"\\x\", {HELLO}"),
+            format!("a=?2, {HELLO}"),
+            format!("a=@1.5, {HELLO}"),
+            format!("a=%\"%C3\", {HELLO}"),
+            format!("a=%\"%ff\", {HELLO}"),
+            format!("a=(1,2), {HELLO}"),
+            format!("a=(1\"b\"), {HELLO}"),
+            format!("a=(1, {HELLO}"),
+            format!("a; =1, {HELLO}"),
+            HELLO.replace("sha-256=:", "sha-256=: "),
+            HELLO.trim_end_matches(':').to_owned(),
+            HELLO.to_uppercase(),
+        ] {
+            assert!(!found(&value), "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(hash in any::<[u8; 32]>()) {
+            let value = format!("sha-256=:{}:", base64::encode(&hash));
+            prop_assert_eq!(parse(value.as_bytes()), Some(hash));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn no_pieces_panic(
+            pieces in proptest::collection::vec("sha-256|=|:|\\(|\\)|;|,| |%\"|\"|@|\\?|1|\\.|-|a", 0..30)
+        ) {
+            let _ = parse(pieces.concat().as_bytes());
+        }
+    }
+}

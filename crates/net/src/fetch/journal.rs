@@ -1,0 +1,168 @@
+//! What a transfer did, request by request, for its event log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use manyways_proto::fetch::{PathId, Range, RequestId};
+use manyways_trace::event::{self, Record};
+use manyways_trace::{Span, Time};
+
+use super::PathSpec;
+use super::report::Event;
+
+/// Pieces that follow each other so closely are one in the log.
+const TOGETHER: Span = Span::from_millis(5);
+
+/// Knows every request that is under way, and keeps records where somebody wants them.
+pub(super) struct Journal {
+    names: Option<Vec<String>>,
+    requests: BTreeMap<RequestId, Entry>,
+    records: Vec<Record>,
+}
+
+/// A request that is under way.
+struct Entry {
+    path: PathId,
+    /// The next byte to come.
+    at: u64,
+    /// Where it is to end.
+    end: u64,
+    expected: Option<Span>,
+    /// Pieces that are not in the log yet: where they begin, and when the first came.
+    piece: Option<(u64, Time)>,
+    /// When the last piece came.
+    last: Time,
+    begun: bool,
+}
+
+impl Journal {
+    pub(super) fn new(wanted: bool, paths: &[Arc<PathSpec>]) -> Self {
+        let names = wanted.then(|| paths.iter().map(|path| path.name.clone()).collect());
+        Self { names, requests: BTreeMap::new(), records: Vec::new() }
+    }
+
+    /// A path that was not there at the start.
+    pub(super) fn join(&mut self, name: &str) {
+        if let Some(names) = &mut self.names {
+            names.push(name.to_owned());
+        }
+    }
+
+    /// The path of a request that is under way.
+    pub(super) fn path_of(&self, request: RequestId) -> Option<PathId> {
+        self.requests.get(&request).map(|entry| entry.path)
+    }
+
+    pub(super) fn request(
+        &mut self,
+        now: Time,
+        request: RequestId,
+        path: PathId,
+        range: Option<Range>,
+        expected: Option<Span>,
+    ) {
+        let (at, end) = range.map_or((0, u64::MAX), |range| (range.start, range.end));
+        let entry = Entry { path, at, end, expected, piece: None, last: now, begun: false };
+        self.requests.insert(request, entry);
+        self.record(now, path, |path| event::Event::Request {
+            transfer: 0,
+            path,
+            request: request.0,
+            from: at,
+            to: range.map(|range| range.end),
+        });
+    }
+
+    pub(super) fn response(&mut self, now: Time, request: RequestId, status: u16) {
+        let Some(entry) = self.requests.get(&request) else { return };
+        let expected_seconds = entry.expected.map(Span::as_secs_f64);
+        self.record(now, entry.path, |path| event::Event::Response {
+            transfer: 0,
+            path,
+            request: request.0,
+            status,
+            expected_seconds,
+        });
+    }
+
+    pub(super) fn received(&mut self, now: Time, request: RequestId, length: u64) {
+        let Some(entry) = self.requests.get_mut(&request) else { return };
+        if entry.piece.is_some_and(|(_, since)| now.since(since) >= TOGETHER) {
+            self.flush(request);
+        }
+        let Some(entry) = self.requests.get_mut(&request) else { return };
+        let first = entry.piece.is_none() && !entry.begun;
+        entry.piece.get_or_insert((entry.at, now));
+        entry.at += length;
+        entry.last = now;
+        entry.begun = true;
+        if first {
+            // When an answer began is what a log is read for.
+            self.flush(request);
+        }
+    }
+
+    pub(super) fn range_end(&mut self, now: Time, request: RequestId, end: u64) {
+        let Some(entry) = self.requests.get_mut(&request) else { return };
+        entry.end = end;
+        let path = entry.path;
+        self.record(now, path, |path| event::Event::RangeEnd {
+            transfer: 0,
+            path,
+            request: request.0,
+            to: end,
+        });
+    }
+
+    /// Nothing more is wanted of it.
+    pub(super) fn cancelled(&mut self, now: Time, request: RequestId) {
+        let cut = self.requests.get(&request).is_some_and(|entry| entry.at >= entry.end);
+        self.end(now, request, if cut { "cut" } else { "cancelled" });
+    }
+
+    pub(super) fn end(&mut self, now: Time, request: RequestId, how: &str) {
+        self.flush(request);
+        let Some(entry) = self.requests.remove(&request) else { return };
+        self.record(now, entry.path, |path| event::Event::RequestEnd {
+            transfer: 0,
+            path,
+            request: request.0,
+            how: how.to_owned(),
+        });
+    }
+
+    pub(super) fn ping(&mut self, now: Time, path: PathId, rtt: Span, by: &str) {
+        self.record(now, path, |path| event::Event::Ping {
+            transfer: 0,
+            path,
+            rtt_seconds: rtt.as_secs_f64(),
+            by: by.to_owned(),
+        });
+    }
+
+    /// Hands the records to whoever wanted them.
+    pub(super) fn tell(&mut self, on_event: &mut (dyn FnMut(Event<'_>) + Send)) {
+        for record in self.records.drain(..) {
+            on_event(Event::Record(&record));
+        }
+    }
+
+    fn flush(&mut self, request: RequestId) {
+        let Some(entry) = self.requests.get_mut(&request) else { return };
+        let Some((from, _)) = entry.piece.take() else { return };
+        let (path, to, last) = (entry.path, entry.at, entry.last);
+        self.record(last, path, |path| event::Event::Received {
+            transfer: 0,
+            path,
+            request: request.0,
+            from,
+            to,
+        });
+    }
+
+    fn record(&mut self, time: Time, path: PathId, event: impl FnOnce(String) -> event::Event) {
+        let Some(names) = &self.names else { return };
+        let name = names.get(path.0).cloned().unwrap_or_default();
+        self.records.push(Record { time, event: event(name) });
+    }
+}

@@ -1,0 +1,258 @@
+//! `~/.netrc`: which user name and password belong to which machine, as ftp, curl and git read it.
+//!
+//! Words are parted by white space; one in double quotes may hold spaces, and in it a backslash
+//! takes the next character as it is (`\n`, `\r` and `\t` are a line feed, a carriage return and a
+//! tab). A `#` where a keyword could stand begins a comment. Macros are passed over, and so are
+//! words that mean nothing here.
+
+use super::login::Login;
+
+/// A larger file is none that anybody wrote.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// A file that was read.
+#[derive(Clone, Default)]
+pub struct Netrc {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Default)]
+struct Entry {
+    /// None is `default`: every machine.
+    machine: Option<String>,
+    login: Option<String>,
+    password: Option<String>,
+}
+
+/// Why a file does not read. It repeats nothing of the file, which holds secrets.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetrcError {
+    /// More than [`MOST_BYTES`].
+    #[error("it is larger than {} MB", MOST_BYTES / 1_000_000)]
+    TooLarge,
+    /// Not text.
+    #[error("it is not UTF-8")]
+    NotText,
+    /// A quote that nothing closes.
+    #[error("the quote in line {0} is not closed")]
+    Quote(usize),
+    /// A keyword at the end, with nothing after it.
+    #[error("the word `{0}` at its end has no value")]
+    NoValue(&'static str),
+}
+
+impl Netrc {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`NetrcError`] says what is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, NetrcError> {
+        if bytes.len() > MOST_BYTES {
+            return Err(NetrcError::TooLarge);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| NetrcError::NotText)?;
+        let mut words = Words { text, at: 0 };
+        let mut entries: Vec<Entry> = Vec::new();
+        while let Some(word) = words.next()? {
+            let mut value = |keyword| words.next()?.ok_or(NetrcError::NoValue(keyword));
+            match word.as_str() {
+                "machine" => {
+                    let machine = Some(value("machine")?);
+                    entries.push(Entry { machine, ..Entry::default() });
+                }
+                "default" => entries.push(Entry::default()),
+                "login" => {
+                    let login = value("login")?;
+                    if let Some(entry) = entries.last_mut() {
+                        entry.login = Some(login);
+                    }
+                }
+                "password" => {
+                    let password = value("password")?;
+                    if let Some(entry) = entries.last_mut() {
+                        entry.password = Some(password);
+                    }
+                }
+                "account" => drop(value("account")?),
+                "macdef" => words.skip_macro(),
+                comment if comment.starts_with('#') => words.skip_line(),
+                _ => {}
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    /// What is sent to `host`, as `user` where the name is known already. The first entry that fits
+    /// counts.
+    pub fn login(&self, host: &str, user: Option<&str>) -> Option<Login> {
+        self.entries.iter().find_map(|entry| {
+            let machine = entry.machine.as_deref();
+            if machine.is_some_and(|machine| !machine.eq_ignore_ascii_case(host)) {
+                return None;
+            }
+            let named = match (entry.login.as_deref(), user) {
+                (Some(login), Some(user)) if login != user => return None,
+                (login, user) => login.or(user)?,
+            };
+            let password = entry.password.clone()?;
+            Some(Login { user: named.to_owned(), password })
+        })
+    }
+}
+
+impl std::fmt::Debug for Netrc {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Netrc").field("entries", &self.entries.len()).finish()
+    }
+}
+
+struct Words<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn next(&mut self) -> Result<Option<String>, NetrcError> {
+        let rest = self.rest().trim_start();
+        self.at = self.text.len() - rest.len();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let Some(quoted) = rest.strip_prefix('"') else {
+            let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            self.at += end;
+            return Ok(Some(rest[..end].to_owned()));
+        };
+        let mut word = String::new();
+        let mut letters = quoted.char_indices();
+        while let Some((at, letter)) = letters.next() {
+            match letter {
+                '"' => {
+                    self.at += at + 2;
+                    return Ok(Some(word));
+                }
+                '\\' => match letters.next() {
+                    Some((_, 'n')) => word.push('\n'),
+                    Some((_, 'r')) => word.push('\r'),
+                    Some((_, 't')) => word.push('\t'),
+                    Some((_, other)) => word.push(other),
+                    None => break,
+                },
+                _ => word.push(letter),
+            }
+        }
+        Err(NetrcError::Quote(self.text[..self.at].matches('\n').count() + 1))
+    }
+
+    fn skip_line(&mut self) {
+        let rest = self.rest();
+        self.at += rest.find('\n').unwrap_or(rest.len());
+    }
+
+    /// A macro ends with an empty line.
+    fn skip_macro(&mut self) {
+        // The name's own line.
+        self.skip_line();
+        let rest = self.rest();
+        let mut end = 0;
+        for line in rest.split_inclusive('\n').skip(1) {
+            if line.trim().is_empty() {
+                break;
+            }
+            end += line.len();
+        }
+        self.at += (end + 1).min(rest.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(file: &str, host: &str, user: Option<&str>) -> Option<(String, String)> {
+        let login = Netrc::parse(file.as_bytes()).unwrap().login(host, user);
+        login.map(|login| (login.user, login.password))
+    }
+
+    fn some(user: &str, password: &str) -> Option<(String, String)> {
+        Some((user.to_owned(), password.to_owned()))
+    }
+
+    #[test]
+    fn the_first_entry_that_fits_counts() {
+        let file = "machine a.example login me password one\n\
+                    machine b.example\n\tlogin me\n\taccount x\n\tpassword two\n\
+                    machine a.example login you password three\n\
+                    default login anonymous password four";
+        assert_eq!(found(file, "A.Example", None), some("me", "one"));
+        assert_eq!(found(file, "a.example", Some("you")), some("you", "three"));
+        assert_eq!(found(file, "b.example", None), some("me", "two"));
+        assert_eq!(found(file, "c.example", None), some("anonymous", "four"));
+        assert_eq!(found(file, "c.example", Some("me")), None);
+        assert_eq!(found("machine a password p", "a", Some("me")), some("me", "p"));
+        assert_eq!(found("machine a password p", "a", None), None);
+        assert_eq!(found("machine a login me machine b login me password p", "a", None), None);
+    }
+
+    #[test]
+    fn words_may_be_quoted() {
+        let file = r#"machine "a" login "m e" password "p\"\\\nq" "#;
+        assert_eq!(found(file, "a", None), some("m e", "p\"\\\nq"));
+        assert_eq!(found("machine a login \"\" password #\"x", "a", None), some("", "#\"x"));
+        let open = Netrc::parse(b"machine a\nlogin me\npassword \"secret").unwrap_err();
+        assert_eq!(open.to_string(), "the quote in line 3 is not closed");
+    }
+
+    #[test]
+    fn macros_and_comments_are_passed_over() {
+        let file = "# machine a login no password no\n\
+                    machine a # macdef x\n login me\n\
+                    macdef init\nmachine a login no password no\ncd /\n\n\
+                    password one\r\nmacdef last\r\nget machine b\r\n\r\nmachine b login me password two";
+        assert_eq!(found(file, "a", None), some("me", "one"));
+        assert_eq!(found(file, "b", None), some("me", "two"));
+        assert_eq!(found("machine a login m password p macdef x\nmachine b", "b", None), None);
+        assert_eq!(found("macdef", "a", None), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_without_its_secrets() {
+        let wrong = |bytes: &[u8]| Netrc::parse(bytes).unwrap_err().to_string();
+        assert_eq!(wrong(b"machine a password"), "the word `password` at its end has no value");
+        assert_eq!(wrong(b"machine \xff"), "it is not UTF-8");
+        assert_eq!(wrong(&vec![b' '; MOST_BYTES + 1]), "it is larger than 1 MB");
+        let shown = format!("{:?}", Netrc::parse(b"machine a login me password secret"));
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = Netrc::parse(&bytes);
+        }
+
+        #[test]
+        fn no_words_panic(
+            words in proptest::collection::vec(
+                "machine|default|login|password|macdef|a|\"|\\\\|#|\n|\n\n| |ä|\r\n", 0..40)
+        ) {
+            if let Ok(read) = Netrc::parse(words.concat().as_bytes()) {
+                let _ = read.login("a", Some("a"));
+            }
+        }
+
+        #[test]
+        fn every_password_can_be_written_in_quotes(password in "\\PC{0,20}") {
+            let quoted = password.replace('\\', "\\\\").replace('"', "\\\"");
+            let file = format!("machine a login me password \"{quoted}\"");
+            prop_assert_eq!(found(&file, "a", None), some("me", &password));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! A file beside the target that takes the target's name when it is whole.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use manyways_proto::fetch::Ranges;
+use sha2::{Digest, Sha256};
+
+use super::gather::Gather;
+use super::{Left, SinkError, failed};
+use crate::fetch::resume::{MOST_BYTES, Saved};
+
+/// What may be left to the disk at the end. Only who fetches faster than a disk writes has more, and
+/// to wait for that would take longer than to fetch it did.
+const WAITED_FOR: u64 = 256 << 20;
+
+/// The files of one download.
+#[derive(Debug)]
+pub(in crate::fetch) struct Files {
+    target: PathBuf,
+    part: PathBuf,
+    state: PathBuf,
+    file: Arc<File>,
+    gather: Gather,
+    /// A device such as `/dev/null` is written to as it is.
+    device: bool,
+    /// A resume file is there.
+    saved: bool,
+    /// The files are those of an earlier download that is not to go on. They stay until there is
+    /// something to replace them with.
+    older: bool,
+}
+
+impl Files {
+    /// Opens the files for `url`; with `resume`, it goes on with what an earlier run left.
+    pub(in crate::fetch) fn open(
+        target: &Path,
+        url: &str,
+        resume: bool,
+    ) -> Result<(Self, Left), SinkError> {
+        let (part, state) = (beside(target, ".manyways-part"), beside(target, ".manyways"));
+        let device = match std::fs::metadata(target) {
+            Ok(metadata) if metadata.is_file() => false,
+            Ok(metadata) if metadata.file_type().is_char_device() => true,
+            Ok(_) => return Err(SinkError::NotAFile(target.to_owned())),
+            Err(_) => false,
+        };
+        if device {
+            let file = OpenOptions::new().write(true).open(target);
+            let file = Arc::new(file.map_err(|error| failed(target, error))?);
+            let (target, saved, older) = (target.to_owned(), false, false);
+            let gather = Gather::default();
+            let sink = Self { target, part, state, file, gather, device, saved, older };
+            return Ok((sink, Left::Nothing));
+        }
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
+        let file = open.map_err(|error| failed(&part, error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(SinkError::Busy(target.to_owned())),
+            // Some file systems have no locks.
+            Err(TryLockError::Error(error)) => tracing::debug!("no lock: {error}"),
+        }
+        let saved = state.exists();
+        let left = match (saved, resume) {
+            (false, _) => Left::Nothing,
+            (true, true) => Left::Continued(read_state(&state, &part, &file, url)?),
+            (true, false) => Left::Older(read(&state).ok()),
+        };
+        let mut sink = Self {
+            target: target.to_owned(),
+            part,
+            state,
+            file: Arc::new(file),
+            gather: Gather::default(),
+            device,
+            saved,
+            older: matches!(left, Left::Older(_)),
+        };
+        if !saved {
+            sink.restart()?;
+        }
+        Ok((sink, left))
+    }
+
+    /// The object is there: an older download makes room for it. Says whether there was one.
+    pub(super) fn begin(&mut self) -> Result<bool, SinkError> {
+        let older = self.older;
+        if older {
+            self.restart()?;
+        }
+        Ok(older)
+    }
+
+    /// Writes at a place of the object, now or with what follows.
+    pub(super) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), SinkError> {
+        let (path, file) = (if self.device { &self.target } else { &self.part }, &self.file);
+        let put = self.gather.put(at, bytes, |at, bytes| file.write_all_at(bytes, at));
+        put.map_err(|error| failed(path, error))
+    }
+
+    /// Writes what was gathered.
+    pub(super) fn flush(&mut self) -> Result<(), SinkError> {
+        let (path, file) = (if self.device { &self.target } else { &self.part }, &self.file);
+        let flushed = self.gather.flush(|at, bytes| file.write_all_at(bytes, at));
+        flushed.map_err(|error| failed(path, error))
+    }
+
+    /// What the file does not have although it came.
+    pub(super) fn unwritten(&self) -> Ranges {
+        self.gather.waiting().collect()
+    }
+
+    /// Forgets what was written, and that it could be continued.
+    pub(super) fn restart(&mut self) -> Result<(), SinkError> {
+        self.gather.clear();
+        if self.device {
+            return Ok(());
+        }
+        self.older = false;
+        self.forget();
+        self.file.set_len(0).map_err(|error| failed(&self.part, error))
+    }
+
+    /// As [`Files::forget`], of a resume file that was written meanwhile.
+    pub(super) fn forget_late(&mut self) {
+        self.saved = !self.device;
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        if std::mem::take(&mut self.saved)
+            && let Err(error) = std::fs::remove_file(&self.state)
+        {
+            tracing::debug!("{}: {error}", self.state.display());
+        }
+    }
+
+    /// Makes what `saved` says lasting: first the bytes, then the resume file. The work is blocking
+    /// and stands for itself, so that it can be done beside the download.
+    pub(super) fn checkpoint(
+        &mut self,
+        saved: &Saved,
+    ) -> impl FnOnce() -> Result<(), SinkError> + Send + 'static {
+        self.saved |= !self.device;
+        let (file, device) = (Arc::clone(&self.file), self.device);
+        let (part, state) = (self.part.clone(), self.state.clone());
+        let bytes = saved.to_bytes();
+        move || {
+            if device {
+                return Ok(());
+            }
+            file.sync_data().map_err(|error| failed(&part, error))?;
+            let fresh = beside(&state, "-new");
+            let write = || -> io::Result<()> {
+                let file = OpenOptions::new()
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    // A URL may hold a key.
+                    .mode(0o600)
+                    .open(&fresh)?;
+                io::Write::write_all(&mut &file, &bytes)?;
+                file.sync_data()?;
+                std::fs::rename(&fresh, &state)
+            };
+            write().map_err(|error| {
+                let _ = std::fs::remove_file(&fresh);
+                failed(&state, error)
+            })
+        }
+    }
+
+    /// The object is whole: gives it its name. Where not more than [`WAITED_FOR`] of it is not
+    /// lasting yet, it is made so before, so that a crash does not leave zeros under that name.
+    pub(super) fn finish(&mut self, length: u64, lasting: u64) -> Result<(), SinkError> {
+        self.flush()?;
+        if self.device {
+            return Ok(());
+        }
+        let whole = || -> io::Result<()> {
+            self.file.set_len(length)?;
+            if length.saturating_sub(lasting) <= WAITED_FOR {
+                self.file.sync_data()?;
+            }
+            std::fs::rename(&self.part, &self.target)
+        };
+        whole().map_err(|error| failed(&self.target, error))?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Leaves nothing behind of a download that cannot be continued.
+    pub(super) fn discard(&mut self) {
+        if self.older {
+            return;
+        }
+        self.forget();
+        if !self.device
+            && let Err(error) = std::fs::remove_file(&self.part)
+        {
+            tracing::debug!("{}: {error}", self.part.display());
+        }
+    }
+
+    /// The unfinished file; `None` where the target is a device, which cannot be continued.
+    pub(super) fn part(&self) -> Option<&Path> {
+        (!self.device).then_some(&self.part)
+    }
+
+    /// The SHA-256 of what was written; blocking.
+    pub(super) fn sha256(&self) -> impl FnOnce() -> Result<[u8; 32], SinkError> + Send + 'static {
+        let path = self.part.clone();
+        let device = self.device;
+        let target = self.target.clone();
+        move || {
+            if device {
+                return Err(SinkError::NotAFile(target));
+            }
+            let hash = || -> io::Result<[u8; 32]> {
+                let mut file = File::open(&path)?;
+                let mut hash = Sha256::new();
+                let mut buffer = vec![0; 1 << 18];
+                loop {
+                    match file.read(&mut buffer)? {
+                        0 => return Ok(hash.finalize().into()),
+                        read => hash.update(&buffer[..read]),
+                    }
+                }
+            };
+            hash().map_err(|source| SinkError::Write { path, source })
+        }
+    }
+}
+
+fn read(state: &Path) -> Result<Saved, SinkError> {
+    let unusable = |why| SinkError::Resume { path: state.to_owned(), why };
+    let mut bytes = Vec::new();
+    File::open(state)
+        .and_then(|opened| opened.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| failed(state, error))?;
+    Saved::parse(&bytes).map_err(unusable)
+}
+
+fn read_state(state: &Path, part: &Path, file: &File, url: &str) -> Result<Saved, SinkError> {
+    let saved = read(state)?;
+    if saved.url != url {
+        return Err(SinkError::OtherUrl { path: part.to_owned(), url: saved.url });
+    }
+    let length = file.metadata().map_err(|error| failed(part, error))?.len();
+    if length < saved.done.end() {
+        return Err(SinkError::Shorter(part.to_owned()));
+    }
+    Ok(saved)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(suffix);
+    PathBuf::from(name)
+}

@@ -1,0 +1,153 @@
+//! Small pieces that follow each other are written as large ones.
+
+use std::io;
+
+use manyways_proto::fetch::Range;
+
+/// So much is written at once.
+const FULL: usize = 256 << 10;
+/// So many places of the object may be gathered at: two requests of each of several paths.
+const MOST_RUNS: usize = 16;
+
+/// Bytes that wait to be written: at most [`MOST_RUNS`] times [`FULL`].
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    /// The oldest first.
+    runs: Vec<Run>,
+    /// Memory for the next runs.
+    spare: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Run {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Run {
+    fn range(&self) -> Range {
+        Range::new(self.at, self.at + self.bytes.len() as u64)
+    }
+}
+
+impl Gather {
+    /// Takes a piece in, and writes with `out` what has become large enough. What could not be
+    /// written stays.
+    pub(super) fn put(
+        &mut self,
+        at: u64,
+        piece: &[u8],
+        out: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let run = match self.runs.iter().position(|run| run.range().end == at) {
+            Some(run) => run,
+            None => {
+                let bytes = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(FULL));
+                self.runs.push(Run { at, bytes });
+                self.runs.len() - 1
+            }
+        };
+        self.runs[run].bytes.extend_from_slice(piece);
+        if self.runs[run].bytes.len() >= FULL {
+            self.write(run, out)
+        } else if self.runs.len() > MOST_RUNS {
+            self.write(0, out)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes all that is left.
+    pub(super) fn flush(
+        &mut self,
+        mut out: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        while !self.runs.is_empty() {
+            self.write(0, &mut out)?;
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        run: usize,
+        mut out: impl FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        out(self.runs[run].at, &self.runs[run].bytes)?;
+        let mut bytes = self.runs.remove(run).bytes;
+        bytes.clear();
+        if self.spare.len() < MOST_RUNS && bytes.capacity() <= 2 * FULL {
+            self.spare.push(bytes);
+        }
+        Ok(())
+    }
+
+    /// Forgets all of it.
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+    }
+
+    /// What was taken in and is not written.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Range> + '_ {
+        self.runs.iter().map(Run::range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever comes in whatever order, and whenever the disk refuses: a byte is written or
+        /// waits.
+        #[test]
+        fn no_byte_is_lost(
+            pieces in prop::collection::vec((0usize..24, 1usize..90_000, prop::bool::weighted(0.1)), 1..80),
+        ) {
+            const APART: usize = 8 << 20;
+            let mut gather = Gather::default();
+            let mut ends = [0usize; 24];
+            let mut disk = std::collections::BTreeMap::<u64, Vec<u8>>::new();
+            let byte = |at: u64| (at % 251) as u8;
+            for (place, length, refuses) in pieces {
+                let at = (place * APART + ends[place]) as u64;
+                ends[place] += length;
+                let piece: Vec<u8> = (at..at + length as u64).map(byte).collect();
+                let put = gather.put(at, &piece, |at, bytes| {
+                    if refuses {
+                        return Err(io::ErrorKind::StorageFull.into());
+                    }
+                    disk.insert(at, bytes.to_vec());
+                    Ok(())
+                });
+                prop_assert!(refuses || put.is_ok());
+                let written: usize = disk.values().map(Vec::len).sum();
+                let waiting: u64 = gather.waiting().map(Range::len).sum();
+                prop_assert_eq!(written as u64 + waiting, ends.iter().sum::<usize>() as u64);
+            }
+            gather.flush(|at, bytes| { disk.insert(at, bytes.to_vec()); Ok(()) }).unwrap();
+            prop_assert_eq!(gather.waiting().count(), 0);
+            for (at, bytes) in &disk {
+                prop_assert!(bytes.iter().zip(*at..).all(|(found, at)| *found == byte(at)));
+            }
+            prop_assert_eq!(disk.values().map(Vec::len).sum::<usize>(), ends.iter().sum::<usize>());
+        }
+    }
+
+    #[test]
+    fn what_follows_is_written_at_once() {
+        let mut gather = Gather::default();
+        let mut writes = Vec::new();
+        for i in 0..64u64 {
+            gather
+                .put(i * 8192, &[1; 8192], |at, bytes| {
+                    writes.push((at, bytes.len()));
+                    Ok(())
+                })
+                .unwrap();
+        }
+        assert_eq!(writes, [(0, FULL), (FULL as u64, FULL)]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Bytes for somebody who reads them in order.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::mpsc;
+
+use super::SinkError;
+
+/// A piece that is handed on is not larger, unless it came so.
+const PIECE: usize = 256 << 10;
+/// So many pieces may wait for the reader beside what is put in order.
+const PIECES: usize = 2;
+
+/// An object's bytes, in order, as [`Client::stream`] brings them.
+///
+/// Where nobody reads, nothing more is asked for. It ends also where the transfer failed: only its
+/// result tells that all came.
+///
+/// [`Client::stream`]: crate::fetch::Client::stream
+#[derive(Debug)]
+pub struct Body {
+    pieces: mpsc::Receiver<Bytes>,
+    /// What is left of a piece that did not fit where it was read to.
+    rest: Bytes,
+}
+
+impl Body {
+    /// The next bytes, or `None` after the last ones. Can be dropped while it waits.
+    pub async fn next(&mut self) -> Option<Bytes> {
+        match self.rest.is_empty() {
+            true => self.pieces.recv().await,
+            false => Some(std::mem::take(&mut self.rest)),
+        }
+    }
+
+    /// The same for a thread that may wait.
+    ///
+    /// # Panics
+    /// Inside of an asynchronous task.
+    pub fn blocking_next(&mut self) -> Option<Bytes> {
+        match self.rest.is_empty() {
+            true => self.pieces.blocking_recv(),
+            false => Some(std::mem::take(&mut self.rest)),
+        }
+    }
+}
+
+impl AsyncRead for Body {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.rest.is_empty() {
+            match ready!(self.pieces.poll_recv(context)) {
+                Some(piece) => self.rest = piece,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+        let fits = self.rest.len().min(buffer.remaining());
+        buffer.put_slice(&self.rest[..fits]);
+        self.rest.advance(fits);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The other end of a [`Body`].
+#[derive(Debug)]
+pub(in crate::fetch) struct Stream {
+    order: Order,
+    reader: mpsc::Sender<Bytes>,
+    hash: Option<Sha256>,
+}
+
+impl Stream {
+    pub(in crate::fetch) fn new() -> (Self, Body) {
+        let (reader, pieces) = mpsc::channel(PIECES);
+        let stream = Self { order: Order::default(), reader, hash: None };
+        (stream, Body { pieces, rest: Bytes::new() })
+    }
+
+    /// From the first byte on, what is handed on is hashed.
+    pub(in crate::fetch) fn hash(&mut self) {
+        if self.order.next == 0 {
+            self.hash.get_or_insert_default();
+        }
+    }
+
+    /// The SHA-256 of what was handed on, where [`Stream::hash`] came in time.
+    pub(super) fn sha256(&self) -> Option<[u8; 32]> {
+        self.hash.clone().map(|hash| hash.finalize().into())
+    }
+
+    pub(super) fn put(&mut self, at: u64, piece: &[u8]) {
+        self.order.put(at, piece);
+    }
+
+    /// Nothing can be taken back.
+    pub(super) fn restart(&mut self) -> Result<(), SinkError> {
+        if self.order.next > 0 {
+            return Err(SinkError::HandedOn);
+        }
+        self.order = Order::default();
+        Ok(())
+    }
+
+    /// Whether all that was put in is handed on.
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.pieces.is_empty()
+    }
+
+    /// Hands on what is next, once the reader has room for it, and says up to where all is handed
+    /// on. Can be dropped while it waits.
+    pub(super) async fn hand_on(&mut self) -> Result<u64, SinkError> {
+        if !self.order.is_ready() {
+            self.reader.closed().await;
+            return Err(SinkError::Unread);
+        }
+        let room = self.reader.reserve().await.map_err(|_| SinkError::Unread)?;
+        if let Some(piece) = self.order.take() {
+            if let Some(hash) = &mut self.hash {
+                hash.update(&piece);
+            }
+            room.send(Bytes::from(piece));
+        }
+        Ok(self.order.next)
+    }
+}
+
+/// Puts pieces in order. What is in it is bounded by who asks for the pieces.
+#[derive(Debug, Default)]
+struct Order {
+    /// By their place. They do not overlap.
+    pieces: BTreeMap<u64, Vec<u8>>,
+    /// All before was taken.
+    next: u64,
+}
+
+impl Order {
+    fn put(&mut self, at: u64, piece: &[u8]) {
+        if piece.is_empty() {
+            return;
+        }
+        // Small pieces would cost more than their bytes.
+        if let Some((start, before)) = self.pieces.range_mut(..at).next_back()
+            && start + before.len() as u64 == at
+            && before.len() + piece.len() <= PIECE
+        {
+            before.extend_from_slice(piece);
+        } else {
+            self.pieces.insert(at, piece.to_vec());
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.pieces.first_key_value().is_some_and(|(at, _)| *at == self.next)
+    }
+
+    fn take(&mut self) -> Option<Vec<u8>> {
+        if !self.is_ready() {
+            return None;
+        }
+        let (at, piece) = self.pieces.pop_first()?;
+        self.next = at + piece.len() as u64;
+        Some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn bytes_come_out_in_order_and_once(
+            lengths in prop::collection::vec(1usize..3000, 1..60),
+            order in prop::collection::vec(any::<u16>(), 60),
+            takes in prop::collection::vec(any::<bool>(), 60),
+        ) {
+            let byte = |at: u64| (at % 251) as u8;
+            let mut pieces = Vec::new();
+            let mut end = 0;
+            for length in lengths {
+                pieces.push((end, length));
+                end += length as u64;
+            }
+            let mut shuffled: Vec<_> = pieces.iter().copied().zip(order).collect();
+            shuffled.sort_by_key(|(_, key)| *key);
+            let (mut buffer, mut out) = (Order::default(), Vec::new());
+            let mut put = vec![false; end as usize];
+            for (((at, length), _), take) in shuffled.into_iter().zip(takes) {
+                let bytes: Vec<u8> = (at..at + length as u64).map(byte).collect();
+                buffer.put(at, &bytes);
+                put[at as usize..at as usize + length].fill(true);
+                if take {
+                    while let Some(piece) = buffer.take() {
+                        out.extend(piece);
+                    }
+                    // All that can go out is out.
+                    let first_gap = put.iter().position(|put| !put).unwrap_or(put.len());
+                    prop_assert_eq!(out.len(), first_gap);
+                }
+            }
+            while let Some(piece) = buffer.take() {
+                out.extend(piece);
+            }
+            prop_assert!(buffer.pieces.is_empty());
+            prop_assert!(out.iter().zip(0..).all(|(found, at)| *found == byte(at)));
+            prop_assert_eq!(out.len() as u64, end);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_may_read_little_at_a_time_and_go_away() {
+        use tokio::io::AsyncReadExt;
+        let (mut stream, mut body) = Stream::new();
+        stream.hash();
+        stream.put(3, b"def");
+        stream.put(0, b"abc");
+        assert_eq!(stream.hand_on().await.unwrap(), 3);
+        let mut two = [0; 2];
+        body.read_exact(&mut two).await.unwrap();
+        assert_eq!((&two, body.next().await.as_deref()), (b"ab", Some(&b"c"[..])));
+        assert_eq!(stream.hand_on().await.unwrap(), 6);
+        assert_eq!(stream.sha256().unwrap()[..3], [0xbe, 0xf5, 0x7e]);
+        assert!(matches!(stream.restart(), Err(SinkError::HandedOn)));
+        drop(body);
+        assert!(matches!(stream.hand_on().await, Err(SinkError::Unread)));
+    }
+}
