@@ -1,9 +1,11 @@
-//! `manyways demo`: the same file over emulated Wi-Fi, LTE, kernel MPTCP and `manyways get`.
+//! `manyways demo`: the same file over emulated Wi-Fi, LTE, kernel MPTCP, in fixed chunks and with
+//! `manyways get`.
 
 mod contender;
 mod kernel;
 mod outcome;
 mod page;
+mod requests;
 mod setting;
 mod site;
 mod watch;
@@ -26,8 +28,8 @@ use watch::{Display, Stopped};
 /// Watch a download use Wi-Fi and LTE at once, on this machine alone.
 ///
 /// Builds a lab with an emulated Wi-Fi and an emulated LTE link and a real nginx behind them,
-/// fetches 8 MB over each link alone, over both with the kernel's Multipath TCP and over both with
-/// `manyways get`, and says how long each took. Nothing leaves the machine. Needs root and nginx.
+/// fetches 8 MB over each link alone, over both with the kernel's Multipath TCP, in fixed chunks and
+/// as `manyways get` does by itself, and says how long each took. Nothing leaves the machine. Needs root and nginx.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

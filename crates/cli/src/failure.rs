@@ -33,6 +33,21 @@ impl Failure {
         Self { code, ..self }
     }
 
+    /// The same, and says of what.
+    pub fn about(self, subject: &str) -> Self {
+        Self { sentence: format!("{subject}: {}", self.sentence), ..self }
+    }
+
+    /// Whether the request itself makes no sense.
+    pub fn is_usage(&self) -> bool {
+        self.code == 2
+    }
+
+    /// The hint, where there is one.
+    pub fn hinted(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Prints it to stderr.
     pub fn report(&self) -> ExitCode {
         eprintln!("manyways: {self}");

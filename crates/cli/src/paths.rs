@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_sys::interface::{self, Interface, Kind, Metered, Unusable};
+use manyways_sys::interface::{self, DnsSource, Interface, Kind, Metered, Unusable};
 use serde::Serialize;
 
 /// The networks that this host has, and which of them can be used.
@@ -80,6 +80,7 @@ struct Path<'a> {
     gateways: &'a [IpAddr],
     dns: &'a [IpAddr],
     dns_announced: bool,
+    dns_source: Option<&'static str>,
     metered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     metered_guess: Option<&'static str>,
@@ -126,6 +127,7 @@ fn document(found: &[Interface]) -> Document<'_> {
             gateways: &interface.gateways,
             dns: &interface.dns,
             dns_announced: interface.dns_announced,
+            dns_source: interface.dns_source.map(DnsSource::word),
             metered: interface.metered.is_metered(),
             metered_guess: match interface.metered {
                 Metered::Guessed { why, .. } => Some(why),

@@ -1,9 +1,10 @@
 //! Reports: one HTML file that can be read anywhere, offline, with its charts inside.
 //!
-//! [`Page`] is the document; [`bars`] and [`timeline`] draw charts as [`svg::Drawing`]s, which also
-//! stand alone as pictures. Everything that comes from outside is escaped here.
+//! [`Page`] is the document; [`bars`], [`timeline`] and [`ranges`] draw charts as [`svg::Drawing`]s,
+//! which also stand alone as pictures. Everything that comes from outside is escaped here.
 
 pub mod bars;
+pub mod ranges;
 pub mod svg;
 pub mod timeline;
 

@@ -11,6 +11,7 @@ use manyways_trace::{Rate, Size, Span};
 use serde::Deserialize;
 
 use super::kernel::{self, Mptcp};
+use super::requests::{self, Request};
 use super::site::{Site, hex, program, this_program};
 use super::watch::{Display, Sample, complaint, share, since_its_start, watch};
 use crate::lab::lab_failure;
@@ -29,27 +30,27 @@ pub struct Contender {
 }
 
 enum How {
-    /// `manyways get --via`.
-    Get(&'static str),
+    /// `manyways get` over these links, with these options.
+    Get(&'static str, &'static [&'static str]),
     /// curl on the kernel's Multipath TCP.
     KernelMptcp,
 }
 
 /// In the order in which they run.
-pub const CONTENDERS: [Contender; 4] = [
+pub const CONTENDERS: [Contender; 5] = [
     Contender {
         name: "wifi",
         label: "Wi-Fi alone",
         short: "one connection",
         about: "manyways get --via wifi",
-        how: How::Get("wifi"),
+        how: How::Get("wifi", &[]),
     },
     Contender {
         name: "lte",
         label: "LTE alone",
         short: "one connection",
         about: "manyways get --via lte",
-        how: How::Get("lte"),
+        how: How::Get("lte", &[]),
     },
     Contender {
         name: "kernel-mptcp",
@@ -59,11 +60,18 @@ pub const CONTENDERS: [Contender; 4] = [
         how: How::KernelMptcp,
     },
     Contender {
+        name: "fixed-chunk",
+        label: "fixed chunks",
+        short: "1 MiB each, any server",
+        about: "manyways get --scheduler fixed-chunk --via wifi,lte (as mHTTP does); any server",
+        how: How::Get("wifi,lte", &["--scheduler", "fixed-chunk=1MiB"]),
+    },
+    Contender {
         name: "manyways",
         label: "manyways get",
-        short: "any server",
-        about: "manyways get --via wifi,lte; any server",
-        how: How::Get("wifi,lte"),
+        short: "MP-H2, any server",
+        about: "manyways get --via wifi,lte (MP-H2); any server",
+        how: How::Get("wifi,lte", &[]),
     },
 ];
 
@@ -77,6 +85,8 @@ pub struct Run {
     pub samples: Vec<Sample>,
     /// What kernel MPTCP used; only where it was used.
     pub mptcp: Option<Mptcp>,
+    /// What `manyways get` asked for, or why its event log does not say; only where it ran.
+    pub requests: Option<Result<Vec<Request>, String>>,
 }
 
 pub enum End {
@@ -111,6 +121,7 @@ impl Contender {
             process: None,
             samples: Vec::new(),
             mptcp: None,
+            requests: None,
         };
         let mut command = match self.command(lab, site, &site.download()) {
             Ok(command) => command?,
@@ -127,7 +138,7 @@ impl Contender {
         }
         let mut watcher = match self.how {
             How::KernelMptcp => Some(kernel::Watcher::start(lab)?),
-            How::Get(_) => None,
+            How::Get(..) => None,
         };
         let mut peek = |elapsed| {
             if let Some(watcher) = &mut watcher {
@@ -153,23 +164,35 @@ impl Contender {
             Some(status) => End::Failed(format!("{status}: {}", complaint(&stderr))),
         };
         let mptcp = watcher.map(|watcher| watcher.finish(lab)).transpose()?;
+        let requests = match self.how {
+            How::KernelMptcp => None,
+            How::Get(..) => Some(
+                std::fs::read(site.events())
+                    .map_err(|error| error.to_string())
+                    .and_then(|log| requests::read(&log)),
+            ),
+        };
+        let _ = std::fs::remove_file(site.events());
         let process = watched.samples.last().map(|sample| sample.at);
         let samples = match &end {
             End::Delivered(delivery) => since_its_start(watched.samples, delivery.elapsed),
             _ => watched.samples,
         };
-        Ok(Run { contender: self, end, process, samples, mptcp })
+        Ok(Run { contender: self, end, process, samples, mptcp, requests })
     }
 
     /// The command but for the address, or why this contender cannot run here.
     fn command(&self, lab: &Lab, site: &Site, output: &Path) -> Result<Result<Command>, String> {
         let command = match self.how {
-            How::Get(via) => {
+            How::Get(via, options) => {
                 let mut command = match this_program() {
                     Ok(program) => Command::new(program),
                     Err(error) => return Ok(Err(error)),
                 };
                 command.args(["get", "--json", "--quiet", "--metered", "yes", "--via", via]);
+                // What this host remembers of its own networks is not the demonstration's.
+                command.args(["--cache", "off"]).args(options);
+                command.arg("--events").arg(site.events());
                 command.arg("--cacert").arg(site.authority()).arg("-o").arg(output);
                 command
             }
@@ -200,7 +223,7 @@ impl Contender {
             return Err(format!("the file is not the server's: {bytes}, SHA-256 {sha256}"));
         }
         let (seconds, protocol) = match self.how {
-            How::Get(_) => get_says(stdout),
+            How::Get(..) => get_says(stdout),
             How::KernelMptcp => curl_says(stdout),
         }
         .ok_or_else(|| "its report cannot be read".to_owned())?;
@@ -229,6 +252,14 @@ impl Run {
         }
     }
 
+    /// What was asked for by itself over several links.
+    pub fn split(&self) -> Option<&[Request]> {
+        match (&self.contender.how, &self.requests) {
+            (How::Get(via, _), Some(Ok(requests))) if via.contains(',') => Some(requests),
+            _ => None,
+        }
+    }
+
     /// The longest time between two looks at the links.
     pub fn longest_gap(&self) -> Span {
         let gap = |pair: &[Sample]| pair[1].at - pair[0].at;
@@ -240,13 +271,22 @@ impl Run {
         self.samples.last().map(|sample| sample.delivered.clone()).unwrap_or_default()
     }
 
-    /// `Wi-Fi 67 %, LTE 33 %`: each link's share of the bytes, those that had any.
+    /// Whether a link carried a part of the bytes that rounds to more than 0 %: what an earlier
+    /// connection still says, or the kernel of itself, is no use of a link.
+    pub fn used(&self, link: usize) -> bool {
+        let delivered = self.delivered();
+        let sum: Size = delivered.iter().copied().sum();
+        delivered.get(link).is_some_and(|part| 200 * part.as_bytes() > sum.as_bytes())
+    }
+
+    /// `Wi-Fi 67 %, LTE 33 %`: each link's share of the bytes, of those that were used.
     pub fn shares(&self, labels: &[&str]) -> String {
         let delivered = self.delivered();
         let sum = delivered.iter().copied().sum();
         let of = |(label, part): (&&str, &Size)| format!("{label} {}", share(*part, sum));
-        let used = labels.iter().zip(&delivered).filter(|(_, part)| !part.is_zero());
-        used.map(of).collect::<Vec<_>>().join(", ")
+        let links = labels.iter().zip(&delivered).enumerate();
+        let used = links.filter(|(link, _)| self.used(*link)).map(|(_, link)| of(link));
+        used.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -307,12 +347,13 @@ mod tests {
             process: None,
             samples: [0, 100, 900, 1000].map(sample).into(),
             mptcp: None,
+            requests: None,
         };
         assert_eq!(run.longest_gap(), Span::from_millis(800));
     }
 
     #[test]
-    fn shares_leave_out_links_that_carried_nothing() {
+    fn shares_leave_out_links_that_carried_next_to_nothing() {
         let sample = |bytes: [u64; 2]| Sample {
             at: Span::ZERO,
             delivered: bytes.map(Size::from_bytes).into(),
@@ -323,9 +364,13 @@ mod tests {
             process: None,
             samples: vec![sample([0, 0]), sample([3, 1])],
             mptcp: None,
+            requests: None,
         };
         assert_eq!(run.shares(&["Wi-Fi", "LTE"]), "Wi-Fi 75 %, LTE 25 %");
         let run = Run { samples: vec![sample([3, 0])], ..run };
         assert_eq!(run.shares(&["Wi-Fi", "LTE"]), "Wi-Fi 100 %");
+        let run = Run { samples: vec![sample([120, 8_000_000])], ..run };
+        assert_eq!(run.shares(&["Wi-Fi", "LTE"]), "LTE 100 %");
+        assert_eq!([0, 1, 2].map(|link| run.used(link)), [false, true, false]);
     }
 }

@@ -134,6 +134,12 @@ impl Outcome {
                 notes.push(format!("Kernel MPTCP used {}: {shares}.", mptcp.describe()));
             }
         }
+        for run in &self.runs {
+            if let Some(Err(reason)) = &run.requests {
+                let label = run.contender.label;
+                notes.push(format!("What {label} asked for is not known: {reason}."));
+            }
+        }
         notes.push(self.bound_words.clone());
         notes.push(
             "Each run is a new process with its own name look-up and connections; the seconds are \
@@ -164,12 +170,23 @@ impl Outcome {
             Some(run.delivery()?.elapsed.as_secs_f64())
         };
         let (both, wifi, lte) = (seconds("manyways")?, seconds("wifi")?, seconds("lte")?);
-        Some(format!(
+        let mut gain = format!(
             "manyways get brought the file {:.2} times as fast as Wi-Fi alone and {:.2} times as \
              fast as LTE alone, without any change to the server.",
             wifi / both,
             lte / both
-        ))
+        );
+        let others = [("kernel-mptcp", "kernel MPTCP"), ("fixed-chunk", "fixed chunks")];
+        let times: Vec<String> = others
+            .into_iter()
+            .filter_map(|(name, words)| {
+                Some(format!("{:.2} of that of {words}", both / seconds(name)?))
+            })
+            .collect();
+        if !times.is_empty() {
+            gain.push_str(&format!(" Its time was {}.", times.join(" and ")));
+        }
+        Some(gain)
     }
 
     /// The table and its notes.
@@ -247,6 +264,7 @@ impl Outcome {
             "protocol": delivery.map(|d| &d.protocol),
             "links": links,
             "mptcp": run.mptcp,
+            "requests": run.requests.as_ref().and_then(|requests| requests.as_ref().ok()),
             "timeline": timeline,
         })
     }

@@ -1,8 +1,12 @@
 //! The report and the picture of a demonstration.
 
+use manyways_trace::Span;
+
 use super::contender::{End, Run};
 use super::outcome::Outcome;
+use super::requests::{self, Request};
 use crate::report::bars::{Bar, Bars, WIDTH};
+use crate::report::ranges::{self, Ranges};
 use crate::report::svg::{Anchor, Drawing};
 use crate::report::timeline::{Panel, Timeline};
 use crate::report::{Column, Line, Page};
@@ -41,6 +45,18 @@ pub fn html(outcome: &Outcome) -> String {
         outcome.cc
     );
     page.table(&caption, &columns, &lines);
+    if let Some(ranges) = ranges(outcome) {
+        page.heading("Which bytes came over which link");
+        page.figure(
+            &ranges,
+            "A line is what one request brought: to the right when, upwards which bytes of the \
+             file; where it is level, nothing came. The pale area above it is what that request \
+             was still to bring. The column at the right is the file in the end, in the colours of \
+             who brought it. Idle is how long no answer was coming in over a link, between its \
+             first byte and the end. Kernel MPTCP is not here: it asks for the file once and \
+             splits it below HTTP. What its links carried is in the next chart.",
+        );
+    }
     page.heading("What each link carried");
     page.figure(
         &timeline(outcome),
@@ -57,10 +73,14 @@ pub fn picture(outcome: &Outcome) -> String {
     const EDGE: f64 = 24.0;
     const HEAD: f64 = 46.0;
     const SECOND_HEAD: f64 = 22.0;
-    let (bars, timeline) = (bars(outcome), timeline(outcome));
+    let bars = bars(outcome);
+    let (words, second_chart) = match ranges(outcome) {
+        Some(ranges) => ("Which bytes came over which link", ranges),
+        None => ("What each link carried", timeline(outcome)),
+    };
     let first = EDGE + HEAD;
     let second = first + bars.height + EDGE;
-    let height = second + SECOND_HEAD + timeline.height + EDGE;
+    let height = second + SECOND_HEAD + second_chart.height + EDGE;
     let title = headline(outcome);
     let about = format!("{} · {}, TLS", outcome.setting_short, outcome.server);
     let description = outcome.gain().unwrap_or_default();
@@ -68,8 +88,8 @@ pub fn picture(outcome: &Outcome) -> String {
     drawing.text((EDGE, EDGE + 16.0), Anchor::Start, "headline", &title);
     drawing.text((EDGE, EDGE + 34.0), Anchor::Start, "tick", &about);
     drawing.place(&bars, (EDGE, first));
-    drawing.text((EDGE, second + 14.0), Anchor::Start, "label strong", "What each link carried");
-    drawing.place(&timeline, (EDGE, second + SECOND_HEAD));
+    drawing.text((EDGE, second + 14.0), Anchor::Start, "label strong", words);
+    drawing.place(&second_chart, (EDGE, second + SECOND_HEAD));
     drawing.standalone()
 }
 
@@ -139,20 +159,103 @@ fn bars(outcome: &Outcome) -> Drawing {
     .draw()
 }
 
+/// Which bytes came over which link, where somebody chose that byte by byte.
+fn ranges(outcome: &Outcome) -> Option<Drawing> {
+    let runs: Vec<(&Run, &[Request])> =
+        outcome.runs.iter().filter_map(|run| Some((run, run.split()?))).collect();
+    let panels: Vec<ranges::Panel> =
+        runs.iter().map(|(run, requests)| panel_of_ranges(outcome, run, requests)).collect();
+    if panels.iter().all(|panel| panel.requests.is_empty()) {
+        return None;
+    }
+    let words = |panel: &ranges::Panel| {
+        let notes =
+            panel.notes.iter().map(|note| format!("{}, {}", note.words, note.more.join(", ")));
+        format!("{}: {}", panel.label, notes.collect::<Vec<_>>().join("; "))
+    };
+    let chart = Ranges {
+        title: "Bytes of the file by link over time".to_owned(),
+        description: panels.iter().map(words).collect::<Vec<_>>().join(". "),
+        time: "seconds since the start".to_owned(),
+        place: "place in the file, MB".to_owned(),
+        size: outcome.bytes as f64 / 1e6,
+        legend: outcome.labels().into_iter().map(str::to_owned).collect(),
+        panels,
+    };
+    Some(chart.draw())
+}
+
+fn panel_of_ranges(outcome: &Outcome, run: &Run, requests: &[Request]) -> ranges::Panel {
+    let end = run.delivery().map(|delivery| delivery.elapsed);
+    // A run that failed ends with what came last.
+    let busy = requests.iter().filter_map(Request::busy);
+    let last = end.or_else(|| busy.map(|(_, last)| last).max()).unwrap_or_default();
+    let notes = outcome.links.iter().enumerate().map(|(colour, link)| {
+        let own = || requests.iter().filter(|request| request.link == link.name);
+        let bytes: u64 = own().map(Request::bytes).sum();
+        let asked = match own().count() {
+            1 => "1 request".to_owned(),
+            count => format!("{count} requests"),
+        };
+        let idle = requests::idle(own(), last).as_secs_f64();
+        ranges::Note {
+            colour,
+            words: format!("{} {:.2} MB", link.label, bytes as f64 / 1e6),
+            more: vec![asked, format!("idle {idle:.2} s")],
+        }
+    });
+    let colour = |name: &str| outcome.links.iter().position(|link| link.name == name);
+    let drawn = requests
+        .iter()
+        .filter_map(|request| Some(drawn(request, colour(&request.link)?, last, outcome.bytes)));
+    ranges::Panel {
+        label: run.contender.label.to_owned(),
+        about: run.contender.about.to_owned(),
+        requests: drawn.collect(),
+        notes: notes.collect(),
+        end: end.map(|end| (end.as_secs_f64(), format!("{:.2} s", end.as_secs_f64()))),
+        strong: run.contender.name == OURS,
+    }
+}
+
+fn drawn(request: &Request, colour: usize, last: Span, size: u64) -> ranges::Request {
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let mut before = request.sent;
+    let pieces = request.pieces.iter().map(|piece| {
+        let since = before.max(piece.at.saturating_sub(requests::PIECE)).min(piece.at);
+        before = piece.at;
+        ranges::Piece {
+            since: since.as_secs_f64(),
+            at: piece.at.as_secs_f64(),
+            from: megabytes(piece.from),
+            to: megabytes(piece.to),
+        }
+    });
+    let change = |change: &requests::Change| (change.at.as_secs_f64(), megabytes(change.to));
+    ranges::Request {
+        colour,
+        sent: request.sent.as_secs_f64(),
+        // One that outlives the download brings nothing to it any more.
+        over: request.over.unwrap_or(last).min(last.max(request.sent)).as_secs_f64(),
+        from: megabytes(request.from),
+        to: megabytes(request.to.unwrap_or(size)),
+        changes: request.changes.iter().map(change).collect(),
+        pieces: pieces.collect(),
+    }
+}
+
 fn timeline(outcome: &Outcome) -> Drawing {
     let panel = |run: &Run| {
-        let delivered = run.delivered();
         let points = |value: &dyn Fn(&[manyways_trace::Size]) -> u64| -> Vec<(f64, f64)> {
             let samples = run.samples.iter();
             let point =
                 |s: &super::watch::Sample| (s.at.as_secs_f64(), value(&s.delivered) as f64 / 1e6);
             samples.map(point).collect()
         };
-        let used = |link: usize| delivered.get(link).is_some_and(|size| !size.is_zero());
         let lines: Vec<_> = (0..outcome.links.len())
-            .map(|link| if used(link) { points(&|by| by[link].as_bytes()) } else { Vec::new() })
+            .map(|link| if run.used(link) { points(&|by| by[link].as_bytes()) } else { Vec::new() })
             .collect();
-        let several = (0..outcome.links.len()).filter(|link| used(*link)).count() > 1;
+        let several = (0..outcome.links.len()).filter(|link| run.used(*link)).count() > 1;
         Panel {
             label: run.contender.label.to_owned(),
             about: String::new(),

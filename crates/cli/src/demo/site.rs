@@ -85,7 +85,7 @@ impl Site {
     pub fn warm_up(&self, lab: &Lab, termination: &Termination) -> Result<()> {
         let mut command = Command::new(this_program()?);
         command
-            .args(["get", "--quiet", "--cacert"])
+            .args(["get", "--quiet", "--cache", "off", "--cacert"])
             .arg(self.authority())
             .args(["-o", "/dev/null"]);
         self.greet(command, lab, termination)?.map_err(|said| {
@@ -129,6 +129,11 @@ impl Site {
     /// Where a contender writes.
     pub fn download(&self) -> PathBuf {
         self.folder.join("download")
+    }
+
+    /// Where `manyways get` says what it does.
+    pub fn events(&self) -> PathBuf {
+        self.folder.join("events")
     }
 
     pub fn size(&self) -> Size {

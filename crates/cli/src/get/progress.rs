@@ -1,105 +1,148 @@
 //! A line per path and one for the whole, on a terminal and only when it takes over a second.
 
-use std::io::IsTerminal;
+mod block;
+mod line;
+mod pace;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, Write};
+
 use manyways_net::fetch::{Event, Progress};
-use manyways_trace::{Rate, Size, Span};
+use manyways_sys::terminal;
+use manyways_trace::{Rate, Span};
+
+use block::Block;
+pub use line::share;
+use line::{Layout, PathLine, WholeLine};
+use pace::Pace;
 
 /// Shorter transfers show nothing.
 const PATIENCE: Span = Span::from_secs(1);
+/// Where a terminal does not say how wide it is.
+const USUAL_WIDTH: u16 = 80;
+/// Left free at the right: the cursor, and the `^C` that the terminal may echo there.
+const MARGIN: usize = 3;
 
+/// Shows one transfer.
 pub struct Display {
     quiet: bool,
     terminal: bool,
-    bars: Option<Bars>,
-}
-
-struct Bars {
-    all: MultiProgress,
-    whole: ProgressBar,
-    paths: Vec<ProgressBar>,
+    /// Networks that failed before any of them brought something: perhaps all do, and then the
+    /// reason is said once, at the end.
+    held: Vec<String>,
+    /// Something came.
+    came: bool,
+    block: Block,
+    whole: Pace,
+    paths: Vec<Pace>,
 }
 
 impl Display {
-    pub fn new(quiet: bool) -> Self {
-        Self { quiet, terminal: std::io::stderr().is_terminal(), bars: None }
+    /// Shows nothing where it is to be quiet, and no bars where nobody sees them or where `plain`
+    /// says that they would be in the way.
+    pub fn new(quiet: bool, plain: bool) -> Self {
+        let terminal = !plain && std::io::stderr().is_terminal();
+        let (block, whole, paths) = (Block::default(), Pace::default(), Vec::new());
+        Self { quiet, terminal, held: Vec::new(), came: false, block, whole, paths }
     }
 
+    /// Something happened.
     pub fn show(&mut self, event: Event<'_>) {
         if self.quiet {
             return;
         }
         match event {
+            Event::Note(words) if !self.came && reason(words).is_some() => {
+                self.held.push(words.to_owned());
+            }
             Event::Note(words) => self.say(words),
             Event::Moved(to) => tracing::info!("moved to {to}"),
             Event::Connected { path, server, protocol } => {
                 tracing::info!("{path}: {server} speaks {}", protocol.name());
             }
-            Event::Progress(progress) if self.terminal && progress.elapsed >= PATIENCE => {
-                self.bars.get_or_insert_with(|| Bars::new(progress)).update(progress);
+            Event::Progress(progress) => {
+                if !self.came && progress.paths.iter().any(|path| !path.bytes.is_zero()) {
+                    self.came = true;
+                    self.say_held("");
+                }
+                if self.terminal {
+                    self.update(progress);
+                }
             }
             _ => {}
         }
     }
 
-    pub fn clear(&mut self) {
-        if let Some(bars) = self.bars.take() {
-            bars.all.clear().unwrap_or_else(|error| tracing::debug!("progress: {error}"));
+    /// The transfer is over: takes the bars away, and says what is not in the words of its failure.
+    pub fn finish(&mut self, failure: Option<&str>) {
+        self.clear();
+        self.say_held(failure.unwrap_or_default());
+    }
+
+    fn clear(&mut self) {
+        put(&self.block.erase(width()));
+    }
+
+    fn say_held(&mut self, failure: &str) {
+        for words in std::mem::take(&mut self.held) {
+            // Which name server said it is not in what all networks have in common.
+            let reason = reason(&words).and_then(|reason| reason.split(", says ").next());
+            if !reason.is_some_and(|reason| failure.contains(reason)) {
+                self.say(&words);
+            }
         }
     }
 
-    fn say(&self, words: &str) {
-        match &self.bars {
-            Some(bars) => bars.all.suspend(|| eprintln!("manyways: {words}")),
-            None => eprintln!("manyways: {words}"),
+    fn say(&mut self, words: &str) {
+        self.clear();
+        eprintln!("manyways: {words}");
+    }
+
+    fn update(&mut self, progress: &Progress) {
+        let now = progress.elapsed;
+        self.whole.observe(now, progress.done);
+        self.paths.resize_with(progress.paths.len(), Pace::default);
+        for (pace, path) in self.paths.iter_mut().zip(&progress.paths) {
+            pace.observe(now, path.bytes);
         }
+        if now < PATIENCE {
+            return;
+        }
+        let width = width();
+        let lines = self.lines(progress, width.saturating_sub(MARGIN));
+        put(&self.block.draw(&lines, width));
+    }
+
+    fn lines(&self, progress: &Progress, width: usize) -> Vec<String> {
+        let layout = Layout::new(width, progress.paths.iter().map(|path| path.name.as_str()));
+        let (done, length) = (progress.done, progress.length);
+        let mut lines: Vec<String> = progress
+            .paths
+            .iter()
+            .zip(&self.paths)
+            .map(|(path, pace)| {
+                // An estimate stays as it is while there is nothing to go by.
+                let measured = pace.rate(progress.elapsed);
+                let rate = measured.map(|measured| path.rate.unwrap_or(measured));
+                let (name, bytes, rtt) = (path.name.as_str(), path.bytes, path.rtt);
+                PathLine { name, bytes, done, length, rate, rtt }.fit(layout)
+            })
+            .collect();
+        let rate = self.whole.rate(progress.elapsed).unwrap_or(Rate::ZERO);
+        lines.push(WholeLine { done, length, rate }.fit(layout));
+        lines
     }
 }
 
-impl Bars {
-    fn new(progress: &Progress) -> Self {
-        let all = MultiProgress::new();
-        let style = |template: &str| {
-            // The templates are constants; one that is wrong shows nothing instead.
-            ProgressStyle::with_template(template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar())
-                .progress_chars("█▌·")
-        };
-        let line = style("{prefix:>10} [{bar:24}] {msg}");
-        let add = |name: &str| {
-            let bar = all.add(ProgressBar::new(1).with_style(line.clone()));
-            bar.set_prefix(name.to_owned());
-            bar
-        };
-        let paths = progress.paths.iter().map(|path| add(&path.name)).collect();
-        let whole = add("all");
-        Self { all, whole, paths }
-    }
-
-    fn update(&self, progress: &Progress) {
-        let length = progress.length.unwrap_or(progress.done).as_bytes().max(1);
-        for (bar, path) in self.paths.iter().zip(&progress.paths) {
-            bar.set_length(length);
-            bar.set_position(path.bytes.as_bytes());
-            let rate = path.rate.unwrap_or(Rate::ZERO);
-            let share = share(path.bytes, progress.done);
-            bar.set_message(format!("{share:>4}  {:>10}  {rate}", path.bytes.to_string()));
-        }
-        self.whole.set_length(length);
-        self.whole.set_position(progress.done.as_bytes());
-        let rate: Rate = progress.paths.iter().filter_map(|path| path.rate).sum();
-        let left = progress.length.map(|length| length.saturating_sub(progress.done));
-        let eta = left.filter(|_| !rate.is_zero()).map(|left| rate.time_for(left));
-        let eta = eta.map_or_else(String::new, |eta| format!("  {:.0} s left", eta.as_secs_f64()));
-        self.whole.set_message(format!("      {:>10}  {rate}{eta}", progress.done.to_string()));
-    }
+/// Why a network is not used any more, where a note says that.
+fn reason(note: &str) -> Option<&str> {
+    Some(note.split_once(" is not used any more: ")?.1)
 }
 
-/// A part of the whole in percent.
-pub fn share(part: Size, whole: Size) -> String {
-    if whole.is_zero() {
-        return "-".to_owned();
-    }
-    format!("{:.0} %", 100.0 * part.as_bytes() as f64 / whole.as_bytes() as f64)
+fn width() -> usize {
+    usize::from(terminal::width(std::io::stderr()).unwrap_or(USUAL_WIDTH))
+}
+
+/// A terminal that is gone is no reason to stop.
+fn put(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

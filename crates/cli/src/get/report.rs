@@ -1,12 +1,13 @@
 //! What is printed at the end: a few lines for people, one line of JSON for machines.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use manyways_net::fetch::{FetchError, PathReport, Report};
 use manyways_trace::{Rate, Size, Span};
 use serde::Serialize;
 
 use super::progress::share;
+use crate::failure::Failure;
 
 /// The schema of the JSON, described in docs/get.md.
 const SCHEMA: &str = "manyways.get/1";
@@ -17,7 +18,7 @@ struct Document<'a> {
     transfers: &'a [Transfer],
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Transfer {
     url: String,
     bytes: u64,
@@ -25,7 +26,12 @@ pub struct Transfer {
     ttfb_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    already_there: bool,
     metered_bytes: u64,
+    duplicate_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events_file: Option<PathBuf>,
     paths: Vec<PathLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ErrorLine>,
@@ -39,6 +45,9 @@ struct PathLine {
     bytes: u64,
     requests: u64,
     rate_bps: u64,
+    rtt_seconds: Option<f64>,
+    tail_bytes: u64,
+    duplicate_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -55,8 +64,11 @@ impl Transfer {
             bytes: report.bytes.as_bytes(),
             seconds: report.elapsed.as_secs_f64(),
             ttfb_seconds: report.first_byte.map(Span::as_secs_f64),
-            sha256: report.sha256.map(|hash| hash.iter().map(|b| format!("{b:02x}")).collect()),
+            sha256: report.sha256.map(hex),
+            already_there: false,
             metered_bytes: report.metered.as_bytes(),
+            duplicate_bytes: report.duplicate.as_bytes(),
+            events_file: None,
             paths: report.paths.iter().map(PathLine::from).collect(),
             error: None,
         }
@@ -69,6 +81,27 @@ impl Transfer {
             resumable: error.kept.is_some(),
         };
         Self { error: Some(line), ..Self::done(url, &error.report) }
+    }
+
+    /// Failed before anything was sent.
+    pub fn refused(url: &str, failure: &Failure) -> Self {
+        let line = ErrorLine {
+            message: failure.to_string(),
+            hint: failure.hinted().map(str::to_owned),
+            resumable: false,
+        };
+        Self { url: url.to_owned(), error: Some(line), ..Self::default() }
+    }
+
+    /// Nothing was to be fetched.
+    pub fn already_there(url: &str, sha256: Option<[u8; 32]>) -> Self {
+        let sha256 = sha256.map(hex);
+        Self { url: url.to_owned(), sha256, already_there: true, ..Self::default() }
+    }
+
+    /// The same, and says where its events are.
+    pub fn events(self, file: Option<&Path>) -> Self {
+        Self { events_file: file.map(Path::to_owned), ..self }
     }
 
     pub fn metered_bytes(&self) -> u64 {
@@ -85,6 +118,9 @@ impl From<&PathReport> for PathLine {
             bytes: path.bytes.as_bytes(),
             requests: path.requests,
             rate_bps: path.rate.as_bps(),
+            rtt_seconds: path.rtt.map(Span::as_secs_f64),
+            tail_bytes: path.tail.as_bytes(),
+            duplicate_bytes: path.duplicate.as_bytes(),
         }
     }
 }
@@ -130,7 +166,10 @@ pub fn print(report: &Report, output: &Path) {
         eprintln!("  came twice: {}", report.duplicate);
     }
     if let Some(hash) = report.sha256 {
-        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-        eprintln!("  sha256:{hash}");
+        eprintln!("  sha256:{}", hex(hash));
     }
+}
+
+fn hex(hash: [u8; 32]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -107,12 +107,13 @@ pub fn label(drawing: &mut Drawing, name: &str, about: &str, middle: f64, strong
     drawing.text((x, middle + 12.0), Anchor::End, "faint", about);
 }
 
-/// Which colour is which.
-pub fn legend(drawing: &mut Drawing, names: &[String], at: (f64, f64)) {
+/// Which colour is which. Returns where the next key would begin.
+pub fn legend(drawing: &mut Drawing, names: &[String], at: (f64, f64)) -> f64 {
     let (mut x, y) = at;
     for (colour, name) in names.iter().enumerate() {
         drawing.rectangle((x, y - 10.0), (12.0, 12.0), 2.0, &format!("fill-{colour}"));
         drawing.text((x + 18.0, y), Anchor::Start, "tick", name);
         x += 34.0 + 7.5 * name.chars().count() as f64;
     }
+    x
 }

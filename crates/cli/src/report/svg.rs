@@ -49,6 +49,17 @@ impl Drawing {
         );
     }
 
+    /// Text that runs upwards, with its middle at a point.
+    pub fn upright(&mut self, at: (f64, f64), class: &str, text: &str) {
+        let (x, y) = at;
+        let _ = writeln!(
+            self.body,
+            "<text transform=\"translate({x:.1} {y:.1}) rotate(-90)\" text-anchor=\"middle\" \
+             class=\"{class}\">{}</text>",
+            escape(text)
+        );
+    }
+
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = writeln!(
@@ -76,10 +87,17 @@ impl Drawing {
 
     /// A line through points.
     pub fn path(&mut self, points: &[(f64, f64)], class: &str) {
+        self.paths(&[points], class);
+    }
+
+    /// Several lines in one shape, which is far smaller than a shape each; filled, they are areas.
+    pub fn paths(&mut self, lines: &[impl AsRef<[(f64, f64)]>], class: &str) {
         let mut data = String::new();
-        for (index, (x, y)) in points.iter().enumerate() {
-            let letter = if index == 0 { 'M' } else { 'L' };
-            let _ = write!(data, "{letter}{x:.1} {y:.1}");
+        for line in lines {
+            for (index, (x, y)) in line.as_ref().iter().enumerate() {
+                let letter = if index == 0 { 'M' } else { 'L' };
+                let _ = write!(data, "{letter}{x:.1} {y:.1}");
+            }
         }
         let _ = writeln!(self.body, "<path d=\"{data}\" class=\"{class}\"/>");
     }

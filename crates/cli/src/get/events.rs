@@ -1,0 +1,189 @@
+//! `--events`: what went on, as an event log that plots and tests read.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use manyways_net::fetch::{Event, Progress};
+use manyways_sys::clock::Clock;
+use manyways_trace::event::{self, Header, PathSample, Record, line};
+use manyways_trace::{Size, Span, Time};
+
+use crate::failure::Failure;
+
+/// The log of a run.
+pub struct EventLog {
+    path: PathBuf,
+    clock: Clock,
+    /// None once it could not be written: a transfer does not fail for its log.
+    out: Option<BufWriter<File>>,
+    /// Which transfer is under way, and when it began.
+    transfer: u32,
+    began: Time,
+}
+
+impl EventLog {
+    /// Starts a log, which replaces what is there, about `subject`.
+    pub fn create(path: &Path, subject: &str) -> Result<Self, Failure> {
+        let clock = Clock::start();
+        let mut header = Header::new("get", env!("CARGO_PKG_VERSION"), clock.epoch());
+        header.subject = Some(subject.to_owned());
+        let begin = || -> io::Result<BufWriter<File>> {
+            let mut out = BufWriter::new(File::create(path)?);
+            out.write_all(line(&header).as_bytes())?;
+            out.flush()?;
+            Ok(out)
+        };
+        let out = begin().map_err(|error| {
+            let words = format!("the event log {} cannot be written: {error}", path.display());
+            Failure::new(words).hint("name another file with --events")
+        })?;
+        let path = path.to_owned();
+        Ok(Self { path, clock, out: Some(out), transfer: 0, began: Time::ZERO })
+    }
+
+    /// Where it is, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A transfer begins now.
+    pub fn begin(&mut self, transfer: u32, url: &str) {
+        (self.transfer, self.began) = (transfer, self.clock.now());
+        let url = url.to_owned();
+        self.write(Span::ZERO, event::Event::TransferStart { transfer, url });
+    }
+
+    /// Something happened in it.
+    pub fn hear(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Record(record) => {
+                let event = numbered(record.event.clone(), self.transfer);
+                self.write(record.time.since(Time::ZERO), event);
+            }
+            Event::Progress(progress) => self.sample(progress),
+            _ => {}
+        }
+    }
+
+    /// It ended.
+    pub fn end(&mut self, complete: bool, bytes: Size) {
+        let (transfer, bytes) = (self.transfer, bytes.as_bytes());
+        let since = self.clock.now().since(self.began);
+        self.write(since, event::Event::TransferEnd { transfer, complete, bytes });
+        if let Some(out) = &mut self.out
+            && let Err(error) = out.flush()
+        {
+            self.give_up(&error);
+        }
+    }
+
+    fn sample(&mut self, progress: &Progress) {
+        for path in &progress.paths {
+            let sample = PathSample {
+                transfer: self.transfer,
+                path: path.name.clone(),
+                bytes: path.bytes.as_bytes(),
+                rate_bps: path.rate.map(manyways_trace::Rate::as_bps),
+            };
+            self.write(progress.elapsed, event::Event::PathSample(sample));
+        }
+    }
+
+    /// Writes what happened so long after the transfer began.
+    fn write(&mut self, since: Span, event: event::Event) {
+        let Some(out) = &mut self.out else { return };
+        let record = Record { time: self.began + since, event };
+        if let Err(error) = out.write_all(line(&record).as_bytes()) {
+            self.give_up(&error);
+        }
+    }
+
+    fn give_up(&mut self, error: &io::Error) {
+        self.out = None;
+        let words = format!("the event log {} ends here: {error}", self.path.display());
+        tracing::warn!("{words}");
+    }
+}
+
+/// A transfer does not know which one of the command line it is.
+fn numbered(mut event: event::Event, number: u32) -> event::Event {
+    use event::Event as E;
+    match &mut event {
+        E::TransferStart { transfer, .. }
+        | E::PathSample(PathSample { transfer, .. })
+        | E::PathState { transfer, .. }
+        | E::Request { transfer, .. }
+        | E::Response { transfer, .. }
+        | E::Received { transfer, .. }
+        | E::RangeEnd { transfer, .. }
+        | E::RequestEnd { transfer, .. }
+        | E::Ping { transfer, .. }
+        | E::TransferEnd { transfer, .. } => *transfer = number,
+        _ => {}
+    }
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use manyways_net::fetch::PathProgress;
+    use manyways_trace::Rate;
+
+    use super::*;
+
+    #[test]
+    fn a_second_transfer_has_its_own_number_and_later_times() -> Result<(), Box<dyn Error>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("events");
+        let mut log = EventLog::create(&path, "http://a/b")?;
+        let request = |time| Record {
+            time,
+            event: event::Event::Request {
+                transfer: 0,
+                path: "wifi".into(),
+                request: 0,
+                from: 0,
+                to: None,
+            },
+        };
+        for transfer in 0..2 {
+            log.begin(transfer, "http://a/b");
+            log.hear(&Event::Record(&request(Time::from_millis(3))));
+            log.end(true, Size::from_bytes(7));
+        }
+        let paths = vec![PathProgress {
+            name: "wifi".into(),
+            bytes: Size::from_bytes(5),
+            rate: Some(Rate::from_mbps(1)),
+            rtt: None,
+        }];
+        let progress = Progress { elapsed: Span::from_millis(100), paths, ..Progress::default() };
+        log.hear(&Event::Progress(&progress));
+        drop(log);
+
+        let read = event::parse(&std::fs::read(&path)?)?;
+        assert_eq!(read.header.tool, "get");
+        assert_eq!(read.header.subject.as_deref(), Some("http://a/b"));
+        assert_eq!(read.records.len(), 7);
+        let [first, .., last_request, _, sample] = &read.records[1..] else { panic!("{read:?}") };
+        assert_eq!(first, &request(first.time));
+        let event::Event::Request { transfer: 1, .. } = last_request.event else {
+            panic!("{last_request:?}")
+        };
+        assert_eq!(last_request.time, read.records[3].time + Span::from_millis(3));
+        assert_eq!(sample.time, read.records[3].time + Span::from_millis(100));
+        Ok(())
+    }
+
+    #[test]
+    fn a_full_disk_ends_the_log_and_nothing_else() {
+        let Ok(mut log) = EventLog::create(Path::new("/dev/null"), "") else { panic!("it opens") };
+        log.out = File::options().write(true).open("/dev/full").ok().map(BufWriter::new);
+        log.begin(0, "http://a/b");
+        log.end(false, Size::ZERO);
+        assert!(log.out.is_none());
+    }
+}

@@ -1,0 +1,66 @@
+//! Lines at the bottom of a terminal that are drawn over again and again.
+//!
+//! The cursor stays at the end of the last line, so that the `^C` that a terminal echoes is wiped
+//! away with it.
+
+use std::fmt::Write as _;
+
+/// What is on the screen.
+#[derive(Default)]
+pub struct Block {
+    /// How long each line is.
+    drawn: Vec<usize>,
+}
+
+impl Block {
+    /// What to write to draw these lines over those that are there, on a terminal of this width.
+    pub fn draw(&mut self, lines: &[String], width: usize) -> String {
+        let mut text = self.to_its_start(width);
+        for (number, line) in lines.iter().enumerate() {
+            let feed = if number == 0 { "" } else { "\n" };
+            // Writing to a String does not fail. A terminal in raw mode needs the `\r` too.
+            let _ = write!(text, "{feed}\r{line}\x1b[K");
+        }
+        text.push_str("\x1b[J");
+        self.drawn = lines.iter().map(|line| line.chars().count()).collect();
+        text
+    }
+
+    /// What to write to wipe it away; nothing where nothing is there.
+    pub fn erase(&mut self, width: usize) -> String {
+        let mut text = self.to_its_start(width);
+        if !text.is_empty() {
+            text.push_str("\x1b[J");
+        }
+        self.drawn.clear();
+        text
+    }
+
+    /// A terminal that became narrower has broken lines since.
+    fn to_its_start(&self, width: usize) -> String {
+        let rows = |length: &usize| length.div_ceil(width.max(1)).max(1);
+        match self.drawn.iter().map(rows).sum::<usize>() {
+            0 => String::new(),
+            1 => "\r".to_owned(),
+            rows => format!("\r\x1b[{}A", rows - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goes_back_over_what_is_there() {
+        let mut block = Block::default();
+        let lines = |all: &[&str]| all.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        assert_eq!(block.erase(80), "");
+        assert_eq!(block.draw(&lines(&["ab", "c"]), 80), "\rab\x1b[K\n\rc\x1b[K\x1b[J");
+        assert_eq!(block.draw(&lines(&["d"]), 80), "\r\x1b[1A\rd\x1b[K\x1b[J");
+        assert_eq!(block.draw(&lines(&["abcdef", ""]), 80), "\r\rabcdef\x1b[K\n\r\x1b[K\x1b[J");
+        // Three rows now that it is only three wide.
+        assert_eq!(block.erase(3), "\r\x1b[2A\x1b[J");
+        assert_eq!(block.erase(3), "");
+    }
+}

@@ -1,0 +1,66 @@
+//! How fast something grows right now.
+
+use std::collections::VecDeque;
+
+use manyways_trace::{Rate, Size, Span};
+
+/// The rate is that of so much time…
+const WINDOW: Span = Span::from_secs(2);
+/// …and there is none when nothing came for so long.
+const SILENCE: Span = Span::from_secs(1);
+
+/// A size that is looked at now and then.
+#[derive(Default)]
+pub struct Pace {
+    /// When, and how much it was; the first one is as old as the window.
+    looks: VecDeque<(Span, Size)>,
+    grew: Option<Span>,
+}
+
+impl Pace {
+    /// At `now` it is this much.
+    pub fn observe(&mut self, now: Span, size: Size) {
+        if self.looks.back().is_some_and(|(_, before)| size > *before) {
+            self.grew = Some(now);
+        }
+        self.looks.push_back((now, size));
+        while self.looks.get(1).is_some_and(|(at, _)| *at + WINDOW <= now) {
+            self.looks.pop_front();
+        }
+    }
+
+    /// How fast it grows; none while it does not.
+    pub fn rate(&self, now: Span) -> Option<Rate> {
+        let silent = self.grew.is_none_or(|grew| now - grew >= SILENCE);
+        let (first, last) = (self.looks.front()?, self.looks.back()?);
+        (!silent).then(|| Rate::of(last.1 - first.1, last.0 - first.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_no_rate_before_the_first_byte_nor_in_a_silence() {
+        let mut pace = Pace::default();
+        let ms = Span::from_millis;
+        assert_eq!(pace.rate(Span::ZERO), None);
+        pace.observe(ms(0), Size::ZERO);
+        pace.observe(ms(100), Size::ZERO);
+        assert_eq!(pace.rate(ms(100)), None);
+        for tick in 2..=30 {
+            pace.observe(ms(100 * tick), Size::from_bytes(100_000 * tick));
+        }
+        assert_eq!(pace.rate(ms(3_000)), Some(Rate::from_mbps(8)));
+        for tick in 31..=39 {
+            pace.observe(ms(100 * tick), Size::from_bytes(3_000_000));
+        }
+        let falling = pace.rate(ms(3_900));
+        assert!(falling.is_some_and(|rate| rate < Rate::from_mbps(5)), "{falling:?}");
+        pace.observe(ms(4_000), Size::from_bytes(3_000_000));
+        assert_eq!(pace.rate(ms(4_000)), None);
+        pace.observe(ms(4_100), Size::from_bytes(3_100_000));
+        assert!(pace.rate(ms(4_100)).is_some());
+    }
+}

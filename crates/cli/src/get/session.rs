@@ -1,0 +1,298 @@
+//! One run of the command: its client, and each transfer in turn.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use manyways_net::fetch::{Allowance, Cause, Client, Event, FetchError, Job, PathSpec, Trust};
+use manyways_trace::{Rate, Size};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::events::EventLog;
+use super::networks::Networks;
+use super::options::Args;
+use super::progress::Display;
+use super::report::{self, Transfer};
+use super::stdout;
+use super::there::There;
+use super::wanted::Wanted;
+use crate::failure::Failure;
+
+/// What all transfers of a run share.
+pub struct Session<'a> {
+    args: &'a Args,
+    stop: Stop,
+    networks: Networks<'a>,
+    client: Option<Client>,
+    events: Option<EventLog>,
+    transfers: Vec<Transfer>,
+}
+
+/// Why a transfer came to nothing.
+struct Trouble {
+    failure: Failure,
+    /// For the JSON.
+    transfer: Transfer,
+    /// Somebody wants the whole command to end.
+    stopped: bool,
+}
+
+impl<'a> Session<'a> {
+    /// From here on a signal stops a transfer in good order.
+    pub fn begin(args: &'a Args, wanted: &[Wanted]) -> Result<Self> {
+        let stop = Stop::new()?;
+        if args.insecure && !args.quiet {
+            eprintln!(
+                "manyways: certificates are not checked; anyone on the way can change the file"
+            );
+        }
+        let subject = wanted.first().map_or("", |first| &first.url);
+        let events =
+            args.events.as_ref().map(|file| EventLog::create(file, subject)).transpose()?;
+        let networks = Networks::new(args);
+        Ok(Self { args, stop, networks, client: None, events, transfers: Vec::new() })
+    }
+
+    /// Fetches all that is wanted; a failure does not hold up what comes after it.
+    pub async fn run(mut self, wanted: &[Wanted]) -> Result<ExitCode> {
+        let mut failed = false;
+        for (number, one) in (0..).zip(wanted) {
+            match self.fetch(number, one).await? {
+                Ok(transfer) => self.transfers.push(transfer),
+                Err(Trouble { failure, transfer, stopped }) => {
+                    failed = true;
+                    let failure = if wanted.len() > 1 { failure.about(&one.url) } else { failure };
+                    failure.report();
+                    self.transfers.push(transfer);
+                    if stopped {
+                        break;
+                    }
+                }
+            }
+        }
+        if self.args.json {
+            println!("{}", report::json(&self.transfers)?);
+        }
+        Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    /// One transfer. The outer error is that of a command line that makes no sense.
+    async fn fetch(
+        &mut self,
+        number: u32,
+        wanted: &Wanted,
+    ) -> Result<Result<Transfer, Trouble>, Failure> {
+        let Wanted { url, job, to_stdout } = wanted;
+        if self.args.resume
+            && let Some(there) = There::find(job, self.args.size)
+        {
+            return Ok(self.leave(url, there).await);
+        }
+        // Servers in other networks may need other paths; the same paths keep their connections.
+        let paths = tokio::select! {
+            paths = self.networks.towards(job.location()) => paths,
+            () = self.stop.asked() => Err(stopped()),
+        };
+        let (fresh, client) = match (&mut self.client, paths) {
+            (_, Err(failure)) if failure.is_usage() => return Err(failure),
+            (_, Err(failure)) => return Ok(Err(Trouble::before(url, failure, self.stop.came))),
+            (Some(client), Ok(None)) => (false, client),
+            (client, Ok(paths)) => {
+                let left = left(self.args.metered, &self.transfers);
+                let networks = &self.networks;
+                let made = make(self.args, paths.unwrap_or_default(), networks, left)?;
+                (true, client.insert(made))
+            }
+        };
+        if fresh
+            && let Some(with) = &self.args.warm_up
+            && let Err(failure) = warm_up(client, with, &mut self.stop).await?
+        {
+            return Ok(Err(Trouble::before(url, failure, self.stop.came)));
+        }
+        let plain = *to_stdout && std::io::stdout().is_terminal();
+        let mut display = Display::new(self.args.quiet, plain);
+        let events = &mut self.events;
+        if let Some(log) = events {
+            log.begin(number, url);
+        }
+        let mut rates: Vec<(String, Rate)> = Vec::new();
+        let mut on_event = |event: Event<'_>| {
+            if let Event::Progress(progress) = &event {
+                let known = progress.paths.iter().filter_map(|p| Some((p.name.clone(), p.rate?)));
+                rates = known.collect();
+            }
+            if let Some(log) = events.as_mut() {
+                log.hear(&event);
+            }
+            display.show(event);
+        };
+        let mut writing = None;
+        let outcome = if *to_stdout {
+            let (body, transfer) = client.stream(job, &mut on_event, self.stop.asked());
+            writing = Some(stdout::write(body));
+            transfer.await
+        } else {
+            client.fetch(job, &mut on_event, self.stop.asked()).await
+        };
+        let written = match writing {
+            None => Ok(()),
+            Some(writing) => tokio::select! {
+                written = writing => match written {
+                    Ok(Err(error)) => Err(stdout::failure(&error)),
+                    _ => Ok(()),
+                },
+                () = self.stop.asked() => Err(stopped()),
+            },
+        };
+        let failure = outcome.as_ref().err().map(ToString::to_string);
+        display.finish(failure.as_deref());
+        let report = match &outcome {
+            Ok(report) => report,
+            Err(error) => &error.report,
+        };
+        if let Some(log) = events {
+            log.end(outcome.is_ok(), report.bytes);
+        }
+        self.networks.remember(report, &rates);
+        self.networks.has(client.path_names());
+        let file = events.as_ref().map(EventLog::path);
+        // Where nobody takes the bytes, there is no use in those of the next URL.
+        if let Err(failure) = written
+            && !matches!(&outcome, Err(error) if matches!(error.cause, Cause::Stopped))
+        {
+            return Ok(Err(Trouble::before(url, failure, true)));
+        }
+        Ok(match outcome {
+            Ok(report) => {
+                if !self.args.quiet {
+                    let output = if *to_stdout { "standard output".as_ref() } else { job.output() };
+                    report::print(&report, output);
+                }
+                Ok(Transfer::done(url, &report).events(file))
+            }
+            Err(error) => Err(Trouble {
+                stopped: matches!(error.cause, Cause::Stopped),
+                transfer: Transfer::failed(url, &error).events(file),
+                failure: words(&error),
+            }),
+        })
+    }
+}
+
+impl Session<'_> {
+    /// A file that is there already.
+    async fn leave(&mut self, url: &str, there: There) -> Result<Transfer, Trouble> {
+        if !self.args.quiet {
+            eprintln!("manyways: {there}");
+        }
+        let checksum = self.args.checksum();
+        let checking = tokio::task::spawn_blocking(move || there.check(checksum));
+        let checked = tokio::select! {
+            checked = checking => checked.unwrap_or_else(|_| Err(stopped())),
+            () = self.stop.asked() => Err(stopped()),
+        };
+        let checked = checked.map_err(|failure| Trouble::before(url, failure, self.stop.came))?;
+        Ok(Transfer::already_there(url, checked.sha256))
+    }
+}
+
+impl Trouble {
+    /// Before there was a transfer.
+    fn before(url: &str, failure: Failure, stopped: bool) -> Self {
+        Self { transfer: Transfer::refused(url, &failure), failure, stopped }
+    }
+}
+
+fn words(error: &FetchError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn stopped() -> Failure {
+    Failure::new(Cause::Stopped.to_string())
+}
+
+fn make(
+    args: &Args,
+    paths: Vec<PathSpec>,
+    networks: &Networks<'_>,
+    metered: Allowance,
+) -> Result<Client, Failure> {
+    let trust = match (&args.cacert, args.insecure) {
+        (_, true) => Trust::Anybody,
+        (Some(file), false) => Trust::File(file.clone()),
+        (None, false) => Trust::System,
+    };
+    let builder = match networks.watch() {
+        Some(look) => Client::builder().watch(look),
+        None => Client::builder(),
+    };
+    args.header
+        .iter()
+        .fold(builder, |builder, line| builder.header(line))
+        .paths(paths)
+        .trust(trust)
+        .config(args.config())
+        .metered(metered)
+        .single_server(args.single_server)
+        .records(args.events.is_some())
+        .http2_prior_knowledge(args.http2_prior_knowledge)
+        .build()
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Leaves warm connections behind. The outer error is as in [`Session::fetch`].
+async fn warm_up(
+    client: &mut Client,
+    url: &str,
+    stop: &mut Stop,
+) -> Result<Result<(), Failure>, Failure> {
+    let job = Job::new(url, "/dev/null").map_err(|error| Failure::usage(error.to_string()))?;
+    let names: Vec<String> = client.path_names().map(str::to_owned).collect();
+    for name in names {
+        if let Err(error) = client.warm_up(&name, &job, stop.asked()).await {
+            return Ok(Err(words(&error).about(&format!("warming {name} up"))));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// What earlier transfers left of the allowance.
+fn left(metered: Allowance, transfers: &[Transfer]) -> Allowance {
+    let spent = Size::from_bytes(transfers.iter().map(Transfer::metered_bytes).sum());
+    match metered {
+        Allowance::Limit(limit) => Allowance::Limit(limit.saturating_sub(spent)),
+        other => other,
+    }
+}
+
+/// Ctrl-C, and SIGTERM.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    came: bool,
+}
+
+impl Stop {
+    fn new() -> Result<Self> {
+        let catch = |kind| signal(kind).context("signals cannot be caught");
+        let (interrupt, terminate) =
+            (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, came: false })
+    }
+
+    /// Ready when one of them came, also when it came earlier.
+    async fn asked(&mut self) {
+        if !self.came {
+            tokio::select! {
+                _ = self.interrupt.recv() => {}
+                _ = self.terminate.recv() => {}
+            }
+            self.came = true;
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! An object on standard output.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+
+use manyways_net::fetch::Body;
+use tokio::task::JoinHandle;
+
+use crate::failure::Failure;
+
+/// Writes all of it, on a thread of its own: a slow reader holds up nothing else.
+pub fn write(mut body: Body) -> JoinHandle<io::Result<()>> {
+    tokio::task::spawn_blocking(move || {
+        // Not the library's own, which looks for ends of lines.
+        let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        while let Some(piece) = body.blocking_next() {
+            out.write_all(&piece)?;
+        }
+        Ok(())
+    })
+}
+
+/// Why it could not be written.
+pub fn failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => {
+            Failure::new("standard output was closed before the end of what was fetched")
+        }
+        _ => Failure::new(format!("standard output cannot be written: {error}"))
+            .hint("write to a file with -o"),
+    }
+}

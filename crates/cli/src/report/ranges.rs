@@ -1,0 +1,307 @@
+//! Which bytes of a file came when, and over which link: time to the right, place in the file up.
+//!
+//! A line is what came; the pale area above it is what its request was still to bring. The column
+//! at the right is the file in the end, in the colours of who brought it.
+
+use super::bars::{WIDTH, legend};
+use super::svg::{Anchor, Drawing, marks, number};
+
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 150.0;
+const TOP: f64 = 34.0;
+const HEAD: f64 = 30.0;
+const PANEL: f64 = 190.0;
+const GAP: f64 = 18.0;
+const FOOT: f64 = 40.0;
+/// The column that shows the file in the end.
+const COLUMN: f64 = 12.0;
+const LINE_OF_WORDS: f64 = 15.0;
+/// What is closer together is not seen apart.
+const FINE: f64 = 0.5;
+/// With more requests than this in a panel, their marks would hide what they mark.
+const MARKS: usize = 60;
+
+/// The chart.
+pub struct Ranges {
+    pub title: String,
+    pub description: String,
+    /// What runs to the right, with its unit.
+    pub time: String,
+    /// What runs up, with its unit.
+    pub place: String,
+    /// How long the file is.
+    pub size: f64,
+    /// Names of the colours.
+    pub legend: Vec<String>,
+    pub panels: Vec<Panel>,
+}
+
+/// How one contender brought the file.
+pub struct Panel {
+    pub label: String,
+    /// Smaller, at the other end of the panel's head.
+    pub about: String,
+    /// In the order in which they were sent.
+    pub requests: Vec<Request>,
+    /// What stands beside the panel.
+    pub notes: Vec<Note>,
+    /// When it was over, and the words for that.
+    pub end: Option<(f64, String)>,
+    pub strong: bool,
+}
+
+/// One request, and what came of it.
+#[derive(Clone)]
+pub struct Request {
+    /// Whose it is.
+    pub colour: usize,
+    /// When it was sent.
+    pub sent: f64,
+    /// When nothing more was to come.
+    pub over: f64,
+    /// What was asked for.
+    pub from: f64,
+    pub to: f64,
+    /// When and where it was to end instead.
+    pub changes: Vec<(f64, f64)>,
+    /// In the order of time.
+    pub pieces: Vec<Piece>,
+}
+
+/// Bytes that came between two moments.
+#[derive(Clone, Copy)]
+pub struct Piece {
+    pub since: f64,
+    pub at: f64,
+    pub from: f64,
+    pub to: f64,
+}
+
+/// What one link did, in words.
+pub struct Note {
+    pub colour: usize,
+    pub words: String,
+    /// Smaller, below it.
+    pub more: Vec<String>,
+}
+
+type Points = Vec<(f64, f64)>;
+
+impl Ranges {
+    pub fn draw(&self) -> Drawing {
+        let row = HEAD + PANEL + GAP;
+        let height = TOP + row * self.panels.len() as f64 - GAP + FOOT;
+        let mut drawing = Drawing::new(WIDTH, height, &self.title, &self.description);
+        let times = self.panels.iter().flat_map(Panel::times);
+        let (step, count) = marks(times.filter(|time| time.is_finite()).fold(0.0, f64::max), 8);
+        let end = step * count as f64;
+        let size = self.size.max(f64::MIN_POSITIVE);
+        let right = WIDTH - RIGHT;
+        let x = |time: f64| LEFT + (time / end).clamp(0.0, 1.0) * (right - LEFT);
+        self.keys(&mut drawing);
+        for (index, panel) in self.panels.iter().enumerate() {
+            let head = TOP + row * index as f64;
+            let (top, floor) = (head + HEAD, head + HEAD + PANEL);
+            let y = |place: f64| floor - (place / size).clamp(0.0, 1.0) * PANEL;
+            for index in 0..=count {
+                let at = x(step * index as f64);
+                drawing.line((at, top), (at, floor), if index == 0 { "axis" } else { "grid" });
+            }
+            let (place_step, place_count) = marks(size, 4);
+            let places = (0..=place_count).map(|index| place_step * index as f64);
+            // The scale ends with the file, not with a mark.
+            for place in places.filter(|place| *place <= size * 1.001) {
+                let class = if place == 0.0 { "axis" } else { "grid" };
+                drawing.line((LEFT, y(place)), (right, y(place)), class);
+                let at = (LEFT - 7.0, y(place) + 4.0);
+                drawing.text(at, Anchor::End, "tick", &number(place));
+            }
+            drawing.upright((16.0, f64::midpoint(top, floor)), "tick", &self.place);
+            panel.draw(&mut drawing, head, self.size, x, y);
+        }
+        let floor = height - FOOT;
+        for index in 0..=count {
+            let value = step * index as f64;
+            drawing.text((x(value), floor + 16.0), Anchor::Middle, "tick", &number(value));
+        }
+        drawing.text((x(end / 2.0), floor + 34.0), Anchor::Middle, "tick", &self.time);
+        drawing
+    }
+
+    /// What the colours and the shapes mean.
+    fn keys(&self, drawing: &mut Drawing) {
+        let x = legend(drawing, &self.legend, (LEFT, 18.0));
+        drawing.rectangle((x, 8.0), (12.0, 12.0), 2.0, "open key");
+        drawing.text((x + 18.0, 18.0), Anchor::Start, "tick", "asked for, not there yet");
+        if self.panels.iter().any(Panel::marked) {
+            drawing.circle((x + 182.0, 14.0), 3.5, "sent key");
+            drawing.text((x + 193.0, 18.0), Anchor::Start, "tick", "request sent");
+        }
+    }
+}
+
+impl Panel {
+    fn times(&self) -> impl Iterator<Item = f64> {
+        let over = self.requests.iter().map(|request| request.over);
+        over.chain(self.end.as_ref().map(|end| end.0))
+    }
+
+    /// Whether each request has a mark.
+    fn marked(&self) -> bool {
+        (1..=MARKS).contains(&self.requests.len())
+    }
+
+    fn draw(
+        &self,
+        drawing: &mut Drawing,
+        head: f64,
+        size: f64,
+        x: impl Fn(f64) -> f64,
+        y: impl Fn(f64) -> f64,
+    ) {
+        let (top, floor) = (head + HEAD, head + HEAD + PANEL);
+        let class = if self.strong { "label strong" } else { "label" };
+        drawing.text((LEFT, top - 9.0), Anchor::Start, class, &self.label);
+        // From the other end: how wide the label is depends on the reader's fonts.
+        drawing.text((WIDTH - RIGHT, top - 9.0), Anchor::End, "faint", &self.about);
+        let colours = self.requests.iter().map(|request| request.colour + 1).max().unwrap_or(0);
+        let own = |colour: usize| self.requests.iter().filter(move |r| r.colour == colour);
+        // All areas below all lines, whoever they belong to.
+        for colour in 0..colours {
+            let open: Vec<Points> = own(colour).map(|request| request.open(size, &x, &y)).collect();
+            drawing.paths(&open, &format!("open fill-{colour}"));
+        }
+        if let Some((time, _)) = &self.end {
+            drawing.line((x(*time), top), (x(*time), floor), "end");
+        }
+        // In the order of time, so that no link hides another where lines touch.
+        for run in self.requests.chunk_by(|one, next| one.colour == next.colour) {
+            let came: Vec<Points> = run.iter().flat_map(|request| request.came(&x, &y)).collect();
+            drawing.paths(&came, &format!("line came stroke-{}", run[0].colour));
+        }
+        if self.marked() {
+            for request in &self.requests {
+                let at = (x(request.sent), y(request.from));
+                drawing.circle(at, 3.5, &format!("sent stroke-{}", request.colour));
+            }
+        }
+        let column = WIDTH - RIGHT + 8.0;
+        for (colour, low, high) in self.column(size) {
+            let (above, below) = (floor - high * PANEL, floor - low * PANEL);
+            let class = format!("fill-{colour}");
+            drawing.rectangle((column, above), (COLUMN, below - above), 0.0, &class);
+        }
+        self.words(drawing, (column + COLUMN + 10.0, top + 11.0));
+    }
+
+    fn words(&self, drawing: &mut Drawing, at: (f64, f64)) {
+        let (x, mut y) = at;
+        if let Some((_, words)) = &self.end {
+            let class = if self.strong { "label strong" } else { "label" };
+            drawing.text((x, y), Anchor::Start, class, words);
+            y += 1.6 * LINE_OF_WORDS;
+        }
+        for note in &self.notes {
+            let class = format!("value ink-{}", note.colour);
+            drawing.text((x, y), Anchor::Start, &class, &note.words);
+            for more in &note.more {
+                y += LINE_OF_WORDS;
+                drawing.text((x, y), Anchor::Start, "faint", more);
+            }
+            y += 1.5 * LINE_OF_WORDS;
+        }
+    }
+
+    /// Who brought each part of the file first: colour, and from where to where in parts of the
+    /// whole. As fine as can be seen, however many pieces there are.
+    fn column(&self, size: f64) -> Vec<(usize, f64, f64)> {
+        let rows = (PANEL / FINE) as usize;
+        let mut first: Vec<Option<(f64, usize)>> = vec![None; rows];
+        for request in &self.requests {
+            for piece in &request.pieces {
+                // Rows whose middle is in the piece.
+                let row = |place: f64| {
+                    (place / size * rows as f64 - 0.5).ceil().clamp(0.0, rows as f64) as usize
+                };
+                for seen in &mut first[row(piece.from)..row(piece.to).max(row(piece.from))] {
+                    if seen.is_none_or(|(at, _)| piece.at < at) {
+                        *seen = Some((piece.at, request.colour));
+                    }
+                }
+            }
+        }
+        let mut parts: Vec<(usize, f64, f64)> = Vec::new();
+        for (index, seen) in first.into_iter().enumerate() {
+            let Some((_, colour)) = seen else { continue };
+            let (low, high) = (index as f64 / rows as f64, (index + 1) as f64 / rows as f64);
+            match parts.last_mut() {
+                Some((known, _, end)) if *known == colour && *end == low => *end = high,
+                _ => parts.push((colour, low, high)),
+            }
+        }
+        parts
+    }
+}
+
+impl Request {
+    /// The lines of what came: one, unless bytes are missing in between.
+    fn came(&self, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Vec<Points> {
+        let mut lines: Vec<Points> = Vec::new();
+        let mut reached = None;
+        for piece in &self.pieces {
+            let start = (x(piece.since), y(piece.from));
+            match lines.last_mut() {
+                Some(line) if reached == Some(piece.from) => line.push(start),
+                _ => lines.push(vec![start]),
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push((x(piece.at), y(piece.to)));
+            }
+            reached = Some(piece.to);
+        }
+        lines.into_iter().map(thin).collect()
+    }
+
+    /// The area between what had come and where the request was to end.
+    fn open(&self, size: f64, x: impl Fn(f64) -> f64, y: impl Fn(f64) -> f64) -> Points {
+        let mut lower = vec![(self.sent, self.from)];
+        let mut reached = self.from;
+        for piece in &self.pieces {
+            lower.push((piece.since, reached));
+            reached = reached.max(piece.to);
+            lower.push((piece.at, reached));
+        }
+        lower.push((self.over, reached));
+        let lower = thin(lower.into_iter().map(|(time, place)| (x(time), y(place))).collect());
+        // Never below what came: a server may send past a new end.
+        let mut upper = vec![(self.sent, self.to.min(size))];
+        for (at, to) in &self.changes {
+            if let Some((_, before)) = upper.last().copied() {
+                upper.extend([(*at, before), (*at, to.min(size))]);
+            }
+        }
+        if let Some((_, before)) = upper.last().copied() {
+            upper.push((self.over, before.max(reached)));
+        }
+        lower
+            .into_iter()
+            .chain(upper.into_iter().rev().map(|(time, place)| (x(time), y(place))))
+            .collect()
+    }
+}
+
+/// Leaves out what nobody could see; first and last stay.
+fn thin(points: Points) -> Points {
+    let count = points.len();
+    let mut kept: Points = Vec::new();
+    for (index, point) in points.into_iter().enumerate() {
+        let far = |(x, y): (f64, f64)| (point.0 - x).abs() >= FINE || (point.1 - y).abs() >= FINE;
+        if index + 1 == count || kept.last().is_none_or(|last| far(*last)) {
+            kept.push(point);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests;

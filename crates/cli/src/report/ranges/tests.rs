@@ -1,0 +1,108 @@
+use super::*;
+
+/// A request for places `from` to `to`, which came evenly in so many pieces.
+fn request(colour: usize, sent: f64, over: f64, from: f64, to: f64, pieces: usize) -> Request {
+    let part = |index: usize| index as f64 / pieces as f64;
+    let first = sent + 0.05;
+    let piece = |index: usize| Piece {
+        since: first + part(index) * (over - first),
+        at: first + part(index + 1) * (over - first),
+        from: from + part(index) * (to - from),
+        to: from + part(index + 1) * (to - from),
+    };
+    let pieces = (0..pieces).map(piece).collect();
+    Request { colour, sent, over, from, to, changes: Vec::new(), pieces }
+}
+
+fn chart(requests: Vec<Request>) -> Ranges {
+    let note = Note { colour: 0, words: "Wi-Fi 5 MB".into(), more: vec!["1 request".into()] };
+    let panel = Panel {
+        label: "one".into(),
+        about: "two".into(),
+        requests,
+        notes: vec![note],
+        end: Some((5.0, "5.00 s".into())),
+        strong: true,
+    };
+    Ranges {
+        title: "title".into(),
+        description: "description".into(),
+        time: "seconds".into(),
+        place: "MB".into(),
+        size: 8.0,
+        legend: vec!["Wi-Fi".into(), "LTE".into()],
+        panels: vec![panel],
+    }
+}
+
+#[test]
+fn every_request_is_drawn_and_its_mark_only_where_it_can_be_told_from_others() {
+    for count in [1, 40, 2000] {
+        let part = |index: usize| 8.0 * index as f64 / count as f64;
+        let requests = (0..count).map(|index| {
+            let sent = 5.0 * index as f64 / count as f64;
+            request(index % 2, sent, sent + 0.1, part(index), part(index + 1), 2)
+        });
+        let picture = chart(requests.collect()).draw().standalone();
+        assert_eq!(picture.matches("class=\"line came stroke-").count(), count, "{count}");
+        // One shape a link, however many requests it had.
+        assert_eq!(picture.matches("class=\"open fill-").count(), count.min(2), "{count}");
+        // One mark more explains them.
+        let marks = if count <= MARKS { count + 1 } else { 0 };
+        assert_eq!(picture.matches("<circle").count(), marks, "{count}");
+        for label in [">one<", ">two<", ">Wi-Fi 5 MB<", ">1 request<", ">5.00 s<", ">seconds<"] {
+            assert_eq!(picture.matches(label).count(), 1, "{label}");
+        }
+    }
+}
+
+#[test]
+fn many_pieces_draw_only_what_can_be_seen() {
+    let few = chart(vec![request(0, 0.0, 5.0, 0.0, 8.0, 500)]).draw().standalone().len();
+    let many = chart(vec![request(0, 0.0, 5.0, 0.0, 8.0, 100_000)]).draw().standalone().len();
+    assert!(many < 3 * few, "{few} {many}");
+}
+
+#[test]
+fn the_column_is_the_file_in_the_colours_of_who_brought_it_first() {
+    let panel = |requests| chart(requests).panels.remove(0);
+    let wifi = request(0, 0.0, 3.0, 0.0, 4.0, 10);
+    // Later than the other, and over a part of it.
+    let lte = request(1, 3.0, 4.0, 2.0, 8.0, 10);
+    assert_eq!(panel(vec![wifi.clone(), lte]).column(8.0), [(0, 0.0, 0.5), (1, 0.5, 1.0)]);
+    // A part that nobody brought stays empty.
+    let late = request(1, 0.0, 3.0, 6.0, 8.0, 1);
+    assert_eq!(panel(vec![wifi, late]).column(8.0), [(0, 0.0, 0.5), (1, 0.75, 1.0)]);
+    assert_eq!(panel(Vec::new()).column(8.0), []);
+}
+
+#[test]
+fn a_line_breaks_where_bytes_are_missing() {
+    let mut asked = request(0, 0.0, 4.0, 0.0, 8.0, 4);
+    assert_eq!(asked.came(|time| 100.0 * time, |place| 100.0 * place).len(), 1);
+    asked.pieces.remove(1);
+    assert_eq!(asked.came(|time| 100.0 * time, |place| 100.0 * place).len(), 2);
+}
+
+#[test]
+fn what_is_open_ends_where_the_request_ends_from_now_on() {
+    let mut asked = request(0, 0.0, 2.0, 0.0, 4.0, 1);
+    // All was asked for, then half of it was wanted.
+    (asked.to, asked.changes) = (8.0, vec![(1.0, 4.0)]);
+    let area = asked.open(8.0, |time| 100.0 * time, |place| 100.0 * place);
+    let lower = [(0.0, 0.0), (5.0, 0.0), (200.0, 400.0), (200.0, 400.0)];
+    let upper = [(200.0, 400.0), (100.0, 400.0), (100.0, 800.0), (0.0, 800.0)];
+    assert_eq!(area, [lower, upper].concat());
+}
+
+#[test]
+fn nothing_at_all_still_draws() {
+    let mut empty = chart(Vec::new());
+    empty.panels[0].end = None;
+    let picture = empty.draw().standalone();
+    assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
+    empty.panels.clear();
+    empty.size = 0.0;
+    let picture = empty.draw().standalone();
+    assert!(!picture.contains("NaN") && !picture.contains("inf"), "{picture}");
+}
