@@ -25,9 +25,11 @@ pub fn manyways_path() -> PathBuf {
 }
 
 /// The binary under test, ready for its arguments. It does not see the terminal's width, nor the
-/// log level of whoever runs the tests.
+/// log level of whoever runs the tests, nor remembers anything of other tests.
 pub fn manyways() -> Command {
     let mut command = Command::new(manyways_path());
     command.env_remove("MANYWAYS_LOG").env("COLUMNS", "100");
+    // Nothing can be kept below a device.
+    command.env("XDG_CACHE_HOME", "/dev/null");
     command
 }

@@ -23,6 +23,29 @@ fn bytes_by_link(contender: &Value) -> Vec<(String, u64)> {
     links.iter().map(|link| (text(link), bytes(link))).collect()
 }
 
+/// From where to where the bytes of a contender's requests came, over one link or all, joined.
+fn places(contender: &Value, link: Option<&str>) -> Vec<(u64, u64)> {
+    let requests = contender["requests"].as_array().expect("a contender that asked has requests");
+    let wanted = |request: &&Value| link.is_none_or(|link| request["link"] == link);
+    let pieces = |request: &Value| request["pieces"].as_array().expect("pieces").clone();
+    let place = |piece: &Value, bound: &str| piece[bound].as_u64().expect("a place in the file");
+    let mut places: Vec<(u64, u64)> = requests
+        .iter()
+        .filter(wanted)
+        .flat_map(pieces)
+        .map(|piece| (place(&piece, "from"), place(&piece, "to")))
+        .collect();
+    places.sort_unstable();
+    let mut joined: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in places {
+        match joined.last_mut() {
+            Some((_, end)) if from <= *end => *end = to.max(*end),
+            _ => joined.push((from, to)),
+        }
+    }
+    joined
+}
+
 #[test]
 fn every_contender_brings_the_file_and_the_report_says_so() {
     needs!(Need::Root, Need::Command("nginx"));
@@ -40,7 +63,7 @@ fn every_contender_brings_the_file_and_the_report_says_so() {
     let tools =
         [Need::Command("mptcpize"), Need::Command("curl"), Need::File("/proc/sys/net/mptcp")];
     let mptcp = lack(&tools).is_none();
-    for name in ["wifi", "lte", "kernel-mptcp", "manyways"] {
+    for name in ["wifi", "lte", "kernel-mptcp", "fixed-chunk", "manyways"] {
         let contender = contender(&document, name);
         if name == "kernel-mptcp" && !mptcp {
             assert_eq!(contender["status"], "skipped", "{contender}");
@@ -67,10 +90,23 @@ fn every_contender_brings_the_file_and_the_report_says_so() {
     };
     assert_eq!(used("wifi"), ["wifi"]);
     assert_eq!(used("lte"), ["lte"]);
-    assert_eq!(used("manyways"), ["wifi", "lte"]);
+    for name in ["fixed-chunk", "manyways"] {
+        assert_eq!(used(name), ["wifi", "lte"], "{name}");
+        let contender = contender(&document, name);
+        assert_eq!(places(contender, None), [(0, SIZE)], "{name}");
+        for link in ["wifi", "lte"] {
+            let brought: u64 =
+                places(contender, Some(link)).iter().map(|(from, to)| to - from).sum();
+            assert!(brought > 1_000_000, "{name} over {link}: {brought}");
+        }
+    }
+    let chunks = contender(&document, "fixed-chunk")["requests"].as_array().unwrap().len();
+    assert!(chunks >= SIZE.div_ceil(1 << 20) as usize, "{chunks} requests of 1 MiB");
     if mptcp {
         assert_eq!(used("kernel-mptcp"), ["wifi", "lte"]);
-        let kernel = &contender(&document, "kernel-mptcp")["mptcp"];
+        let kernel = contender(&document, "kernel-mptcp");
+        assert!(kernel["requests"].is_null(), "{kernel}");
+        let kernel = &kernel["mptcp"];
         assert_eq!((&kernel["connections"], &kernel["fallbacks"]), (&1.into(), &0.into()));
     }
 
@@ -82,12 +118,15 @@ fn every_contender_brings_the_file_and_the_report_says_so() {
             assert!(html.contains(&format!("<td class=\"figure\">{seconds:.2}</td>")), "{label}");
         }
     }
-    assert_eq!(html.matches("<svg").count(), 2);
+    assert_eq!(html.matches("<svg").count(), 3);
+    // Of bytes by link over time: a panel for each of the two that chose them.
+    assert_eq!(html.matches(">place in the file, MB</text>").count(), 2);
     for outside in ["http:", "https:", "<script", "<link", "<img", "@import", "url("] {
         assert!(!html.contains(outside), "the report needs something from outside: {outside}");
     }
     let picture = fs::read_to_string(&picture).expect("the picture was written");
     assert!(picture.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{picture}");
+    assert_eq!(picture.matches(">place in the file, MB</text>").count(), 2);
 }
 
 #[test]

@@ -79,7 +79,12 @@ impl Far {
 
     /// The same in a folder of its own, with a certificate of another authority.
     pub fn nginx_of(&self, folder: &str, authority: &Authority) -> String {
-        let root = self.path("root");
+        self.nginx_with(folder, authority, "root")
+    }
+
+    /// The same with the files of another folder.
+    pub fn nginx_with(&self, folder: &str, authority: &Authority, root: &str) -> String {
+        let root = self.path(root);
         let more = format!(
             "{}\n  }}\n  server {{\n    listen 444 ssl;\n    listen [::]:444 ssl;\n    \
              ssl_certificate {};\n    ssl_certificate_key {};\n    root {};",
@@ -101,14 +106,27 @@ impl Far {
 
     /// The command of Apache httpd: HTTP/1.1 on port 8080, HTTP/2 on 8443.
     pub fn apache(&self) -> String {
+        self.apache_with("")
+    }
+
+    /// The same with more lines in its configuration.
+    pub fn apache_with(&self, more: &str) -> String {
         let site = Site {
             root: &self.path("root"),
             plain: &["[::]:8080".parse().expect("an address")],
             secure: &["[::]:8443".parse().expect("an address")],
             authority: Some(&self.authority),
-            more: "",
+            more,
         };
         Server::apache(&self.path("apache"), &site).command().join(" ")
+    }
+
+    /// The command of a server that misbehaves as a URL says: HTTP/1.1 on port 80, HTTP/2 on 443,
+    /// HTTP/1.1 over TLS on 444, and on further ports whatever its own table says.
+    pub fn faulty(&self) -> String {
+        object(&self.path("root"), "other", LENGTH, 12);
+        let server = env!("CARGO_BIN_EXE_faulty-server");
+        format!("{server} {}", self.files.path().display())
     }
 
     /// Runs a script on the device of a lab with these options.

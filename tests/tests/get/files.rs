@@ -2,7 +2,7 @@
 
 use manyways_tests::manyways_path;
 
-use crate::far::{Far, TWO_LINKS, Transfer};
+use crate::far::{Far, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
 
 #[test]
@@ -41,10 +41,37 @@ fn a_folder_that_may_not_be_written_to() {
     for (file, why) in [
         ("said", "closed/object.manyways-part cannot be written: permission denied"),
         ("missing-said", "missing/object.manyways-part cannot be written: no such file"),
-        ("folder-said", "closed is not a file"),
+        ("folder-said", "closed is a folder"),
     ] {
         let said = far.read(file);
         assert!(said.contains(why) && said.contains("-o"), "{said}");
+    }
+}
+
+/// The file cannot get its name, and is nowhere to be continued.
+#[test]
+fn a_disk_or_folder_that_goes_under_way() {
+    needs_far!("unshare");
+    for (harm, why) in [
+        ("rm -r tiny/folder", "no such file or directory"),
+        ("umount --lazy tiny", "no such file or directory"),
+    ] {
+        let far = Far::new();
+        let script = format!(
+            "mkdir tiny; export GET; unshare --mount sh -c '\
+               mount -t tmpfs none tiny; mkdir tiny/folder; \
+               $GET --json -o tiny/folder/object https://origin.lab/object >json 2>said & pid=$!; \
+               tries=0; while [ $(cat /sys/class/net/wifi/statistics/rx_bytes) -lt 300000 ]; do \
+                 tries=$((tries + 1)); [ $tries -lt 3000 ] || exit 99; sleep 0.01; \
+               done; {harm}; wait $pid; echo $? >code; ! test -e tiny/folder/object'"
+        );
+        far.run(&SLOW_LINKS, &script).succeeded();
+        let said = far.read("said");
+        assert_eq!(far.read("code"), "1\n", "{harm}: {said}");
+        let error = &Transfer::only(&far.read("json")).0["error"];
+        assert!(error["message"].as_str().is_some_and(|words| words.contains(why)), "{error}");
+        assert!(error["hint"].is_string(), "{error}");
+        assert_eq!(error["resumable"], false, "{error}");
     }
 }
 

@@ -3,6 +3,79 @@
 use crate::far::{Far, SLOW_LINKS, TWO_LINKS, Transfer};
 use crate::needs_far;
 
+/// What stands on a terminal, as far as a progress display needs it.
+struct Screen {
+    width: usize,
+    rows: Vec<String>,
+    row: usize,
+    column: usize,
+}
+
+impl Screen {
+    /// A terminal on which `script` has shown this. `frame` sees it whenever something is about to
+    /// be drawn over.
+    fn show(width: usize, typescript: &str, mut frame: impl FnMut(&Self)) -> Self {
+        let mut screen = Self { width, rows: vec![String::new()], row: 0, column: 0 };
+        let text = typescript.split_once('\n').expect("script says that it started").1;
+        let mut rest = text.split("\nScript done").next().expect("a part");
+        while let Some(letter) = rest.chars().next() {
+            if let Some(sequence) = rest.strip_prefix("\x1b[") {
+                let end =
+                    sequence.find(|c: char| c.is_ascii_alphabetic()).expect("a sequence ends");
+                let count = sequence[..end].parse().unwrap_or(1);
+                match &sequence[end..=end] {
+                    "A" => {
+                        frame(&screen);
+                        screen.row -= count;
+                    }
+                    "K" => screen.rows[screen.row] = screen.before_cursor(),
+                    "J" => {
+                        screen.rows[screen.row] = screen.before_cursor();
+                        screen.rows.truncate(screen.row + 1);
+                    }
+                    other => panic!("a sequence that is not known here: {other}"),
+                }
+                rest = &sequence[end + 1..];
+                continue;
+            }
+            match letter {
+                '\r' => screen.column = 0,
+                '\n' => screen.down(),
+                letter => screen.put(letter),
+            }
+            rest = &rest[letter.len_utf8()..];
+        }
+        screen
+    }
+
+    fn before_cursor(&self) -> String {
+        self.rows[self.row].chars().take(self.column).collect()
+    }
+
+    fn down(&mut self) {
+        self.row += 1;
+        if self.row == self.rows.len() {
+            self.rows.push(String::new());
+        }
+    }
+
+    fn put(&mut self, letter: char) {
+        if self.column == self.width {
+            self.column = 0;
+            self.down();
+        }
+        let before = self.before_cursor();
+        let after: String = self.rows[self.row].chars().skip(self.column + 1).collect();
+        let gap = " ".repeat(self.column - before.chars().count());
+        self.rows[self.row] = format!("{before}{gap}{letter}{after}");
+        self.column += 1;
+    }
+
+    fn text(&self) -> String {
+        self.rows.join("\n")
+    }
+}
+
 #[test]
 fn a_line_for_each_network_on_a_terminal() {
     needs_far!("script");
@@ -39,4 +112,57 @@ fn a_pipe_gets_json_and_nothing_else() {
     }
     assert_eq!(far.read("quiet"), "");
     assert!(far.read("failed").contains("404 Not Found"), "{}", far.read("failed"));
+}
+
+/// Whatever the width: nothing is broken into two lines, and nothing is left of the bars.
+#[test]
+fn the_display_fits_a_terminal_of_any_width() {
+    needs_far!("script");
+    for width in [40, 63, 120] {
+        let far = Far::new();
+        let script = format!(
+            "TERM=xterm script -qec \"stty cols {width} rows 30; \
+             $GET https://origin.lab/object\" typescript >/dev/null && whole"
+        );
+        far.run(&SLOW_LINKS, &script).succeeded();
+        let mut frames = 0;
+        let screen = Screen::show(width, &far.read("typescript"), |frame| {
+            let [.., wifi, lte, all] = frame.rows.as_slice() else { panic!("{}", frame.text()) };
+            assert!(wifi.starts_with("wifi [") && lte.starts_with(" lte ["), "{}", frame.text());
+            assert!(all.contains(" %") && all.contains("bit/s"), "{}", frame.text());
+            frames += 1;
+        });
+        assert!(frames > 0, "{}", screen.text());
+        assert!(screen.rows[0].starts_with("object: "), "{}", screen.text());
+        assert!(!screen.text().contains('['), "{}", screen.text());
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_a_clean_screen() {
+    needs_far!("script");
+    let far = Far::new();
+    let script = "{ eventually grep -q 'all ' typescript; printf '\\003'; eventually grep -q hint typescript; } | \
+         TERM=xterm script -qefc \"stty cols 90 rows 30; $GET https://origin.lab/object\" typescript \
+         >/dev/null; true";
+    far.run(&SLOW_LINKS, script).succeeded();
+    let typescript = far.read("typescript");
+    assert!(typescript.contains("^C"), "{typescript}");
+    let screen = Screen::show(90, &typescript, |_| {});
+    let text = screen.text();
+    assert!(!text.contains("bit/s") && !text.contains("^C"), "{text}");
+    assert!(text.contains("manyways: stopped before the end"), "{text}");
+    assert!(text.contains("hint: run the same command with -c"), "{text}");
+}
+
+#[test]
+fn what_brings_nothing_is_waiting() {
+    needs_far!("script");
+    let far = Far::new();
+    let script = "turn() { manyways lab set --lab $LAB_NAME $1 state=$2; }; \
+         TERM=xterm script -qefc \"stty cols 90 rows 30; $GET https://origin.lab/object\" typescript \
+         >/dev/null & pid=$!; \
+         come wifi 300000; come lte 200000; turn lte silent; \
+         eventually grep -q 'lte.*waiting' typescript; turn lte up; wait $pid && whole";
+    far.run(&SLOW_LINKS, script).succeeded();
 }

@@ -61,6 +61,78 @@ fn each_network_asks_its_own_server() {
     assert_eq!(transfer.path("lte")["server"], "fd00:18::2");
 }
 
+/// The servers of one name do not have the same file: nothing is mixed, whoever was first.
+#[test]
+fn another_object_behind_each_network() {
+    needs_far!("touch");
+    let others = [
+        // Another length, another content of the same length, and the same content of another day.
+        ("longer", "head -c 2000002 /dev/urandom"),
+        ("other", "head -c 2000001 /dev/urandom"),
+        ("later", "cat $FILES/root/object"),
+    ];
+    for (name, content) in others {
+        let far = Far::new();
+        fs::create_dir(far.path(name)).expect("room for a folder");
+        let certificate = Authority::new(&far.path("out"), &["www.lab"]);
+        let near = host("near", "\"www.lab@wifi\"", &far.nginx_of("near", &certificate));
+        let node = host("node", "\"www.lab@lte\"", &far.nginx_with("node", &certificate, name));
+        let fetch = format!(
+            "umask 022; {content} >$FILES/{name}/object; touch -d '-2 hours' $FILES/{name}/object; \
+             GET='manyways get --cacert authority.pem --json'; \
+             $GET https://www.lab/object 2>first && whole && \
+             $GET --via lte,wifi https://www.lab/object 2>second && \
+             cmp object $FILES/{name}/object && \
+             $GET --single-server https://www.lab/object 2>single && whole"
+        );
+        let seen = two_hosts(&far, &format!("{near}{node}"), &fetch).succeeded();
+        let [first, second, single] = &Transfer::all(&seen.stdout)[..] else {
+            panic!("{}", seen.stdout)
+        };
+        first.came_over(&["wifi"]);
+        let why = "is not used any more: the server has another version of the object there";
+        assert!(far.read("first").contains(&format!("lte {why}")), "{}", far.read("first"));
+        assert_eq!(second.bytes("wifi"), 0, "{second:?}");
+        assert!(far.read("second").contains(&format!("wifi {why}")), "{}", far.read("second"));
+        single.came_over(&["wifi", "lte"]);
+        assert_eq!(single.path("lte")["server"], single.path("wifi")["server"]);
+    }
+}
+
+/// Each network follows the redirect by itself, and looks the new name up by itself.
+#[test]
+fn a_redirect_to_another_host() {
+    needs_far!();
+    let far = Far::new().more("location = /film { return 302 https://www.lab/object; }");
+    let certificate = Authority::new(&far.path("out"), &["www.lab", "first.lab"]);
+    let door = host("door", "\"first.lab\"", &far.nginx_of("door", &certificate));
+    let near = host("near", "\"www.lab@wifi\"", &far.nginx_of("near", &certificate));
+    let node = host("node", "\"www.lab@lte\"", &far.nginx_of("node", &certificate));
+    let fetch = "GET='manyways get --cacert authority.pem --json -o object'; \
+                 $GET https://first.lab/film && whole && \
+                 $GET --single-server https://first.lab/film && whole";
+    let seen = two_hosts(&far, &format!("{door}{near}{node}"), fetch).succeeded();
+    let [each, single] = &Transfer::all(&seen.stdout)[..] else { panic!("{}", seen.stdout) };
+    each.came_over(&["wifi", "lte"]);
+    assert_eq!(each.path("wifi")["server"], "fd00:18::2");
+    assert_eq!(each.path("lte")["server"], "fd00:18::3");
+    single.came_over(&["wifi", "lte"]);
+    assert_eq!(single.path("lte")["server"], single.path("wifi")["server"]);
+}
+
+#[test]
+fn a_name_that_no_network_knows() {
+    needs_far!();
+    let far = Far::new();
+    let script = "! get --json https://nowhere.lab/object 2>said; ls | grep object; true";
+    let seen = far.run(&crate::far::TWO_LINKS, script).succeeded();
+    let failed = Transfer::only(&seen.stdout);
+    let said = failed.0["error"]["message"].as_str().expect("an error");
+    assert!(said.contains("the name nowhere.lab does not exist"), "{said}");
+    assert!(failed.0["error"]["hint"].is_string(), "{failed:?}");
+    assert_eq!(far.fetched(), [""; 0]);
+}
+
 #[test]
 fn a_name_that_one_network_does_not_know() {
     needs_far!();

@@ -14,7 +14,12 @@ const ALL: &str =
 #[track_caller]
 fn over_both(far: &Far, server: &str, urls: &[(&str, &str)]) {
     let list: Vec<&str> = urls.iter().map(|(url, _)| *url).collect();
-    let script = format!("URLS='{}'; {ALL}", list.join(" "));
+    // The links have seen it too.
+    let script = format!(
+        "URLS='{}'; {ALL}; come wifi {each}; come lte {each}",
+        list.join(" "),
+        each = urls.len() * 100_000
+    );
     let seen = far.run_with(&[&TWO_LINKS[..], &["--far", server]].concat(), &script).succeeded();
     let transfers = Transfer::all(&seen.stdout);
     assert_eq!(transfers.len(), urls.len());

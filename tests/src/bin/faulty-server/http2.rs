@@ -1,0 +1,207 @@
+//! HTTP/2: streams and connections that end as they should not.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, SendStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc;
+
+use crate::answer::{CHUNKED, Reply, Then};
+use crate::http1::span;
+use crate::{Desk, Door, Manner};
+
+/// What precedes a client's first frame.
+const PREFACE: usize = 24;
+/// What precedes the payload of a frame.
+const FRAME_HEAD: usize = 9;
+/// The type of a PING.
+const PING: u8 = 6;
+/// A type that nobody has defined, which every peer has to ignore.
+const UNKNOWN: u8 = 0xfa;
+/// So many PINGs are one too many.
+const MOST_PINGS: u32 = 3;
+
+/// How a connection is to end.
+enum Farewell {
+    /// GOAWAY with this code, and nothing more.
+    Now(Reason),
+    /// GOAWAY; what is under way goes on.
+    Later,
+}
+
+/// Answers until somebody closes.
+pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    door: Door,
+    manner: Manner,
+    desk: &Desk,
+) {
+    let (farewell, mut told) = mpsc::unbounded_channel();
+    let pings = Pings {
+        stream,
+        manner,
+        skip: PREFACE,
+        at: 0,
+        length: 0,
+        seen: 0,
+        farewell: farewell.clone(),
+    };
+    let mut builder = h2::server::Builder::new();
+    if manner == Manner::OneStream {
+        builder.max_concurrent_streams(1);
+    }
+    let Ok(mut connection) = builder.handshake::<_, Bytes>(pings).await else { return };
+    loop {
+        let accepted = tokio::select! {
+            accepted = connection.accept() => accepted,
+            Some(how) = told.recv() => {
+                match how {
+                    Farewell::Now(reason) => {
+                        if reason == Reason::ENHANCE_YOUR_CALM {
+                            desk.note(&format!("{} {} calm", door.port, door.link));
+                        }
+                        connection.abrupt_shutdown(reason);
+                    }
+                    Farewell::Later => connection.graceful_shutdown(),
+                }
+                continue;
+            }
+        };
+        let Some(Ok((request, respond))) = accepted else { return };
+        let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+        let reply = desk.reply(door, target, header("range").and_then(span), header("if-range"));
+        tokio::spawn(send(respond, reply, farewell.clone()));
+    }
+}
+
+async fn send(
+    mut respond: SendResponse<Bytes>,
+    reply: Reply,
+    farewell: mpsc::UnboundedSender<Farewell>,
+) {
+    if reply.headless {
+        match reply.then {
+            Then::Reset(reason) => respond.send_reset(reason),
+            Then::Hold => std::future::pending().await,
+            _ => drop(farewell.send(Farewell::Now(Reason::NO_ERROR))),
+        }
+        return;
+    }
+    let mut response = http::Response::builder().status(reply.status);
+    for (name, value) in reply.headers.iter().filter(|(name, _)| *name != CHUNKED) {
+        response = response.header(*name, value);
+    }
+    if let Some(length) = reply.length {
+        response = response.header("content-length", length);
+    }
+    let head = response.body(()).expect("the table has only fields that can be sent");
+    let Ok(mut body) = respond.send_response(head, false) else { return };
+    if reply.then == Then::Retire {
+        // Nobody listens where the connection is gone.
+        let _ = farewell.send(Farewell::Later);
+    }
+    if !bring(&mut body, reply.body.slice(..reply.upto)).await {
+        return;
+    }
+    match reply.then {
+        Then::Go | Then::Close | Then::Retire => drop(body.send_data(Bytes::new(), true)),
+        Then::Reset(reason) => body.send_reset(reason),
+        Then::GoAway => {
+            let _ = farewell.send(Farewell::Now(Reason::ENHANCE_YOUR_CALM));
+            std::future::pending().await
+        }
+        Then::Hold => std::future::pending().await,
+    }
+}
+
+async fn bring(stream: &mut SendStream<Bytes>, mut bytes: Bytes) -> bool {
+    while !bytes.is_empty() {
+        stream.reserve_capacity(bytes.len());
+        let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else {
+            return false;
+        };
+        if stream.send_data(bytes.split_to(room.min(bytes.len())), false).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// What a client sends, with an eye on its PINGs.
+struct Pings<S> {
+    stream: S,
+    manner: Manner,
+    /// Bytes before the next frame.
+    skip: usize,
+    /// Where in a frame's head.
+    at: usize,
+    /// Of its payload.
+    length: usize,
+    seen: u32,
+    farewell: mpsc::UnboundedSender<Farewell>,
+}
+
+impl<S> Pings<S> {
+    fn look(&mut self, byte: &mut u8) {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return;
+        }
+        match self.at {
+            0..=2 => self.length = (self.length << 8) | usize::from(*byte),
+            3 if *byte == PING => {
+                self.seen += 1;
+                if self.manner == Manner::CountsPings && self.seen == MOST_PINGS {
+                    let _ = self.farewell.send(Farewell::Now(Reason::ENHANCE_YOUR_CALM));
+                }
+                if self.manner == Manner::IgnoresPings {
+                    *byte = UNKNOWN;
+                }
+            }
+            _ => {}
+        }
+        self.at += 1;
+        if self.at == FRAME_HEAD {
+            self.skip = std::mem::take(&mut self.length);
+            self.at = 0;
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Pings<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        for byte in buffer.filled_mut().get_mut(before..).unwrap_or_default() {
+            self.look(byte);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Pings<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

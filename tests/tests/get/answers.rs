@@ -1,0 +1,396 @@
+//! Servers that answer as no server should: a clear sentence, and never a wrong file.
+
+use crate::faulty::End::{Fails, Newer, Over, Resumable, Safe, Stays, Whole};
+use crate::faulty::{at_once, one_by_one, with};
+use crate::needs_far;
+
+const WIFI: &[&str] = &["wifi"];
+const BOTH: &[&str] = &["wifi", "lte"];
+
+#[test]
+fn ranges_that_are_none() {
+    needs_far!();
+    one_by_one(&[
+        ("https://origin.lab/always/good/object", Over(BOTH), &[]),
+        (
+            "https://origin.lab/always/refuses-ranges/object",
+            Over(WIFI),
+            &["does not answer range requests, so only one path is used"],
+        ),
+        (
+            "https://origin.lab/ranges/whole/object",
+            Over(WIFI),
+            &["does not answer range requests, so only one path is used"],
+        ),
+        (
+            "http://origin.lab/ranges/whole/object",
+            Over(WIFI),
+            &["does not answer range requests, so only one path is used"],
+        ),
+    ]);
+}
+
+#[test]
+fn ranges_that_are_others() {
+    needs_far!();
+    one_by_one(&[
+        (
+            "https://origin.lab/ranges/no-content-range/object",
+            Over(WIFI),
+            &[
+                "lte is not used any more: the server sent a part of the object without Content-Range",
+            ],
+        ),
+        (
+            "http://origin.lab/lte/no-content-range/object",
+            Over(WIFI),
+            &[
+                "lte is not used any more: the server sent a part of the object without Content-Range",
+            ],
+        ),
+        (
+            "https://origin.lab/ranges/odd-content-range/object",
+            Over(WIFI),
+            &["lte is not used any more: the server sent another part of the object"],
+        ),
+        (
+            "https://origin.lab/ranges/other-range/object",
+            Over(WIFI),
+            &["lte is not used any more: the server sent another part of the object"],
+        ),
+        (
+            "https://origin.lab/ranges/more-range/object",
+            Over(WIFI),
+            &["lte is not used any more: the server sent another part of the object"],
+        ),
+        // That is allowed.
+        ("https://origin.lab/ranges/short-range/object", Over(BOTH), &[]),
+        ("http://origin.lab/ranges/short-range/object", Over(BOTH), &[]),
+        (
+            "https://origin.lab/plain/part-of-all/object",
+            Fails,
+            &[
+                "the server's answer makes no sense: it sent a part of the object although all was asked for",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn versions_that_differ() {
+    needs_far!();
+    one_by_one(&[
+        (
+            "https://origin.lab/lte/changed/object",
+            Over(WIFI),
+            &["lte is not used any more: the server has another version of the object there"],
+        ),
+        (
+            "https://origin.lab/lte/quietly-changed/object",
+            Over(WIFI),
+            &["lte is not used any more: the server has another version of the object there"],
+        ),
+        (
+            "https://origin.lab/lte/other-etag/object",
+            Over(WIFI),
+            &["lte is not used any more: the server has another version of the object there"],
+        ),
+        (
+            "http://origin.lab/ranges/other-total/object",
+            Over(WIFI),
+            &["lte is not used any more: the server has another version of the object there"],
+        ),
+        (
+            "https://origin.lab/always/weak-etag/object",
+            Over(WIFI),
+            &["neither a strong ETag nor a usable Last-Modified, so only one path is used"],
+        ),
+        (
+            "https://origin.lab/always/no-etag/object",
+            Over(WIFI),
+            &["neither a strong ETag nor a usable Last-Modified, so only one path is used"],
+        ),
+        (
+            "https://origin.lab/always/etag-each/object",
+            Over(WIFI),
+            &["lte is not used any more: the server has another version of the object there"],
+        ),
+    ]);
+}
+
+/// Once it is fetched anew; an object that changes all the time is given up.
+#[test]
+fn versions_that_change_under_way() {
+    needs_far!();
+    one_by_one(&[
+        ("https://origin.lab/always/replaced/object", Newer, &["begins from its start"]),
+        ("http://origin.lab/always/replaced/object", Newer, &["begins from its start"]),
+        (
+            "https://origin.lab/always/restless/object",
+            Stays,
+            &["begins from its start", "the object has changed on the server"],
+        ),
+        (
+            "http://origin.lab/always/restless/object",
+            Stays,
+            &["begins from its start", "the object has changed on the server"],
+        ),
+    ]);
+}
+
+#[test]
+fn bodies_that_are_not_what_was_announced() {
+    needs_far!();
+    one_by_one(&[
+        // A piece that ends in a frame with more than was announced is refused as a whole.
+        ("https://origin.lab/ranges/more/object", Safe, &[]),
+        ("http://origin.lab/ranges/more/object", Whole, &[]),
+        ("https://origin.lab/lte/more-chunked/object", Whole, &[]),
+        ("http://origin.lab/lte/more-chunked/object", Whole, &[]),
+        ("https://origin.lab/ranges/more-chunked/object", Safe, &[]),
+        ("http://origin.lab/ranges/more-chunked/object", Safe, &[]),
+        ("https://origin.lab/ranges/less/object", Whole, &[]),
+        ("http://origin.lab/ranges/less/object", Whole, &[]),
+        ("https://origin.lab/ranges/less-chunked/object", Whole, &[]),
+        ("http://origin.lab/ranges/less-chunked/object", Whole, &[]),
+        ("https://origin.lab/once/less/object", Whole, &[]),
+        ("http://origin.lab/once/less/object", Whole, &[]),
+        ("https://origin.lab/once/nothing/object", Whole, &[]),
+        ("http://origin.lab/once/nothing/object", Whole, &[]),
+        ("https://origin.lab/once/more/object", Whole, &[]),
+        ("http://origin.lab/once/more/object", Whole, &[]),
+    ]);
+}
+
+#[test]
+fn lengths_that_are_not_told() {
+    needs_far!();
+    one_by_one(&[
+        (
+            "https://origin.lab/always/chunked/object",
+            Over(WIFI),
+            &["does not tell the length, so only one path is used"],
+        ),
+        (
+            "http://origin.lab/always/chunked/object",
+            Over(WIFI),
+            &["does not tell the length, so only one path is used"],
+        ),
+        (
+            "http://origin.lab/always/until-close/object",
+            Over(WIFI),
+            &["does not tell the length, so only one path is used"],
+        ),
+        // Of a range, the Content-Range tells it.
+        ("https://origin.lab/ranges/chunked/object", Over(BOTH), &[]),
+        ("http://origin.lab/ranges/chunked/object", Over(BOTH), &[]),
+        ("http://origin.lab/ranges/until-close/object", Over(BOTH), &[]),
+    ]);
+}
+
+#[test]
+fn encodings_that_nobody_asked_for() {
+    needs_far!();
+    one_by_one(&[
+        (
+            "https://origin.lab/always/encoded/object",
+            Over(WIFI),
+            &[
+                "with a Content-Encoding, so only one path is used and the bytes are kept as they came",
+            ],
+        ),
+        (
+            "https://origin.lab/ranges/encoded/object",
+            Over(WIFI),
+            &["lte is not used any more: the server sent another part of the object"],
+        ),
+    ]);
+}
+
+#[test]
+fn streams_and_connections_that_end() {
+    needs_far!();
+    one_by_one(&[
+        ("https://origin.lab/once/reset/object", Whole, &[]),
+        ("http://origin.lab/once/reset/object", Whole, &[]),
+        ("https://origin.lab/once/calm/object", Whole, &[]),
+        ("https://origin.lab/once/goaway-calm/object", Whole, &[]),
+        ("https://origin.lab/always/goaway/object", Whole, &[]),
+        ("http://origin.lab/always/goaway/object", Whole, &[]),
+        ("https://origin.lab/once/refused/object", Whole, &[]),
+        ("https://origin.lab/once/closed/object", Whole, &[]),
+        ("http://origin.lab/once/closed/object", Whole, &[]),
+        ("http://origin.lab/once/half-head/object", Whole, &[]),
+        ("https://origin.lab/lte/reset/object", Whole, &[]),
+        ("https://origin.lab/lte/calm/object", Whole, &[]),
+        ("https://origin.lab/lte/goaway-calm/object", Whole, &[]),
+        ("https://origin.lab:445/always/good/object", Whole, &[]),
+        ("https://origin.lab:446/always/good/object", Over(BOTH), &[]),
+        ("https://origin.lab:447/always/good/object", Over(BOTH), &[]),
+    ]);
+}
+
+#[test]
+fn ends_that_do_not_end() {
+    needs_far!();
+    at_once(&[
+        ("https://origin.lab/lte/stops/object?1", Whole, &[]),
+        ("http://origin.lab/lte/stops/object?1", Whole, &[]),
+        ("https://origin.lab/wifi/stops/object?2", Whole, &[]),
+        ("https://origin.lab/lte/head-only/object", Whole, &[]),
+        ("https://origin.lab/wifi/no-head/object", Whole, &[]),
+        ("http://origin.lab/lte/no-head/object", Whole, &[]),
+        ("https://origin.lab/once/stops/object?3", Whole, &[]),
+        ("https://origin.lab/always/head-only/object", Fails, &["nothing came for"]),
+        ("http://origin.lab/always/no-head/object", Fails, &["nothing came for"]),
+        ("https://origin.lab:448/always/good/object", Fails, &["no connection within 15 s"]),
+    ]);
+}
+
+#[test]
+fn servers_that_never_end_well() {
+    needs_far!();
+    at_once(&[
+        ("https://origin.lab/later/reset/object", Resumable, &["every network failed ("]),
+        ("https://origin.lab/always/hollow/object", Resumable, &["before its announced length"]),
+        ("http://origin.lab/always/hollow/object", Resumable, &["before its announced length"]),
+        ("https://origin.lab/later/closed/object", Safe, &[]),
+        ("http://origin.lab/later/closed/object", Safe, &[]),
+        ("https://origin.lab/always/closed/object", Fails, &["every network failed ("]),
+        ("http://origin.lab/always/closed/object", Fails, &["closed the connection too early"]),
+        ("http://origin.lab/always/half-head/object", Fails, &["every network failed ("]),
+        ("http://origin.lab/always/babble/object", Fails, &["does not answer in HTTP/1.1"]),
+        // Nobody, and words instead of frames.
+        ("http://origin.lab:81/always/good/object", Fails, &["connection refused"]),
+        ("https://origin.lab:449/always/good/object", Fails, &["every network failed ("]),
+        ("https://origin.lab/always/refused/object", Fails, &["refused"]),
+        ("http://origin.lab/always/huge-head/object", Fails, &["every network failed ("]),
+    ]);
+}
+
+#[test]
+fn statuses_that_bring_nothing() {
+    needs_far!();
+    one_by_one(&[
+        ("https://origin.lab/always/404/object", Fails, &["the server answered 404 Not Found"]),
+        ("https://origin.lab/always/401/object", Fails, &["the server answered 401 Unauthorized"]),
+        ("https://origin.lab/always/403/object", Fails, &["the server answered 403 Forbidden"]),
+        ("https://origin.lab/always/416/object", Fails, &["416 Range Not Satisfiable"]),
+        ("https://origin.lab/always/503/object", Fails, &["503 Service Unavailable"]),
+        ("https://origin.lab/always/299/object", Fails, &["status 299"]),
+        (
+            "https://origin.lab/lte/401/object",
+            Over(WIFI),
+            &["lte is not used any more: the server answered with status 401"],
+        ),
+        (
+            "https://origin.lab/lte/403/object",
+            Over(WIFI),
+            &["lte is not used any more: the server answered with status 403"],
+        ),
+        ("https://origin.lab/wifi/401/object", Over(&["lte"]), &["wifi is not used any more"]),
+        (
+            "https://origin.lab/lte/416/object",
+            Over(WIFI),
+            &["lte is not used any more: the server has another version of the object there"],
+        ),
+        ("https://origin.lab/once/503/object", Whole, &[]),
+        ("https://origin.lab/lte/503/object", Whole, &[]),
+        ("https://origin.lab/lte/429/object", Whole, &[]),
+    ]);
+}
+
+#[test]
+fn redirects() {
+    needs_far!();
+    one_by_one(&[
+        ("https://origin.lab/always/away/object", Over(BOTH), &[]),
+        ("http://origin.lab/always/away/object", Over(BOTH), &[]),
+        (
+            "https://origin.lab/always/loop/object",
+            Fails,
+            &["the server redirects more than 10 times"],
+        ),
+        (
+            "https://origin.lab/always/downgrade/object",
+            Fails,
+            &[
+                "the server redirects from https to http://origin.lab/always/good/object, which is not safe",
+            ],
+        ),
+        (
+            "https://origin.lab/always/nowhere/object",
+            Fails,
+            &["the server redirects to an unusable address"],
+        ),
+        ("https://origin.lab/always/no-location/object", Fails, &["302"]),
+        // As URLs are that were signed for an address.
+        ("https://origin.lab/always/signed/object", Over(BOTH), &[]),
+        ("http://origin.lab/always/signed/object", Over(BOTH), &[]),
+    ]);
+}
+
+/// A caller may be wrong about the length; the server is right.
+#[test]
+fn sizes_that_are_wrong() {
+    needs_far!();
+    for size in ["1000000", "3000000", "1"] {
+        with(
+            &format!("--size {size}"),
+            &[
+                ("https://origin.lab/always/good/object", Whole, &[]),
+                ("http://origin.lab/always/good/object", Whole, &[]),
+                ("https://origin.lab/always/whole/object", Whole, &[]),
+                ("http://origin.lab/always/whole/object", Whole, &[]),
+                ("https://origin.lab/lte/changed/object", Whole, &[]),
+                ("https://origin.lab/always/chunked/object", Whole, &[]),
+                ("https://origin.lab/always/404/object", Fails, &["404 Not Found"]),
+                ("https://origin.lab/always/signed/object", Whole, &[]),
+            ],
+        );
+    }
+}
+
+#[test]
+fn every_scheduler_brings_the_right_file() {
+    needs_far!();
+    for options in [
+        "--scheduler fixed-chunk=128KiB",
+        "--scheduler equal-split",
+        "--scheduler single",
+        "--no-pipelining",
+        "--range-end reset",
+        "--single-server",
+    ] {
+        with(
+            options,
+            &[
+                ("https://origin.lab/always/good/object", Whole, &[]),
+                ("http://origin.lab/always/good/object", Whole, &[]),
+                ("https://origin.lab/once/less/object", Whole, &[]),
+                ("http://origin.lab/once/reset/object", Whole, &[]),
+                ("https://origin.lab/ranges/whole/object", Whole, &[]),
+                ("https://origin.lab/lte/changed/object", Whole, &[]),
+                ("https://origin.lab/lte/403/object", Whole, &[]),
+                ("https://origin.lab/always/goaway/object", Whole, &[]),
+                ("https://origin.lab/ranges/short-range/object", Whole, &[]),
+                ("https://origin.lab/always/signed/object", Whole, &[]),
+                ("https://origin.lab/always/chunked/object", Whole, &[]),
+            ],
+        );
+    }
+}
+
+/// Nothing but a checksum can tell.
+#[test]
+fn another_object_under_the_same_version() {
+    needs_far!();
+    with(
+        &format!("--checksum sha256:{}", "0".repeat(64)),
+        &[(
+            "https://origin.lab/lte/secretly-changed/object",
+            Fails,
+            &["the checksum is wrong: the object's SHA-256 is"],
+        )],
+    );
+}

@@ -1,0 +1,149 @@
+//! Runs of transfers from a server that misbehaves, each with what must come of it.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};
+
+/// What must come of a transfer.
+#[derive(Clone, Copy)]
+pub enum End {
+    /// The right file, over whichever networks.
+    Whole,
+    /// The right file, over these networks and no others.
+    Over(&'static [&'static str]),
+    /// The version of the object that came after the first.
+    Newer,
+    /// The right file, or an error after which `-c` brings it from the server when it is well
+    /// again: whichever is first.
+    Safe,
+    /// An error, and nothing is left.
+    Fails,
+    /// An error, and what came stays, although no `-c` can go on with it.
+    Stays,
+    /// An error, and `-c` brings the rest from the server when it is well again.
+    Resumable,
+}
+
+/// A transfer: its URL, what must come of it, and words that must have been said.
+pub type Case = (&'static str, End, &'static [&'static str]);
+
+/// Fetches each in a folder of its own, one after the other.
+#[track_caller]
+pub fn one_by_one(cases: &[Case]) {
+    run(cases, "", "");
+}
+
+/// The same, all at the same time: for those that have to wait.
+#[track_caller]
+pub fn at_once(cases: &[Case]) {
+    run(cases, "&", "");
+}
+
+/// One after the other, with more options.
+#[track_caller]
+pub fn with(options: &str, cases: &[Case]) {
+    run(cases, "", options);
+}
+
+#[track_caller]
+fn run(cases: &[Case], aside: &str, options: &str) {
+    let far = Far::new();
+    let fetch = |(nth, (url, ..)): (usize, &Case)| {
+        format!(
+            "mkdir {nth}; (cd {nth}; $GET {options} --json -o object {url} >json 2>said; \
+             echo $? >code; ls >left){} ",
+            if aside.is_empty() { ";" } else { aside }
+        )
+    };
+    let again = |(nth, (url, ..)): (usize, &Case)| {
+        format!(
+            "(cd {nth}; test -e object.manyways && \
+             $GET {options} -c --json -o object {url} >json-again 2>again); "
+        )
+    };
+    let first: String = cases.iter().enumerate().map(fetch).collect();
+    let then: String = cases.iter().enumerate().map(again).collect();
+    let server = far.faulty();
+    let links = [&TWO_LINKS[..], &["--far", &server]].concat();
+    far.run_with(&links, &format!("{first} wait; touch healed; {then} true")).succeeded();
+    let wrong: Vec<String> =
+        cases.iter().enumerate().filter_map(|(nth, case)| judge(&far, nth, case)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// What is wrong with what came of a case.
+fn judge(far: &Far, nth: usize, &(url, end, words): &Case) -> Option<String> {
+    let said = far.read(&format!("{nth}/said"));
+    let line = far.read(&format!("{nth}/json"));
+    let wrong = |what: String| Some(format!("{url}: {what}\n  {}\n  {line}", said.trim_end()));
+    let Ok(mut document) = serde_json::from_str::<Value>(&line) else {
+        return wrong("no line of JSON".into());
+    };
+    let transfer = Transfer(document["transfers"][0].take());
+    let (code, left) = (far.read(&format!("{nth}/code")), far.read(&format!("{nth}/left")));
+    let left: Vec<&str> = left.lines().filter(|name| name.starts_with("object")).collect();
+    let end = match end {
+        End::Safe if code == "0\n" => End::Whole,
+        End::Safe => End::Resumable,
+        end => end,
+    };
+    let (wanted_code, wanted_left): (_, &[&str]) = match end {
+        End::Whole | End::Over(_) | End::Newer | End::Safe => ("0\n", &["object"]),
+        End::Fails => ("1\n", &[]),
+        End::Resumable | End::Stays => ("1\n", &["object.manyways", "object.manyways-part"]),
+    };
+    if code != wanted_code {
+        return wrong(format!("left with {code}"));
+    }
+    if left != wanted_left {
+        return wrong(format!("left {left:?}"));
+    }
+    if let Some(missing) = words.iter().find(|words| !said.contains(**words)) {
+        return wrong(format!("did not say {missing:?}"));
+    }
+    match end {
+        End::Whole | End::Over(_) | End::Newer | End::Safe => {
+            let right = if matches!(end, End::Newer) { "other" } else { "object" };
+            if !is(far, nth, right) {
+                return wrong("brought another file".into());
+            }
+            let paths = transfer.0["paths"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let brought: Vec<&str> = paths
+                .iter()
+                .filter(|path| path["bytes"] != 0)
+                .filter_map(|path| path["name"].as_str())
+                .collect();
+            match end {
+                End::Over(wanted) if brought != wanted => wrong(format!("came over {brought:?}")),
+                _ => None,
+            }
+        }
+        End::Fails | End::Stays | End::Resumable => {
+            let error = &transfer.0["error"];
+            let message = error["message"].as_str().unwrap_or_default();
+            // One sentence, and one hint.
+            if message.is_empty() || message.contains('\n') || message.ends_with('.') {
+                return wrong("no sentence".into());
+            }
+            if !error["hint"].is_string() {
+                return wrong("no hint".into());
+            }
+            if error["resumable"] != matches!(end, End::Resumable) {
+                return wrong("is mistaken about what is left".into());
+            }
+            if matches!(end, End::Resumable) && !is(far, nth, "object") {
+                let again = far.read(&format!("{nth}/again"));
+                return wrong(format!("could not go on: {again}"));
+            }
+            None
+        }
+    }
+}
+
+fn is(far: &Far, nth: usize, right: &str) -> bool {
+    let came = far.path(&format!("out/{nth}/object"));
+    fs::metadata(&came).is_ok_and(|came| came.len() == LENGTH)
+        && manyways_tests::same_content(&came, &far.path("root").join(right))
+}

@@ -1,0 +1,146 @@
+//! `-o -`: what is fetched goes to standard output, in order, as fast as somebody takes it.
+
+use std::fs;
+
+use manyways_tests::object;
+
+use crate::far::{Far, LENGTH, SLOW_LINKS, TWO_LINKS};
+use crate::needs_far;
+
+/// So fast that much would come while nobody reads.
+const FAST_LINKS: [&str; 4] = [
+    "--link",
+    "wifi:down=300mbit,up=50mbit,delay=2ms",
+    "--link",
+    "lte:down=200mbit,up=50mbit,delay=5ms",
+];
+/// More than may wait for a reader.
+const LARGE: u64 = 48_000_000;
+
+#[test]
+fn in_order_over_both_networks() {
+    needs_far!();
+    let far = Far::new();
+    let urls = ["https://origin.lab/object", "http://origin.lab/object"];
+    for (nth, url) in urls.iter().enumerate() {
+        far.run(&TWO_LINKS, &format!("get -o - {url} >object 2>said-{nth} && whole")).succeeded();
+        let said = far.read(&format!("said-{nth}"));
+        assert!(said.contains("standard output: 2 MB in "), "{said}");
+        for name in ["wifi", "lte"] {
+            let line = said.lines().find(|line| line.trim_start().starts_with(name));
+            assert!(line.is_some_and(|line| !line.contains("not used")), "{said}");
+        }
+    }
+}
+
+#[test]
+fn several_urls_follow_each_other() {
+    needs_far!();
+    let far = Far::new();
+    object(&far.path("root"), "second", 300_001, 12);
+    let script = "cat $FILES/root/object $FILES/root/second $FILES/root/object >wanted; \
+                  get -q -o - https://origin.lab/object http://origin.lab/second \
+                    https://origin.lab/object >came && cmp came wanted";
+    far.run(&TWO_LINKS, script).succeeded();
+}
+
+/// The interfaces count what comes while nobody reads.
+#[test]
+fn a_reader_that_waits_holds_the_servers_back() {
+    needs_far!();
+    let far = Far::new();
+    object(&far.path("root"), "large", LARGE, 13);
+    for url in ["https://origin.lab/large", "http://origin.lab/large"] {
+        let script = format!(
+            "rx() {{ cat /sys/class/net/wifi/statistics/rx_bytes \
+                         /sys/class/net/lte/statistics/rx_bytes | {{ read a; read b; echo $((a + b)); }}; }}; \
+             quiet() {{ before=$(rx); [ $before -gt 4000000 ] && sleep 0.3 && \
+                        [ $(($(rx) - before)) -lt 20000 ]; }}; \
+             rm -f pipe; mkfifo pipe; $GET -q -o - {url} >pipe & pid=$!; exec 3<pipe; \
+             head -c 1000000 <&3 >came; eventually quiet; rx >waiting; \
+             cat <&3 >>came; wait $pid && cmp came $FILES/root/large"
+        );
+        far.run(&FAST_LINKS, &script).succeeded();
+        let came: u64 = far.read("waiting").trim().parse().expect("a number");
+        // What may wait, what the reader had, and what was on its way or in buffers.
+        assert!(came < 16 * 1024 * 1024 + 1_000_000 + 10_000_000, "{url}: {came} bytes");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it() {
+    needs_far!();
+    let far = Far::new();
+    let script = "{ get -o - https://origin.lab/object https://origin.lab/object 2>said; echo $? >code; } \
+                  | head -c 100000 >part; cmp -n 100000 part $FILES/root/object; \
+                  get -q -o - https://origin.lab/object 2>full >/dev/full; echo $? >>code";
+    far.run(&SLOW_LINKS, script).succeeded();
+    assert_eq!(far.read("code"), "1\n1\n");
+    let said = far.read("said");
+    assert!(said.contains("standard output was closed before the end"), "{said}");
+    assert!(!said.contains("panic"), "{said}");
+    assert_eq!(said.matches("was closed").count(), 1, "{said}");
+    let full = far.read("full");
+    assert!(full.contains("standard output cannot be written: No space left"), "{full}");
+    assert_eq!(far.fetched(), [""; 0]);
+}
+
+/// The write that nobody takes must not hold the end up.
+#[test]
+fn a_stop_while_nobody_reads() {
+    needs_far!();
+    let far = Far::new();
+    let script = "mkfifo pipe; $GET -q -o - https://origin.lab/object 2>said >pipe & pid=$!; exec 3<pipe; \
+                  come wifi 400000; kill -INT $pid; wait $pid; echo $? >code";
+    far.run(&SLOW_LINKS, script).succeeded();
+    assert_eq!(far.read("code"), "1\n");
+    assert!(far.read("said").contains("stopped before the end"), "{}", far.read("said"));
+}
+
+/// What was written cannot be taken back, but it can be said.
+#[test]
+fn a_checksum_is_compared_at_the_end() {
+    needs_far!("sha256sum");
+    let far = Far::new();
+    let script = "sum=$(sha256sum <$FILES/root/object | cut -c-64); \
+                  get -q -o - --checksum sha256:$sum https://origin.lab/object >object && whole || exit 1; \
+                  get -q -o - --checksum sha256:$(printf '%064d' 7) https://origin.lab/object 2>said >object; \
+                  echo $? >code; get -o - --sha256 https://origin.lab/object 2>told >object; \
+                  grep -q \"sha256:$sum\" told";
+    far.run(&TWO_LINKS, script).succeeded();
+    assert_eq!(far.read("code"), "1\n");
+    assert!(far.read("said").contains("the checksum is wrong"), "{}", far.read("said"));
+    assert_eq!(fs::metadata(far.path("out/object")).expect("a file").len(), LENGTH);
+}
+
+#[test]
+fn what_does_not_go_with_it() {
+    needs_far!();
+    let far = Far::new();
+    for options in ["-c", "--json"] {
+        let script =
+            format!("get {options} -o - http://origin.lab/object >object 2>said; echo $? >code");
+        far.run(&TWO_LINKS, &script).succeeded();
+        assert_eq!(far.read("code"), "2\n");
+        let said = far.read("said");
+        assert!(said.contains("standard output") && said.contains("hint: "), "{said}");
+        assert_eq!(far.read("object"), "");
+    }
+}
+
+/// Bytes without a version cannot be continued, and those that were read not be taken back.
+#[test]
+fn a_download_that_has_to_begin_anew_fails() {
+    needs_far!();
+    let far = Far::new().more(
+        "location /anew/ { alias ROOT/; etag off; add_header Last-Modified ''; limit_rate 400k; }",
+    );
+    // The link is gone for as long as the server's connection is not.
+    let script = "mkfifo pipe; $GET -o - --scheduler single --via wifi http://origin.lab/anew/object 2>said >pipe & \
+                  pid=$!; exec 3<pipe; head -c 100000 <&3 >part; \
+                  kill -TERM $(cat $FILES/nginx/pid); cat <&3 >rest; wait $pid; echo $? >code";
+    far.run(&TWO_LINKS, script).succeeded();
+    assert_eq!(far.read("code"), "1\n");
+    let said = far.read("said");
+    assert!(said.contains("bytes of it are handed on already"), "{said}");
+}
