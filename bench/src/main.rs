@@ -1,10 +1,12 @@
 //! Benchmarks that set manyways beside what other people use: every contender in the same run, in
 //! turn, measured by the same ends.
 //!
-//! `manyways-bench rattan` compares the emulator with Rattan. What only concerns manyways itself
-//! is measured by `manyways lab bench`.
+//! `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
+//! kernel's Multipath TCP; `manyways-bench rattan` compares the emulator with Rattan. What only
+//! concerns manyways itself is measured by `manyways lab bench`.
 #![forbid(unsafe_code)]
 
+mod get;
 mod rattan;
 mod sample;
 
@@ -26,6 +28,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Get(get::GetArgs),
     Rattan(RattanArgs),
 }
 
@@ -57,9 +60,12 @@ struct RattanArgs {
 }
 
 fn main() -> ExitCode {
-    let Command::Rattan(args) = Args::parse().command;
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+    let done = match Args::parse().command {
+        Command::Get(args) => get::run(args),
+        Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
+    };
+    match done {
+        Ok(code) => code,
         Err(sentence) => {
             eprintln!("error: {sentence}");
             ExitCode::FAILURE

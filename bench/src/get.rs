@@ -1,0 +1,335 @@
+//! `manyways get` beside what a user would take instead: one network, fixed chunks, aria2 and the
+//! kernel's Multipath TCP, over emulated links, in one run.
+//!
+//! [`mod@plan`] says what is measured, [`drive`] measures it, [`targets`] compares it with what was to
+//! be reached, and [`table`] writes the page. Results are written after every cell.
+
+mod contender;
+mod curve;
+mod drive;
+mod launch;
+mod links;
+mod plan;
+mod record;
+mod site;
+mod sockets;
+mod table;
+mod targets;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::UNIX_EPOCH;
+
+use manyways_net::lab::registry::Registry;
+use manyways_net::lab::{DEFAULT_CC, LabError};
+use manyways_sys::clock::Clock;
+use manyways_sys::signal::Termination;
+
+use self::drive::{Driver, blank};
+use self::launch::DriveError;
+use self::links::Pair;
+use self::plan::{Cell, Mode, Wish, plan};
+use self::record::{Machine, Results, SCHEMA};
+use self::site::Programs;
+use crate::write;
+
+/// Compare `manyways get` with one network, fixed chunks, aria2 and kernel MPTCP (as root).
+///
+/// It measures over emulated links what fits into an hour, or with --full everything, which takes
+/// many. Results are written after every cell, so that --resume can go on after an end.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways-bench get --json get.json --markdown get.md
+  manyways-bench get --quick --cells e,g
+  manyways-bench get --full --list")]
+pub struct GetArgs {
+    /// Write the figures as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the tables as Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// How often every contender runs in a cell; by default 15 times, or as the cell has time for.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Only these cells, by letter (a to i) or name (see --list).
+    #[arg(long, value_name = "CELL,…", value_delimiter = ',')]
+    cells: Vec<String>,
+    /// A look: 3 rounds of a few cells.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// Everything; BENCH=full in the environment says the same.
+    #[arg(long)]
+    full: bool,
+    /// Seed of every order.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// The folder with recorded pairs, NAME_wifi.csv beside NAME_cellular.csv; MANYWAYS_PAIRS in
+    /// the environment says the same.
+    #[arg(long, value_name = "DIR")]
+    pairs: Option<PathBuf>,
+    /// The binary to measure; by default the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    manyways: Option<PathBuf>,
+    /// Keep the cells that the file of --json has already, where the same was planned.
+    #[arg(long, requires = "json")]
+    resume: bool,
+    /// Only say what would be measured and how long that takes.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Where the pairs are unless somebody says otherwise, from the repository's folder.
+const PAIRS: &str = "../shared/traces/pairs";
+
+/// Runs it.
+pub fn run(args: GetArgs) -> Result<ExitCode, String> {
+    let mode = match (args.quick, args.full || wants_full()) {
+        (true, _) => Mode::Quick,
+        (false, true) => Mode::Full,
+        (false, false) => Mode::Default,
+    };
+    let mut left_out = Vec::new();
+    let wants_pairs = args.cells.is_empty() || args.cells.iter().any(|cell| cell.starts_with('b'));
+    let pairs = match wants_pairs {
+        true => find_pairs(args.pairs.as_deref(), &mut left_out)?,
+        false => Vec::new(),
+    };
+    let cells = plan(&Wish { mode, rounds: args.rounds, cells: &args.cells, pairs: &pairs });
+    if cells.is_empty() {
+        let words = left_out.first().map(|words| format!(": {words}")).unwrap_or_default();
+        return Err(format!("there is nothing to measure{words}; --list names all cells"));
+    }
+    if args.list {
+        list(&cells);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let binary = match args.manyways {
+        Some(binary) => binary,
+        None => beside_this().map_err(|error| format!("cannot tell where this is: {error}"))?,
+    };
+    let binary = std::path::absolute(&binary).map_err(|error| error.to_string())?;
+    let programs = Programs::find(binary)?;
+    if !manyways_sys::sandbox::is_root() {
+        return Err("it needs root, for network namespaces".to_owned());
+    }
+    let registry = Registry::of_user()
+        .map_err(|error| format!("cannot open the folder of the running labs: {error}"))?;
+    let termination =
+        Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let mut results = Results {
+        schema: SCHEMA.to_owned(),
+        machine: machine(&programs)?,
+        seed: args.seed,
+        mode: format!("{mode:?}").to_lowercase(),
+        seconds: 0.0,
+        left_out,
+        targets: Vec::new(),
+        cells: Vec::new(),
+    };
+    if args.resume
+        && let Some(file) = &args.json
+    {
+        keep(&mut results, file)?;
+    }
+    let outputs = Outputs { json: args.json, markdown: args.markdown };
+    let driver = Driver {
+        registry: &registry,
+        programs: &programs,
+        termination: &termination,
+        seed: args.seed,
+    };
+    measure(&driver, &cells, &mut results, &outputs)
+}
+
+fn wants_full() -> bool {
+    std::env::var_os("BENCH").is_some_and(|value| value == "full")
+}
+
+fn beside_this() -> io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("manyways"))
+}
+
+/// The recorded pairs. None are no reason to stop, unless somebody said where they are.
+fn find_pairs(named: Option<&Path>, left_out: &mut Vec<String>) -> Result<Vec<Pair>, String> {
+    let variable = std::env::var_os("MANYWAYS_PAIRS").map(PathBuf::from);
+    let folder = named.map(Path::to_owned).or(variable);
+    match (links::pairs(folder.as_deref().unwrap_or(Path::new(PAIRS))), folder) {
+        (Ok(pairs), _) => Ok(pairs),
+        (Err(why), Some(_)) => Err(why),
+        (Err(_), None) => {
+            let words = format!("(b): there are no recorded pairs in {PAIRS}");
+            eprintln!("skipped: {words}");
+            left_out.push(words);
+            Ok(Vec::new())
+        }
+    }
+}
+
+fn list(cells: &[Cell]) {
+    for cell in cells {
+        let (rounds, minutes) = (cell.rounds, cell.estimate() / 60.0);
+        println!("{:18} {minutes:5.1} min  {rounds:2} rounds  {}", cell.name, cell.title);
+    }
+    let all: f64 = cells.iter().map(Cell::estimate).sum();
+    println!("{:18} {:5.1} min", "all", all / 60.0);
+}
+
+fn machine(programs: &Programs) -> Result<Machine, String> {
+    let build = std::fs::metadata(&programs.manyways)
+        .and_then(|file| Ok((file.len(), file.modified()?)))
+        .map(|(length, time)| {
+            let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            format!("{length}-{}", since.as_millis())
+        })
+        .map_err(|error| format!("{}: {error}", programs.manyways.display()))?;
+    Ok(Machine {
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_default(),
+        congestion_control: DEFAULT_CC.to_owned(),
+        programs: programs.versions(),
+        build,
+    })
+}
+
+/// Takes over what an earlier run measured.
+fn keep(results: &mut Results, file: &Path) -> Result<(), String> {
+    let bytes = match std::fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+    };
+    let before: Results = serde_json::from_slice(&bytes)
+        .map_err(|error| format!("{} holds no results: {error}", file.display()))?;
+    if before.schema != results.schema
+        || before.machine != results.machine
+        || before.seed != results.seed
+    {
+        return Err(format!(
+            "{} was measured with another binary, machine or seed: leave --resume out",
+            file.display()
+        ));
+    }
+    results.cells = before.cells.into_iter().filter(|cell| cell.error.is_none()).collect();
+    results.seconds = before.seconds;
+    Ok(())
+}
+
+/// Where results go.
+struct Outputs {
+    json: Option<PathBuf>,
+    markdown: Option<PathBuf>,
+}
+
+impl Outputs {
+    fn write(&self, results: &mut Results) -> Result<(), String> {
+        results.targets = targets::targets(&results.cells);
+        if let Some(file) = &self.markdown {
+            write(file, &table::markdown(results))?;
+        }
+        if let Some(file) = &self.json {
+            let text = serde_json::to_string(results).map_err(|error| error.to_string())?;
+            write(file, &(text + "\n"))?;
+        }
+        Ok(())
+    }
+}
+
+fn measure(
+    driver: &Driver<'_>,
+    cells: &[Cell],
+    results: &mut Results,
+    outputs: &Outputs,
+) -> Result<ExitCode, String> {
+    let done = |results: &Results, cell: &Cell| {
+        let plan = blank(cell).plan;
+        results.cells.iter().any(|kept| kept.name == cell.name && kept.plan == plan)
+    };
+    let wanted: Vec<&Cell> = cells.iter().filter(|cell| !done(results, cell)).collect();
+    let before = results.seconds;
+    let mut progress = Progress::new(&wanted, cells.len());
+    for cell in wanted {
+        let outcome = driver.measure(cell, &mut |round| progress.tell(cell, round));
+        progress.finish(cell);
+        let record = match outcome {
+            Ok(record) => record,
+            Err(DriveError::Stopped(signal)) => {
+                progress.clear();
+                eprintln!("stopped; --resume goes on with {}", cell.name);
+                return Ok(ExitCode::from(128 + signal as u8));
+            }
+            // Without these there is no other cell either.
+            Err(DriveError::Lab(
+                error @ (LabError::NotPermitted(_) | LabError::CongestionControl { .. }),
+            )) => return Err(error.to_string()),
+            Err(error) => {
+                progress.clear();
+                eprintln!("{}: {error}", cell.name);
+                record::CellRecord { error: Some(error.to_string()), ..blank(cell) }
+            }
+        };
+        results.cells.retain(|kept| kept.name != record.name);
+        results.cells.push(record);
+        let place = |name: &str| cells.iter().position(|cell| cell.name == name);
+        results.cells.sort_by_key(|cell| (cell.part.clone(), place(&cell.name)));
+        results.seconds = before + progress.clock.now().as_secs_f64();
+        outputs.write(results)?;
+    }
+    progress.clear();
+    // After a resume with nothing left to do, the page is made anew all the same.
+    outputs.write(results)?;
+    print!("{}", table::markdown(results));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the run is, on standard error.
+struct Progress {
+    clock: Clock,
+    terminal: bool,
+    /// Seconds that what is over was expected to take, and all.
+    over: f64,
+    all: f64,
+    cells: usize,
+    number: usize,
+}
+
+impl Progress {
+    fn new(wanted: &[&Cell], cells: usize) -> Self {
+        let all = wanted.iter().map(|cell| cell.estimate()).sum();
+        let kept = cells - wanted.len();
+        let words = if kept > 0 { format!(", {kept} are there") } else { String::new() };
+        eprintln!("{} cells{words}; about {:.0} minutes", wanted.len(), all / 60.0);
+        let terminal = io::stderr().is_terminal();
+        Self { clock: Clock::start(), terminal, over: 0.0, all, cells: wanted.len(), number: 1 }
+    }
+
+    fn tell(&self, cell: &Cell, round: u32) {
+        let share = f64::from(round) / f64::from(cell.rounds.max(1));
+        let over = self.over + cell.estimate() * share;
+        let passed = self.clock.now().as_secs_f64();
+        // What it took so far says more about the rest than the estimate does.
+        let left = (self.all - over) * (passed / over.max(1.0)).clamp(0.3, 3.0) / 60.0;
+        let (begin, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
+        eprint!(
+            "{begin}cell {} of {}, {}: round {round} of {}; {left:.0} min left{end}",
+            self.number, self.cells, cell.name, cell.rounds
+        );
+        // A terminal that went away is no reason to stop.
+        let _ = io::stderr().flush();
+    }
+
+    fn finish(&mut self, cell: &Cell) {
+        self.over += cell.estimate();
+        self.number += 1;
+    }
+
+    fn clear(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}

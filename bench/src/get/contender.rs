@@ -1,0 +1,321 @@
+//! Who fetches, and how: each contender's command line, and what it reports.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use manyways_trace::Size;
+use manyways_trace::scenario::LinkSpec;
+use serde::{Deserialize, Serialize};
+
+use super::site::{Programs, Site, WARM_UP};
+
+/// One way to get an object. Links are numbered as the cell has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// Over every link, nothing known beforehand.
+    MpH2,
+    /// The same with the object's size (`+FS`).
+    Sized,
+    /// The same with the size and what earlier transfers were worth (`+FS+BW/L`).
+    Known,
+    /// [`Contender::MpH2`] that sends a request only when the last one is done.
+    Serial,
+    /// [`Contender::MpH2`] with the first link's server for all.
+    OneServer,
+    /// Chunks of so many KiB in turn: mHTTP.
+    FixedChunk(u64),
+    /// An equal part over each link.
+    EqualSplit,
+    /// One connection of the kernel's MPTCP, by the same client.
+    Mptcp,
+    /// The same by curl.
+    MptcpCurl,
+    /// One link, by the same client.
+    Single(usize),
+    /// One link, by curl.
+    Curl(usize),
+    /// Four connections in turn over the links.
+    Aria2,
+    /// One link, an end that is cut by flow control.
+    Window(usize),
+    /// One link, an end that is cut by a reset.
+    Reset(usize),
+}
+
+/// What a contender is told.
+pub struct Errand<'a> {
+    /// What there is to run.
+    pub programs: &'a Programs,
+    /// The far side.
+    pub site: &'a Site,
+    /// The cell's links.
+    pub links: &'a [LinkSpec],
+    /// Whether its connections shall be warm.
+    pub warm: bool,
+    /// The object.
+    pub size: Size,
+    /// Only so much of it is wanted, although all is asked for.
+    pub stop: Option<Size>,
+    /// Where it remembers what networks are worth, if it may.
+    pub cache: Option<&'a Path>,
+}
+
+impl Contender {
+    /// For machines.
+    pub fn name(self, links: &[LinkSpec]) -> String {
+        match self {
+            Self::MpH2 => "mp-h2".to_owned(),
+            Self::Sized => "mp-h2+fs".to_owned(),
+            Self::Known => "mp-h2+fs+bw/l".to_owned(),
+            Self::Serial => "mp-h2 without pipelining".to_owned(),
+            Self::OneServer => "mp-h2 with one server".to_owned(),
+            Self::FixedChunk(1024) => "fixed-chunk 1 MiB".to_owned(),
+            Self::FixedChunk(kib) => format!("fixed-chunk {kib} KiB"),
+            Self::EqualSplit => "equal-split".to_owned(),
+            Self::Mptcp => "kernel MPTCP".to_owned(),
+            Self::MptcpCurl => "kernel MPTCP, curl".to_owned(),
+            Self::Single(link) => format!("{} alone", via(links, link)),
+            Self::Curl(link) => format!("{} alone, curl", via(links, link)),
+            Self::Aria2 => "aria2".to_owned(),
+            Self::Window(link) => format!("{} window", via(links, link)),
+            Self::Reset(link) => format!("{} reset", via(links, link)),
+        }
+    }
+
+    /// The links that it may use.
+    pub fn links(self, links: &[LinkSpec]) -> &[LinkSpec] {
+        match self {
+            Self::Single(link) | Self::Curl(link) | Self::Window(link) | Self::Reset(link) => {
+                links.get(link..=link).unwrap_or_default()
+            }
+            _ => links,
+        }
+    }
+
+    /// The links that it is told of, of which connections are warmed up one after the other. One
+    /// link alone is told of those after it too: there its connection would be idle as long, and
+    /// slow start after idle begins anew.
+    pub fn warmed(self, links: &[LinkSpec], warm: bool) -> &[LinkSpec] {
+        match self {
+            Self::Single(link) if warm => links.get(link..).unwrap_or_default(),
+            _ => self.links(links),
+        }
+    }
+
+    /// Whether it is `manyways get`, which says what went on.
+    pub fn is_get(self) -> bool {
+        !matches!(self, Self::MptcpCurl | Self::Curl(_) | Self::Aria2)
+    }
+
+    /// Whether it needs the kernel's MPTCP.
+    pub fn is_mptcp(self) -> bool {
+        matches!(self, Self::Mptcp | Self::MptcpCurl)
+    }
+
+    /// Why it cannot run here, if it cannot.
+    pub fn missing(self, programs: &Programs) -> Option<&'static str> {
+        let curl = matches!(self, Self::MptcpCurl | Self::Curl(_));
+        if curl && programs.curl.is_none() {
+            Some("curl is not installed")
+        } else if self == Self::Aria2 && programs.aria2.is_none() {
+            Some("aria2 is not installed")
+        } else if self.is_mptcp() && programs.mptcpize.is_none() {
+            Some("mptcpize is not installed")
+        } else {
+            None
+        }
+    }
+
+    /// The whole command.
+    pub fn command(self, errand: &Errand<'_>) -> Command {
+        let mut command = match self {
+            Self::Curl(_) | Self::MptcpCurl => self.curl(errand),
+            Self::Aria2 => self.aria2(errand),
+            _ => self.get(errand),
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn get(self, errand: &Errand<'_>) -> Command {
+        let Errand { programs, site, links, size, .. } = errand;
+        let mut command = Command::new(&programs.manyways);
+        command.args(["get", "--json", "--quiet", "--metered", "yes", "--cacert"]);
+        command.arg(site.authority()).arg("-o").arg(site.download());
+        command.arg("--events").arg(site.events());
+        match errand.cache {
+            Some(folder) => command.arg("--cache").arg(folder),
+            None => command.args(["--cache", "off"]),
+        };
+        if self == Self::Mptcp {
+            command.args(["--transport", "mptcp"]);
+        } else {
+            let told = self.warmed(links, errand.warm);
+            let names: Vec<_> = told.iter().map(|link| link.name.as_str()).collect();
+            command.args(["--via", &names.join(",")]);
+        }
+        match self {
+            Self::Sized | Self::Known => {
+                command.args(["--size", &size.as_bytes().to_string()]);
+            }
+            Self::Serial => {
+                command.arg("--no-pipelining");
+            }
+            Self::OneServer => {
+                command.arg("--single-server");
+            }
+            Self::FixedChunk(kib) => {
+                command.args(["--scheduler", &format!("fixed-chunk={kib}KiB")]);
+            }
+            Self::EqualSplit => {
+                command.args(["--scheduler", "equal-split"]);
+            }
+            Self::Single(_) => {
+                command.args(["--scheduler", "single"]);
+            }
+            Self::Reset(_) => {
+                command.args(["--range-end", "reset"]);
+            }
+            _ => {}
+        }
+        if let Some(stop) = errand.stop {
+            command.args(["--stop-after", &stop.as_bytes().to_string()]);
+        }
+        if errand.warm {
+            command.args(["--warm-up", &site.url(WARM_UP, self.is_mptcp())]);
+        }
+        command.arg(site.url(*size, self.is_mptcp()));
+        command
+    }
+
+    fn curl(self, errand: &Errand<'_>) -> Command {
+        let Errand { programs, site, links, .. } = errand;
+        let curl = programs.curl.as_deref().unwrap_or(Path::new("curl"));
+        let mut command = match (&programs.mptcpize, self) {
+            (Some(mptcpize), Self::MptcpCurl) => {
+                let mut command = Command::new(mptcpize);
+                command.arg("run").arg(curl);
+                command
+            }
+            _ => Command::new(curl),
+        };
+        // First --disable: the caller's settings are not the benchmark's.
+        command.args(["--disable", "--noproxy", "*", "--silent", "--show-error", "--fail"]);
+        command.args(["--write-out", "%{json}\n", "--cacert"]).arg(site.authority());
+        if let Self::Curl(link) = self {
+            command.args(["--interface", via(links, link)]);
+        }
+        if errand.warm {
+            command.args(["--output", "/dev/null", &site.url(WARM_UP, self.is_mptcp())]);
+        }
+        command.arg("--output").arg(site.download()).arg(site.url(errand.size, self.is_mptcp()));
+        command
+    }
+
+    fn aria2(self, errand: &Errand<'_>) -> Command {
+        let Errand { programs, site, links, .. } = errand;
+        let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
+        let mut command = Command::new(programs.aria2.as_deref().unwrap_or(Path::new("aria2c")));
+        command.args(["--no-conf", "-x4", "-s4", "-k1M", "--file-allocation=none"]);
+        command.args([
+            "--allow-overwrite=true",
+            "--console-log-level=error",
+            "--summary-interval=0",
+        ]);
+        command.arg(format!("--multiple-interface={}", names.join(",")));
+        command.arg(format!("--ca-certificate={}", site.authority().display()));
+        command.arg("--dir").arg(site.folder()).args(["--out", "download"]);
+        command.arg(site.url(errand.size, false));
+        command
+    }
+}
+
+fn via(links: &[LinkSpec], link: usize) -> &str {
+    links.get(link).map_or("", |link| &link.name)
+}
+
+/// What `manyways get` and curl say at the end.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    /// Of the transfer, warm-up and start of the process left out.
+    pub seconds: f64,
+    /// By path; empty where the program does not tell.
+    pub paths: Vec<PathSaid>,
+}
+
+/// What one path did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathSaid {
+    /// Its name.
+    pub name: String,
+    /// `h2` or `http/1.1`; nothing where there was no connection.
+    pub protocol: Option<String>,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// How many it sent.
+    pub requests: u64,
+    /// What came past an adjusted end.
+    #[serde(default)]
+    pub tail_bytes: u64,
+    /// What had come already.
+    #[serde(default)]
+    pub duplicate_bytes: u64,
+}
+
+/// Reads the JSON of `manyways get`.
+pub fn get_said(json: &str) -> Option<Said> {
+    #[derive(Deserialize)]
+    struct Document {
+        transfers: Vec<Transfer>,
+    }
+    #[derive(Deserialize)]
+    struct Transfer {
+        seconds: f64,
+        paths: Vec<PathSaid>,
+    }
+    let document: Document = serde_json::from_str(json).ok()?;
+    let Transfer { seconds, paths } = document.transfers.into_iter().next()?;
+    Some(Said { seconds, paths })
+}
+
+/// Reads what curl writes about its last transfer.
+pub fn curl_said(json: &str) -> Option<Said> {
+    #[derive(Deserialize)]
+    struct Transfer {
+        time_total: f64,
+    }
+    let last = json.lines().rfind(|line| !line.trim().is_empty())?;
+    let Transfer { time_total } = serde_json::from_str(last).ok()?;
+    Some(Said { seconds: time_total, paths: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::get::links::wifi_and_lte;
+
+    #[test]
+    fn reports_of_both_programs_are_read() {
+        let get = r#"{"schema":"manyways.get/1","transfers":[{"url":"x","bytes":8,"seconds":4.5,
+            "paths":[{"name":"a","protocol":null,"bytes":0,"requests":0},
+            {"name":"b","protocol":"h2","bytes":8,"requests":2,"tail_bytes":3}]}]}"#;
+        let said = get_said(get).unwrap();
+        assert_eq!((said.seconds, said.paths[1].tail_bytes), (4.5, 3));
+        let curl = "{\"time_total\":0.2}\n{\"time_total\":4.9,\"http_version\":\"2\"}\n";
+        assert_eq!(curl_said(curl).map(|said| said.seconds), Some(4.9));
+        assert_eq!(curl_said("curl: (7) Failed to connect"), None);
+        assert_eq!(get_said(r#"{"transfers":[]}"#), None);
+    }
+
+    #[test]
+    fn a_single_path_has_its_link_and_no_other() {
+        let links = wifi_and_lte(10, 5);
+        assert_eq!(Contender::Single(1).name(&links), "lte alone");
+        assert_eq!(Contender::Single(1).links(&links), &links[1..]);
+        assert_eq!(Contender::Single(0).links(&links), &links[..1]);
+        assert_eq!(Contender::Single(0).warmed(&links, true), links);
+        assert_eq!(Contender::Single(1).warmed(&links, true), &links[1..]);
+        assert_eq!(Contender::Single(0).warmed(&links, false), &links[..1]);
+        assert_eq!(Contender::MpH2.links(&links).len(), 2);
+    }
+}

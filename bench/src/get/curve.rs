@@ -1,0 +1,236 @@
+//! What the event log of a transfer says: which byte came when, over what, and after which wait.
+
+use std::collections::BTreeMap;
+
+use manyways_trace::Time;
+use manyways_trace::event::{Event, Log};
+
+/// Pieces of a log that are told as one lie within this many seconds (see docs/event-log.md).
+const TOGETHER: f64 = 0.005;
+
+/// How many bytes a path had brought when: corners of a line that never falls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// Seconds since the transfer's start, and bytes.
+    corners: Vec<(f64, f64)>,
+}
+
+impl Curve {
+    /// Adds bytes that were complete at `seconds`. They came evenly since the last ones, but not
+    /// before pieces are told together.
+    fn add(&mut self, seconds: f64, bytes: u64) {
+        let (last, so_far) = self.corners.last().copied().unwrap_or_default();
+        let from = (seconds - TOGETHER).max(last).max(0.0);
+        if from > last || self.corners.is_empty() {
+            self.corners.push((from, so_far));
+        }
+        self.corners.push((seconds.max(from), so_far + bytes as f64));
+    }
+
+    /// Bytes until then.
+    pub fn at(&self, seconds: f64) -> f64 {
+        let after = self.corners.partition_point(|corner| corner.0 <= seconds);
+        let Some(before) = after.checked_sub(1).map(|index| self.corners[index]) else {
+            return 0.0;
+        };
+        let Some(next) = self.corners.get(after) else { return before.1 };
+        before.1 + (next.1 - before.1) * (seconds - before.0) / (next.0 - before.0)
+    }
+
+    /// Bytes a second between the first and the last.
+    pub fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.corners.first()?, self.corners.last()?);
+        (last.0 > first.0).then(|| last.1 / (last.0 - first.0))
+    }
+}
+
+/// The moment, in seconds, at which curves that run side by side sum to `bytes`: T\* where they are
+/// those of each path alone. Nothing where they never do.
+pub fn sum_reaches(curves: &[Curve], bytes: u64) -> Option<f64> {
+    let wanted = bytes as f64;
+    let sum = |seconds: f64| curves.iter().map(|curve| curve.at(seconds)).sum::<f64>();
+    let mut corners: Vec<f64> = curves.iter().flat_map(|c| c.corners.iter().map(|c| c.0)).collect();
+    corners.sort_by(f64::total_cmp);
+    // Between two corners of any the sum is a straight line.
+    let after = corners.partition_point(|seconds| sum(*seconds) < wanted);
+    let end = *corners.get(after)?;
+    let Some(begin) = after.checked_sub(1).map(|index| corners[index]) else { return Some(end) };
+    let (low, high) = (sum(begin), sum(end));
+    Some(if high > low { begin + (end - begin) * (wanted - low) / (high - low) } else { end })
+}
+
+/// What a log says about its first transfer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Story {
+    /// Wall-clock seconds since 1970 at the start.
+    pub began: f64,
+    /// By path.
+    pub curves: BTreeMap<String, Curve>,
+    /// Seconds between the last byte of a request and the first of the next one on the same path,
+    /// with that path's name.
+    pub gaps: Vec<(String, f64)>,
+    /// The response delay that was expected when a request was sent, and the one that followed.
+    pub waits: Vec<(f64, f64)>,
+}
+
+/// One request as far as it got.
+struct Request {
+    path: String,
+    sent: f64,
+    /// When its first and its last byte came.
+    bytes: Option<(f64, f64)>,
+}
+
+/// Reads a log of `manyways get`. Nothing where no transfer began.
+pub fn read(log: &Log) -> Option<Story> {
+    let start = log.records.iter().find_map(|record| match record.event {
+        Event::TransferStart { transfer: 0, .. } => Some(record.time),
+        _ => None,
+    })?;
+    let since = |time: Time| time.since(start).as_secs_f64();
+    let began = log.header.epoch + start.as_secs_f64();
+    let mut story = Story { began, ..Story::default() };
+    let mut requests: BTreeMap<u64, Request> = BTreeMap::new();
+    for record in &log.records {
+        let now = since(record.time);
+        match &record.event {
+            Event::Request { transfer: 0, path, request, .. } => {
+                let fresh = Request { path: path.clone(), sent: now, bytes: None };
+                requests.insert(*request, fresh);
+            }
+            Event::Response { transfer: 0, request, expected_seconds: Some(expected), .. } => {
+                if let Some(asked) = requests.get(request) {
+                    story.waits.push((*expected, now - asked.sent));
+                }
+            }
+            Event::Received { transfer: 0, path, request, from, to } => {
+                story.curves.entry(path.clone()).or_default().add(now, to.saturating_sub(*from));
+                if let Some(asked) = requests.get_mut(request) {
+                    asked.bytes = Some((asked.bytes.map_or(now, |bytes| bytes.0), now));
+                }
+            }
+            _ => {}
+        }
+    }
+    story.gaps = gaps(requests.into_values());
+    Some(story)
+}
+
+/// Between requests of one path that followed each other; one that began before the other had
+/// ended left no gap.
+fn gaps(requests: impl Iterator<Item = Request>) -> Vec<(String, f64)> {
+    let mut by_path: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for request in requests {
+        if let Some(bytes) = request.bytes {
+            by_path.entry(request.path).or_default().push(bytes);
+        }
+    }
+    let mut gaps = Vec::new();
+    for (path, mut answers) in by_path {
+        answers.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let gap = |pair: &[(f64, f64)]| (path.clone(), (pair[1].0 - pair[0].1).max(0.0));
+        gaps.extend(answers.windows(2).map(gap));
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_trace::Span;
+    use manyways_trace::event::{Header, Record};
+
+    use super::*;
+
+    fn curve(pieces: &[(f64, u64)]) -> Curve {
+        let mut curve = Curve::default();
+        pieces.iter().for_each(|(seconds, bytes)| curve.add(*seconds, *bytes));
+        curve
+    }
+
+    fn near(value: Option<f64>, wanted: f64) -> bool {
+        value.is_some_and(|value| (value - wanted).abs() < 1e-9)
+    }
+
+    #[test]
+    fn curves_that_run_side_by_side_sum() {
+        let fast = curve(&[(0.010, 1000), (0.020, 1000), (0.030, 1000)]);
+        let slow = curve(&[(0.015, 500), (0.030, 500)]);
+        let both = [fast, slow];
+        assert!(near(sum_reaches(&both, 1000), 0.010));
+        assert!(near(sum_reaches(&both, 1500), 0.015));
+        // A piece that was told at 20 ms came in the 5 ms before it.
+        assert!(near(sum_reaches(&both, 2000), 0.0175));
+        assert!(near(sum_reaches(&both, 4000), 0.030));
+        assert_eq!(sum_reaches(&both, 4001), None);
+        assert_eq!(sum_reaches(&[], 1), None);
+    }
+
+    #[test]
+    fn a_path_that_ended_early_keeps_what_it_brought() {
+        let ended = curve(&[(0.010, 700)]);
+        let other = curve(&[(1.000, 100), (2.000, 200)]);
+        assert!(near(sum_reaches(&[ended.clone(), other], 1000), 2.0));
+        assert_eq!(ended.at(0.5), 700.0);
+        assert!(near(curve(&[(1.005, 500), (2.0, 500)]).rate(), 1000.0));
+    }
+
+    fn log(events: Vec<(u64, Event)>) -> Log {
+        let record = |(millis, event)| Record { time: Time::from_millis(millis), event };
+        Log {
+            header: Header::new("get", "0", Span::from_secs(100)),
+            records: events.into_iter().map(record).collect(),
+            skipped: 0,
+        }
+    }
+
+    fn start() -> Event {
+        Event::TransferStart { transfer: 0, url: String::new() }
+    }
+
+    fn request(path: &str, request: u64) -> Event {
+        Event::Request { transfer: 0, path: path.into(), request, from: 0, to: None }
+    }
+
+    fn response(path: &str, request: u64, expected: Option<f64>) -> Event {
+        let path = path.into();
+        Event::Response { transfer: 0, path, request, status: 206, expected_seconds: expected }
+    }
+
+    fn received(path: &str, request: u64, from: u64, to: u64) -> Event {
+        Event::Received { transfer: 0, path: path.into(), request, from, to }
+    }
+
+    #[test]
+    fn a_log_tells_gaps_and_waits_of_each_path() {
+        let log = log(vec![
+            (10, start()),
+            (10, request("wifi", 0)),
+            (12, request("lte", 1)),
+            (50, response("wifi", 0, None)),
+            (60, received("wifi", 0, 0, 100)),
+            (80, received("lte", 1, 500, 600)),
+            (90, request("wifi", 2)),
+            (110, received("wifi", 0, 100, 200)),
+            (118, response("wifi", 2, Some(0.030))),
+            (118, received("wifi", 2, 200, 300)),
+            (118, request("wifi", 3)),
+            (140, received("wifi", 3, 300, 301)),
+            (150, received("wifi", 2, 301, 400)),
+        ]);
+        let story = read(&log).unwrap();
+        assert!((story.began - 100.010).abs() < 1e-9);
+        assert_eq!(story.curves["wifi"].at(1.0), 400.0);
+        assert_eq!(story.curves["lte"].at(1.0), 100.0);
+        // 8 ms from the first request of Wi-Fi to its second; the third began before that ended.
+        assert_eq!(story.gaps.len(), 2);
+        assert!((story.gaps[0].1 - 0.008).abs() < 1e-9, "{:?}", story.gaps);
+        assert_eq!(story.gaps[1], ("wifi".to_owned(), 0.0));
+        assert_eq!(story.waits.len(), 1);
+        assert!((story.waits[0].1 - 0.028).abs() < 1e-9, "{:?}", story.waits);
+    }
+
+    #[test]
+    fn a_log_without_a_transfer_has_no_story() {
+        assert_eq!(read(&log(vec![(0, request("wifi", 0))])), None);
+    }
+}

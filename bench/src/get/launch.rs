@@ -1,0 +1,191 @@
+//! One process on the device of a lab: from its start until it has ended and the links are empty.
+
+use std::cell::Cell;
+use std::io::{self, Read};
+use std::process::{Child, Command};
+
+use manyways_net::lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_sys::clock::Clock;
+use manyways_sys::signal::Termination;
+use manyways_sys::wait::{Outcome, wait};
+use manyways_trace::scenario::{CapacitySpec, Change, Event, LinkState};
+use manyways_trace::{Span, Time};
+
+use super::links::round_trip;
+use super::site::SiteError;
+
+/// How often the links are looked at.
+pub const LOOK: Span = Span::from_millis(20);
+/// How long the links may take to become empty.
+const DRAIN: Span = Span::from_secs(3);
+
+/// Why a cell came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriveError {
+    /// Somebody wants the whole benchmark to end.
+    #[error("stopped by signal {0}")]
+    Stopped(i32),
+    /// No lab.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// No far side.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// A socket is not as it should be.
+    #[error("a socket has the congestion control {0}, not {DEFAULT_CC}")]
+    Control(String),
+    /// Anything else that the system refused.
+    #[error("cannot {0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+/// What was being done when the system refused.
+pub fn system(doing: &'static str) -> impl Fn(io::Error) -> DriveError {
+    move |error| DriveError::System(doing, error)
+}
+
+/// A lab, and what ends everything in it.
+pub struct Launcher<'a> {
+    /// The lab.
+    pub lab: Lab,
+    /// Somebody wants the whole benchmark to end.
+    pub termination: &'a Termination,
+    /// Whether the links stay as they are.
+    pub constant: bool,
+    /// How often the links did not become quiet by themselves.
+    pub restless: Cell<u32>,
+}
+
+/// A process that has ended.
+pub struct Ended {
+    /// Nothing where it was killed because it took too long.
+    pub success: Option<bool>,
+    /// From its start.
+    pub seconds: f64,
+    /// What it wrote.
+    pub stdout: String,
+    /// What it complained about.
+    pub stderr: String,
+    /// IP bytes by link, towards the device.
+    pub link_bytes: Vec<u64>,
+    /// The lab's time zero of it.
+    pub zero: Time,
+}
+
+impl Launcher<'_> {
+    /// Runs a command on the device until it ends and the links are empty.
+    pub fn run(
+        &self,
+        command: Command,
+        patience: f64,
+        offset: Span,
+        events: &[Event],
+    ) -> Result<Ended, DriveError> {
+        let before = self.delivered()?;
+        let zero = self.lab.restart(offset, events)?;
+        let clock = Clock::start();
+        let mut child = self.lab.spawn(Place::Device, command)?;
+        let ended = self.has_ended(&mut child, Span::from_secs_f64(patience))?;
+        let seconds = clock.now().as_secs_f64();
+        if !ended {
+            let _ = child.kill();
+        }
+        let status = child.wait().map_err(system("wait for a contender"))?;
+        let stdout = all_of(child.stdout.take());
+        let stderr = all_of(child.stderr.take());
+        self.settle()?;
+        let link_bytes = self.delivered()?.iter().zip(&before).map(|(a, b)| a - b).collect();
+        let success = ended.then(|| status.success());
+        Ok(Ended { success, seconds, stdout, stderr, link_bytes, zero })
+    }
+
+    /// Waits for a child; false where it takes longer.
+    pub fn has_ended(&self, child: &mut Child, patience: Span) -> Result<bool, DriveError> {
+        let outcome = wait(child, Some(patience), Some(self.termination))
+            .map_err(system("watch a contender"))?;
+        match outcome {
+            Outcome::Exited(_) => Ok(true),
+            Outcome::TimedOut => Ok(false),
+            Outcome::Signal(ended) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(DriveError::Stopped(ended.signal))
+            }
+        }
+    }
+
+    /// Waits until the links have nothing left of an earlier fetch: at their own rates, or as fast
+    /// as can be where these may be none. Where they never become quiet, all that is on its way is
+    /// dropped: connections that died early can answer each other for ever.
+    pub fn settle(&self) -> Result<(), DriveError> {
+        if !self.constant {
+            self.change(|| {
+                let free = CapacitySpec::Unlimited;
+                vec![Change::State(LinkState::Up), Change::Down(free.clone()), Change::Up(free)]
+            })?;
+        }
+        if !self.becomes_quiet()? {
+            self.restless.set(self.restless.get() + 1);
+            self.change(|| vec![Change::State(LinkState::Silent)])?;
+            self.becomes_quiet()?;
+            self.change(|| vec![Change::State(LinkState::Up)])?;
+        }
+        Ok(())
+    }
+
+    fn change(&self, changes: impl Fn() -> Vec<Change>) -> Result<(), DriveError> {
+        for link in self.lab.links() {
+            self.lab.change(&link.name, changes())?;
+        }
+        Ok(())
+    }
+
+    /// Whether there comes a time in which nothing is under way or arrives, long enough for an
+    /// answer to whatever came last.
+    fn becomes_quiet(&self) -> Result<bool, DriveError> {
+        let answer = self.lab.links().iter().map(round_trip).max().unwrap_or_default() + LOOK;
+        let clock = Clock::start();
+        let (mut seen, mut since) = (None, clock.now());
+        while clock.now().since(Time::ZERO) < DRAIN {
+            let links = self.lab.relay().snapshot().map_err(system("look at the links"))?.links;
+            let lanes = || links.iter().flat_map(|link| [&link.down, &link.up]);
+            let empty =
+                lanes().all(|lane| lane.backlog.size.is_zero() && lane.in_flight.size.is_zero());
+            let now = Some(lanes().map(|lane| lane.delivered.packets).sum::<u64>());
+            if !empty || now != seen {
+                (seen, since) = (now, clock.now());
+            } else if clock.now().since(since) >= answer {
+                return Ok(true);
+            }
+            std::thread::sleep(LOOK.into());
+        }
+        Ok(false)
+    }
+
+    /// IP bytes that each link has brought so far.
+    pub fn delivered(&self) -> Result<Vec<u64>, DriveError> {
+        let snapshot = self.lab.relay().snapshot().map_err(system("look at the links"))?;
+        Ok(snapshot.links.iter().map(|link| link.down.delivered.size.as_bytes()).collect())
+    }
+
+    /// A time of the lab in wall-clock seconds since 1970.
+    pub fn wall(&self, time: Time) -> f64 {
+        self.lab.relay().clock().epoch().as_secs_f64() + time.as_secs_f64()
+    }
+}
+
+fn all_of(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        // What cannot be read is as good as nothing.
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The first thing that a program complained about.
+pub fn first_line(said: &str) -> String {
+    let line = said.lines().find(|line| !line.trim().is_empty());
+    line.map_or_else(|| "it said nothing".to_owned(), str::to_owned)
+}

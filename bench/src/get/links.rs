@@ -1,0 +1,267 @@
+//! The emulated networks, and the least time in which they could bring an object.
+
+use std::path::Path;
+
+use manyways_trace::scenario::{
+    CapacitySpec, Change, DelaySpec, DirectionSpec, Event, LinkSpec, LinkState,
+};
+use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, trace_file};
+
+/// Round trips with empty queues, those of the paper.
+pub const WIFI_RTT: Span = Span::from_millis(28);
+/// See [`WIFI_RTT`].
+pub const LTE_RTT: Span = Span::from_millis(65);
+/// The least that a link carries from the device: room for acknowledgements.
+const LEAST_UP: Rate = Rate::from_mbps(5);
+/// How long a fluid is followed before it counts as never arriving.
+const PATIENCE: f64 = 3600.0;
+
+/// A link of this rate towards the device and half of it back; the queue is what
+/// [`DirectionSpec`] has by default, 150 ms of drop-tail.
+pub fn constant(name: &str, mbps: u64, round_trip: Span) -> LinkSpec {
+    let up = Rate::from_mbps(mbps.div_ceil(2)).max(LEAST_UP);
+    link(name, CapacitySpec::Constant(Rate::from_mbps(mbps)), up, round_trip)
+}
+
+/// A link that follows a trace towards the device.
+fn traced(name: &str, source: &str, trace: LinkTrace, round_trip: Span) -> LinkSpec {
+    let up = Rate::from_bps(trace.mean_rate().as_bps() / 2).max(LEAST_UP);
+    link(name, CapacitySpec::Trace { source: source.to_owned(), trace }, up, round_trip)
+}
+
+fn link(name: &str, down: CapacitySpec, up: Rate, round_trip: Span) -> LinkSpec {
+    let half = DelaySpec::Constant(Span::from_nanos(round_trip.as_nanos() / 2));
+    let way = |capacity| DirectionSpec { capacity, delay: half.clone(), ..Default::default() };
+    LinkSpec { down: way(down), up: way(CapacitySpec::Constant(up)), ..LinkSpec::new(name) }
+}
+
+/// Wi-Fi and LTE of these rates in Mbit/s.
+pub fn wifi_and_lte(wifi: u64, lte: u64) -> Vec<LinkSpec> {
+    vec![constant("wifi", wifi, WIFI_RTT), constant("lte", lte, LTE_RTT)]
+}
+
+/// How fast a link is towards the device, on average.
+pub fn mean_rate(link: &LinkSpec) -> Rate {
+    match &link.down.capacity {
+        CapacitySpec::Unlimited => Rate::from_mbps(1_000),
+        CapacitySpec::Constant(rate) => *rate,
+        CapacitySpec::Trace { trace, .. } => trace.mean_rate(),
+    }
+}
+
+/// There and back, with empty queues.
+pub fn round_trip(link: &LinkSpec) -> Span {
+    let one_way = |way: &DirectionSpec| match way.delay {
+        DelaySpec::Constant(delay) => delay,
+        DelaySpec::Trace { .. } => Span::ZERO,
+    };
+    one_way(&link.down) + one_way(&link.up)
+}
+
+/// After this a link's trace starts again; nothing where it follows none.
+pub fn period(link: &LinkSpec) -> Option<Span> {
+    match &link.down.capacity {
+        CapacitySpec::Trace { trace, .. } => Some(trace.period()),
+        _ => None,
+    }
+}
+
+/// `wifi 10 Mbit/s, 28 ms`.
+pub fn describe(link: &LinkSpec) -> String {
+    let rate = match &link.down.capacity {
+        CapacitySpec::Trace { source, .. } => {
+            format!("as {source}, {:.1} Mbit/s on average", mean_rate(link).as_mbps_f64())
+        }
+        _ => mean_rate(link).to_string(),
+    };
+    format!("{} {rate}, {}", link.name, round_trip(link))
+}
+
+/// Two recordings of the same walk.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// Place and run, as in the files' names.
+    pub name: String,
+    wifi: Steps<Rate>,
+    cellular: Steps<Rate>,
+}
+
+impl Pair {
+    /// The two links at the rates that were recorded.
+    pub fn links(&self) -> Vec<LinkSpec> {
+        self.scaled(1.0)
+    }
+
+    /// The two links, both slower by the same factor, so that together they carry `sum` on average.
+    pub fn links_of(&self, sum: Rate) -> Vec<LinkSpec> {
+        let links = self.links();
+        let mean: Rate = links.iter().map(mean_rate).sum();
+        self.scaled(sum.as_bps() as f64 / mean.as_bps().max(1) as f64)
+    }
+
+    fn scaled(&self, factor: f64) -> Vec<LinkSpec> {
+        let copy = |steps: &Steps<Rate>| {
+            let scale = |rate: Rate| Rate::from_bps((rate.as_bps() as f64 * factor) as u64);
+            let scaled = steps.steps().iter().map(|(at, rate)| (*at, scale(*rate))).collect();
+            // The same moments as before, which made a trace.
+            LinkTrace::Rates(Steps::new(scaled, steps.period()).unwrap_or_else(|_| steps.clone()))
+        };
+        let named = |network: &str| format!("{}_{network}", self.name);
+        vec![
+            traced("wifi", &named("wifi"), copy(&self.wifi), WIFI_RTT),
+            traced("lte", &named("cellular"), copy(&self.cellular), LTE_RTT),
+        ]
+    }
+}
+
+/// The pairs in a folder: `NAME_wifi.csv` beside `NAME_cellular.csv`, by name.
+///
+/// # Errors
+/// One sentence, where there are none or one does not read.
+pub fn pairs(folder: &Path) -> Result<Vec<Pair>, String> {
+    let shown = folder.display();
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{shown}: {error}"))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.strip_suffix("_wifi.csv").map(String::from))
+        .collect();
+    names.sort();
+    let read = |name: &str, network: &str| {
+        let file = folder.join(format!("{name}_{network}.csv"));
+        let wrong = |why: String| format!("{}: {why}", file.display());
+        let bytes = std::fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+        match trace_file::capacity(&bytes, Some(trace_file::Format::Bytes)) {
+            Ok(LinkTrace::Rates(steps)) => Ok(steps),
+            Ok(_) => Err(wrong("not a table of rates".to_owned())),
+            Err(error) => Err(wrong(error.to_string())),
+        }
+    };
+    let pairs: Vec<Pair> = names
+        .into_iter()
+        .map(|name| {
+            let (wifi, cellular) = (read(&name, "wifi")?, read(&name, "cellular")?);
+            Ok(Pair { name, wifi, cellular })
+        })
+        .collect::<Result<_, String>>()?;
+    if pairs.is_empty() { Err(format!("{shown}: no file ends in _wifi.csv")) } else { Ok(pairs) }
+}
+
+/// The time in seconds in which all links at full rate would deliver so much, plus the shortest
+/// round trip: no transfer can be faster. Traces begin at `offset`, `events` count from the
+/// transfer's start. Nothing where it would take over an hour.
+pub fn fluid_bound(links: &[LinkSpec], offset: Span, events: &[Event], size: Size) -> Option<f64> {
+    let request = links.iter().map(round_trip).min()?;
+    let mut left = size.as_bytes() as f64 * 8.0;
+    let mut now = Span::ZERO;
+    while now.as_secs_f64() < PATIENCE {
+        let rate: f64 = links.iter().map(|link| rate_at(link, offset, events, now)).sum();
+        let change = links.iter().filter_map(|link| next_change(link, offset, now));
+        let change = change.chain(events.iter().map(|event| event.at).filter(|at| *at > now)).min();
+        let hold = change.map_or(f64::INFINITY, |at| (at - now).as_secs_f64());
+        if rate > 0.0 && left <= rate * hold {
+            return Some(now.as_secs_f64() + left / rate + request.as_secs_f64());
+        }
+        left -= rate * hold.min(PATIENCE);
+        now = change?;
+    }
+    None
+}
+
+/// A link's rate in bit/s at a moment of the transfer.
+fn rate_at(link: &LinkSpec, offset: Span, events: &[Event], now: Span) -> f64 {
+    let over = events.iter().filter(|event| event.link == link.name && event.at <= now);
+    let changes: Vec<&Change> = over.flat_map(|event| &event.change).collect();
+    let mut link = link.clone();
+    changes.into_iter().for_each(|change| link.apply(change));
+    if link.state != LinkState::Up {
+        return 0.0;
+    }
+    let rate = match &link.down.capacity {
+        CapacitySpec::Trace { trace: LinkTrace::Rates(steps), .. } => *steps.at(offset + now),
+        _ => mean_rate(&link),
+    };
+    rate.as_bps() as f64
+}
+
+/// When a link's trace has its next step.
+fn next_change(link: &LinkSpec, offset: Span, now: Span) -> Option<Span> {
+    let CapacitySpec::Trace { trace: LinkTrace::Rates(steps), .. } = &link.down.capacity else {
+        return None;
+    };
+    let within = Span::from_nanos((offset + now).as_nanos() % steps.period().as_nanos());
+    let next = steps.steps().iter().map(|step| step.0).find(|at| *at > within);
+    Some(now + (next.unwrap_or(steps.period()) - within))
+}
+
+/// A link's rate falls to this.
+pub fn falls(link: &str, at: Span, to: Rate) -> Event {
+    let change = vec![Change::Down(CapacitySpec::Constant(to))];
+    Event { at, link: link.to_owned(), change }
+}
+
+/// A link swallows everything from then on.
+pub fn dies(link: &str, at: Span) -> Event {
+    Event { at, link: link.to_owned(), change: vec![Change::State(LinkState::Silent)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1_000_000;
+
+    fn seconds(links: &[LinkSpec], offset: u64, events: &[Event], bytes: u64) -> f64 {
+        fluid_bound(links, Span::from_secs(offset), events, Size::from_bytes(bytes)).unwrap()
+    }
+
+    fn steps(mbps: &[u64]) -> Steps<Rate> {
+        let at = |second: usize| Span::from_secs(second as u64);
+        let steps = mbps.iter().enumerate().map(|(s, rate)| (at(s), Rate::from_mbps(*rate)));
+        Steps::new(steps.collect(), at(mbps.len())).unwrap()
+    }
+
+    fn pair() -> Pair {
+        Pair { name: "7_1".into(), wifi: steps(&[8, 0, 16]), cellular: steps(&[8, 8, 8]) }
+    }
+
+    #[test]
+    fn the_bound_is_all_links_at_full_rate_and_the_shortest_round_trip() {
+        // 64 Mbit over 15 Mbit/s, and Wi-Fi's 28 ms.
+        let bound = seconds(&wifi_and_lte(10, 5), 0, &[], 8 * MB);
+        assert!((bound - (64.0 / 15.0 + 0.028)).abs() < 1e-9, "{bound}");
+    }
+
+    #[test]
+    fn the_bound_follows_a_trace_from_its_offset_and_around_its_end() {
+        let links = pair().links();
+        // 16 Mbit in the first second, 8 in the second, 24 in the third.
+        let bound = seconds(&links, 0, &[], 3 * MB);
+        assert!((bound - 2.028).abs() < 1e-9, "{bound}");
+        let bound = seconds(&links, 1, &[], 4 * MB);
+        assert!((bound - 2.028).abs() < 1e-9, "{bound}");
+        // From the third second into the first of the next period: 24 + 8 of its 16 Mbit.
+        let bound = seconds(&links, 2, &[], 4 * MB);
+        assert!((bound - 1.528).abs() < 1e-9, "{bound}");
+    }
+
+    #[test]
+    fn the_bound_knows_what_happens_on_the_way() {
+        let links = wifi_and_lte(8, 8);
+        let drop = falls("lte", Span::from_secs(1), Rate::ZERO);
+        // 16 Mbit in the first second, 8 in each that follows.
+        assert!((seconds(&links, 0, &[drop], 4 * MB) - 3.028).abs() < 1e-9);
+        let death = dies("wifi", Span::from_millis(500));
+        assert!((seconds(&links, 0, &[death], 2 * MB) - 1.528).abs() < 1e-9);
+        let never = [dies("wifi", Span::ZERO), dies("lte", Span::ZERO)];
+        assert_eq!(fluid_bound(&links, Span::ZERO, &never, Size::from_bytes(1)), None);
+    }
+
+    #[test]
+    fn a_scaled_pair_keeps_its_shape() {
+        let links = pair().links_of(Rate::from_mbps(4));
+        let sum: Rate = links.iter().map(mean_rate).sum();
+        assert!((sum.as_mbps_f64() - 4.0).abs() < 0.001, "{sum}");
+        let bound = seconds(&links, 1, &[], 4 * MB / 4);
+        assert!((bound - 2.028).abs() < 0.001, "{bound}");
+    }
+}

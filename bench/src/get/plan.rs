@@ -1,0 +1,535 @@
+//! What is measured: the cells, each with its links, its objects and who fetches them.
+
+use manyways_trace::scenario::{Event, HostSpec, LinkSpec};
+use manyways_trace::{Rate, Size, Span};
+
+use super::contender::Contender;
+use super::links::{
+    self, LTE_RTT, Pair, WIFI_RTT, constant, dies, falls, fluid_bound, mean_rate, round_trip,
+    wifi_and_lte,
+};
+use super::site::{LARGEST, NAME, WARM_UP};
+
+/// How much of it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A look, for those who work on it.
+    Quick,
+    /// Every kind of cell within an hour.
+    Default,
+    /// Everything.
+    Full,
+}
+
+/// What to measure.
+pub struct Wish<'a> {
+    /// How much.
+    pub mode: Mode,
+    /// How often, where the mode is not to decide.
+    pub rounds: Option<u32>,
+    /// Letters of parts or whole names of cells; empty means all.
+    pub cells: &'a [String],
+    /// Recorded pairs of links; may be empty.
+    pub pairs: &'a [Pair],
+}
+
+/// A set of links and what is done over them, round by round.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its name, unique.
+    pub name: String,
+    /// Its letter.
+    pub part: char,
+    /// For people.
+    pub title: String,
+    /// Numbered from zero by [`Contender`].
+    pub links: Vec<LinkSpec>,
+    /// The far side.
+    pub hosts: Vec<HostSpec>,
+    /// Whether connections are warm.
+    pub warm: bool,
+    /// Every entry runs once a round.
+    pub entries: Vec<Entry>,
+    /// How often.
+    pub rounds: u32,
+    /// What happens on the way; counts from the transfer's start.
+    pub events: Vec<Event>,
+}
+
+/// One fetch of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Who.
+    pub contender: Contender,
+    /// The object.
+    pub size: Size,
+    /// Only so much of it.
+    pub stop: Option<Size>,
+}
+
+const KB: u64 = 1_000;
+const MB: u64 = 1_000_000;
+/// Chunks in KiB, those of the paper.
+pub const CHUNKS: [u64; 4] = [1024, 512, 256, 128];
+/// Both links of a scaled pair together.
+const SCALED: Rate = Rate::from_mbps(20);
+/// How many pairs are measured.
+const PAIRS: usize = 8;
+/// What aria2 does not split further.
+const ARIA2_LEAST: u64 = 2 * MB;
+
+const VARIANTS: [Contender; 3] = [Contender::MpH2, Contender::Sized, Contender::Known];
+const RIVALS: [Contender; 2] = [Contender::MpH2, Contender::Mptcp];
+
+/// The cells in the order in which they run.
+pub fn plan(wish: &Wish<'_>) -> Vec<Cell> {
+    let mode = wish.mode;
+    let parts = [
+        part_a(mode),
+        part_b(mode, wish.pairs),
+        part_c(mode),
+        part_d(),
+        part_e(mode),
+        part_f(mode),
+        part_g(mode),
+        part_h(mode),
+        part_i(mode),
+    ];
+    let mut cells: Vec<Cell> = parts.into_iter().flatten().collect();
+    if mode == Mode::Quick {
+        let looks = ["a-10-5-warm", "a-10-5-cold", "c-40-5", "d", "e-10-5", "g", "i-wifi"];
+        let first_pair = cells.iter().find(|cell| cell.part == 'b').map(|cell| cell.name.clone());
+        let shown = |cell: &Cell| {
+            looks.contains(&cell.name.as_str()) || Some(&cell.name) == first_pair.as_ref()
+        };
+        cells.retain(|cell| shown(cell) || wish.cells.contains(&cell.name));
+    }
+    if !wish.cells.is_empty() {
+        let part = |cell: &Cell| cell.part.to_string();
+        cells.retain(|cell| wish.cells.iter().any(|w| *w == cell.name || *w == part(cell)));
+    }
+    for cell in &mut cells {
+        cell.rounds = wish.rounds.unwrap_or(match (mode, cell.part) {
+            (Mode::Quick, _) => 3,
+            (Mode::Full, _) | (_, 'a' | 'e' | 'f' | 'g') => 15,
+            // Eight pairs share what there is to learn.
+            (Mode::Default, 'b') => 5,
+            (Mode::Default, _) => 10,
+        });
+    }
+    cells
+}
+
+const fn size(bytes: u64) -> Size {
+    Size::from_bytes(bytes)
+}
+
+/// Contenders that fetch an object of so many bytes.
+fn fetch(contenders: &[Contender], bytes: u64) -> impl Iterator<Item = Entry> {
+    let entry =
+        move |contender: &Contender| Entry { contender: *contender, size: size(bytes), stop: None };
+    contenders.iter().map(entry)
+}
+
+/// The chunks that are smaller than an object: a larger one would leave it to one path alone.
+fn chunks(bytes: u64) -> impl Iterator<Item = Entry> {
+    let fitting = CHUNKS.into_iter().filter(move |kib| kib * 1024 < bytes);
+    fitting.flat_map(move |kib| fetch(&[Contender::FixedChunk(kib)], bytes).collect::<Vec<_>>())
+}
+
+/// Each link alone. The fastest fetches all of the object; the others as much as T\* can need, but
+/// all of it too where anybody wants to know.
+fn singles(links: &[LinkSpec], bytes: u64, whole: bool) -> Vec<Entry> {
+    let fastest = (0..links.len()).rev().max_by_key(|index| mean_rate(&links[*index]));
+    let enough = |index: usize| {
+        let bound = fluid_bound(links, Span::ZERO, &[], size(bytes))?;
+        let span = Span::from_secs_f64(bound * 1.15 + 0.5);
+        let enough = mean_rate(&links[index]).size_in(span);
+        (!whole && Some(index) != fastest && enough.as_bytes() < bytes * 9 / 10).then_some(enough)
+    };
+    (0..links.len())
+        .map(|index| Entry {
+            contender: Contender::Single(index),
+            size: size(bytes),
+            stop: enough(index),
+        })
+        .collect()
+}
+
+fn one_host() -> Vec<HostSpec> {
+    vec![host("origin", None)]
+}
+
+/// A host to which [`NAME`] leads, from one link or from all.
+fn host(name: &str, link: Option<&str>) -> HostSpec {
+    HostSpec {
+        name: name.to_owned(),
+        extra_delay: Vec::new(),
+        names: vec![(NAME.to_owned(), link.map(str::to_owned))],
+        serve: Vec::new(),
+    }
+}
+
+fn temperature(warm: bool) -> &'static str {
+    if warm { "warm" } else { "cold" }
+}
+
+fn cell(part: char, name: String, links: Vec<LinkSpec>, warm: bool, entries: Vec<Entry>) -> Cell {
+    let described: Vec<_> = links.iter().map(links::describe).collect();
+    let title = format!("{}; {} connections", described.join(" + "), temperature(warm));
+    Cell { name, part, title, links, hosts: one_host(), warm, entries, rounds: 0, events: vec![] }
+}
+
+/// Constant rates.
+fn part_a(mode: Mode) -> Vec<Cell> {
+    const SLOW: [u64; 4] = [512 * KB, MB, 2 * MB, 4 * MB];
+    const FAST: [u64; 3] = [5 * MB, 10 * MB, 20 * MB];
+    let settings: [(u64, u64, &[u64]); 4] =
+        [(5, 5, &SLOW), (5, 10, &SLOW), (10, 5, &SLOW), (18, 32, &FAST)];
+    let mut cells = Vec::new();
+    for warm in [true, false] {
+        for (wifi, lte, all) in settings {
+            let links = wifi_and_lte(wifi, lte);
+            let entries = match mode {
+                Mode::Full => every_size(&links, all, warm),
+                _ => some_sizes(&links, (wifi, lte), warm),
+            };
+            if !entries.is_empty() {
+                let name = format!("a-{wifi}-{lte}-{}", temperature(warm));
+                cells.push(cell('a', name, links, warm, entries));
+            }
+        }
+    }
+    cells
+}
+
+fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
+    let others = [Contender::EqualSplit, Contender::Mptcp, Contender::MptcpCurl];
+    let mut entries = Vec::new();
+    for bytes in sizes {
+        entries.extend(fetch(&VARIANTS, *bytes));
+        entries.extend(chunks(*bytes));
+        entries.extend(fetch(&others, *bytes));
+        // It begins with a process of its own, so that its connections are never warm.
+        if !warm && *bytes >= ARIA2_LEAST {
+            entries.extend(fetch(&[Contender::Aria2], *bytes));
+        }
+    }
+    let largest = sizes.iter().copied().max().unwrap_or_default();
+    entries.extend(singles(links, largest, false));
+    entries.extend(fetch(&[Contender::Curl(0), Contender::Curl(1)], largest));
+    entries
+}
+
+/// What fits into an hour beside all else.
+fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
+    let whole = |bytes: u64| {
+        let mut entries: Vec<Entry> = fetch(&VARIANTS, bytes).chain(chunks(bytes)).collect();
+        entries.extend(fetch(&[Contender::Mptcp], bytes));
+        entries
+    };
+    let (mut entries, largest) = match (rates, warm) {
+        ((5, 5) | (10, 5), true) => (whole(MB), MB),
+        ((5, 10), true) => (whole(512 * KB), 512 * KB),
+        ((18, 32), true) => (whole(5 * MB), 5 * MB),
+        ((10, 5), false) => {
+            let some = [Contender::MpH2, Contender::Sized, Contender::Mptcp, Contender::Aria2];
+            (fetch(&some, 2 * MB).collect(), 2 * MB)
+        }
+        _ => return Vec::new(),
+    };
+    entries.extend(singles(links, largest, false));
+    entries
+}
+
+/// Recorded pairs: as they are for large objects, slowed down for small ones.
+fn part_b(mode: Mode, pairs: &[Pair]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    // Spread over the list, whose neighbours are the same walk.
+    for index in 0..PAIRS.min(pairs.len()) {
+        let pair = &pairs[index * pairs.len() / PAIRS.min(pairs.len())];
+        let links = pair.links();
+        let some: &[Contender] = if mode == Mode::Full {
+            &[Contender::MpH2, Contender::Sized, Contender::Mptcp, Contender::FixedChunk(1024)]
+        } else {
+            &RIVALS
+        };
+        let mut entries: Vec<Entry> = fetch(some, 20 * MB).collect();
+        if mode == Mode::Full {
+            entries.extend(fetch(some, 4 * MB));
+        }
+        entries.extend(singles(&links, 20 * MB, true));
+        cells.push(cell('b', format!("b-{}", pair.name), links, true, entries));
+        if mode == Mode::Full {
+            let links = pair.links_of(SCALED);
+            let sizes = [512 * KB, MB, 2 * MB];
+            let mut entries: Vec<Entry> = Vec::new();
+            for bytes in sizes {
+                entries.extend(fetch(some, bytes).filter(|entry| {
+                    !matches!(entry.contender, Contender::FixedChunk(_)) || bytes > MB
+                }));
+                if bytes <= MB {
+                    entries.extend(fetch(&[Contender::FixedChunk(256)], bytes));
+                }
+            }
+            entries.extend(singles(&links, 2 * MB, true));
+            cells.push(cell('b', format!("b-{}-slow", pair.name), links, true, entries));
+        }
+    }
+    cells
+}
+
+/// Unequal paths.
+fn part_c(mode: Mode) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (wifi, lte) in [(40, 5), (50, 1), (20, 20), (100, 10)] {
+        let links = wifi_and_lte(wifi, lte);
+        let alone = singles(&links, 20 * MB, false);
+        let some =
+            if mode == Mode::Full { [&RIVALS[..], &VARIANTS[1..]].concat() } else { RIVALS.into() };
+        let entries = fetch(&some, 20 * MB).chain(alone.clone()).collect();
+        cells.push(cell('c', format!("c-{wifi}-{lte}"), links.clone(), true, entries));
+        if mode == Mode::Full {
+            let some = [&RIVALS[..], &[Contender::Aria2]].concat();
+            let entries = fetch(&some, 20 * MB).chain(alone).collect();
+            cells.push(cell('c', format!("c-{wifi}-{lte}-cold"), links, false, entries));
+        }
+    }
+    cells
+}
+
+/// What comes past an adjusted end, and what adjusting it costs.
+fn part_d() -> Vec<Cell> {
+    let links = vec![
+        constant("wifi", 10, WIFI_RTT),
+        constant("lte", 5, LTE_RTT),
+        constant("fast", 100, LTE_RTT),
+    ];
+    let mut entries = Vec::new();
+    for (link, wanted) in [(0, MB), (1, MB), (2, MB), (2, 10 * MB)] {
+        // All of an object that ends there tells what the link carries anyway.
+        entries.extend(fetch(&[Contender::Single(link)], wanted));
+        for contender in [Contender::Window(link), Contender::Reset(link)] {
+            entries.push(Entry { contender, size: size(2 * wanted), stop: Some(size(wanted)) });
+        }
+    }
+    vec![cell('d', "d".to_owned(), links, false, entries)]
+}
+
+/// With and without pipelining.
+fn part_e(mode: Mode) -> Vec<Cell> {
+    let settings: &[_] = if mode == Mode::Full { &[(10, 5), (5, 10)] } else { &[(10, 5)] };
+
+    let of = |(wifi, lte): &(u64, u64)| {
+        let entries = fetch(&[Contender::MpH2, Contender::Serial], 2 * MB).collect();
+        cell('e', format!("e-{wifi}-{lte}"), wifi_and_lte(*wifi, *lte), true, entries)
+    };
+    settings.iter().map(of).collect()
+}
+
+/// Two servers, of which the one that Wi-Fi finds is 20 ms farther from LTE.
+fn part_f(mode: Mode) -> Vec<Cell> {
+    let far = HostSpec {
+        extra_delay: vec![("lte".to_owned(), Span::from_millis(10))],
+        ..host("far", Some("wifi"))
+    };
+    // The first host is the name server too, and that one shall be near.
+    let hosts = vec![host("near", Some("lte")), far];
+    let settings: &[_] =
+        if mode == Mode::Full { &[(5, 5), (5, 10), (10, 5)] } else { &[(5, 10), (10, 5)] };
+    let temperatures: &[bool] = if mode == Mode::Full { &[true, false] } else { &[true] };
+    let of = |(wifi, lte): (u64, u64), warm: bool| {
+        let both = [Contender::MpH2, Contender::OneServer];
+        let entries = fetch(&both, 512 * KB).chain(fetch(&both, MB)).collect();
+        let links = wifi_and_lte(wifi, lte);
+        let name = format!("f-{wifi}-{lte}-{}", temperature(warm));
+        let cell = cell('f', name, links, warm, entries);
+        let title = format!("{}; Wi-Fi's server is 20 ms farther from LTE", cell.title);
+        Cell { hosts: hosts.clone(), title, ..cell }
+    };
+    let every = settings.iter().flat_map(|rates| temperatures.iter().map(|warm| (*rates, *warm)));
+    every.map(|(rates, warm)| of(rates, warm)).collect()
+}
+
+/// One path becomes slow.
+fn part_g(mode: Mode) -> Vec<Cell> {
+    let links = wifi_and_lte(5, 5);
+    let some =
+        if mode == Mode::Full { [&RIVALS[..], &VARIANTS[1..]].concat() } else { RIVALS.into() };
+    let cell = cell('g', "g".to_owned(), links, true, fetch(&some, 2 * MB).collect());
+    let at = Span::from_millis(1050);
+    let title = format!("{}; LTE falls to 1 Mbit/s after {at}", cell.title);
+    vec![Cell { title, events: vec![falls("lte", at, Rate::from_mbps(1))], ..cell }]
+}
+
+/// Three paths.
+fn part_h(mode: Mode) -> Vec<Cell> {
+    let mut links = wifi_and_lte(10, 5);
+    links.push(constant("eth", 20, Span::from_millis(40)));
+    let mut some = RIVALS.to_vec();
+    if mode == Mode::Full {
+        some.extend([Contender::Sized, Contender::FixedChunk(512), Contender::FixedChunk(256)]);
+    }
+    let entries = fetch(&some, 4 * MB).chain(singles(&links, 4 * MB, false)).collect();
+    vec![cell('h', "h".to_owned(), links, true, entries)]
+}
+
+/// One path dies without a word.
+fn part_i(mode: Mode) -> Vec<Cell> {
+    let of = |(dead, survivor): (&str, usize)| {
+        let some = if mode == Mode::Full { RIVALS.to_vec() } else { vec![Contender::MpH2] };
+        // What the surviving link carries, as a client sees it.
+        let alone = fetch(&[Contender::Single(survivor)], MB).collect::<Vec<_>>();
+        let entries = fetch(&some, 4 * MB).chain(alone).collect();
+        let cell = cell('i', format!("i-{dead}"), wifi_and_lte(10, 5), true, entries);
+        let at = Span::from_secs(1);
+        let title = format!("{}; {dead} goes silent after {at}", cell.title);
+        Cell { title, events: vec![dies(dead, at)], ..cell }
+    };
+    [("wifi", 1), ("lte", 0)].map(of).into()
+}
+
+impl Cell {
+    /// Whether no link follows a trace and nothing happens on the way.
+    pub fn is_constant(&self) -> bool {
+        self.events.is_empty() && self.links.iter().all(|link| links::period(link).is_none())
+    }
+
+    /// Every size that somebody fetches over all links, in order.
+    pub fn sizes(&self) -> Vec<Size> {
+        let shared = |entry: &&Entry| entry.contender.links(&self.links).len() == self.links.len();
+        let mut sizes: Vec<Size> = self.entries.iter().filter(shared).map(|e| e.size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    /// An object whose transfer takes long enough to look at its sockets.
+    pub fn sample(&self) -> Size {
+        let rate: Rate = self.links.iter().map(mean_rate).sum();
+        rate.size_in(Span::from_secs(2)).min(LARGEST)
+    }
+
+    /// Where in the traces a round begins: each at least 10 s from the one before it.
+    pub fn offset(&self, round: u32) -> Span {
+        let period = self.links.iter().filter_map(links::period).min();
+        let offset = Span::from_secs(11) * u64::from(round);
+        period.map_or(Span::ZERO, |period| Span::from_nanos(offset.as_nanos() % period.as_nanos()))
+    }
+
+    /// About how many seconds it takes.
+    pub fn estimate(&self) -> f64 {
+        let round: f64 = self.entries.iter().map(|entry| self.seconds(entry)).sum();
+        let known = self.entries.iter().any(|entry| entry.contender == Contender::Known);
+        let prime = |link: &LinkSpec| Rate::time_for(mean_rate(link), PRIMER).as_secs_f64() + 0.5;
+        let primed: f64 = if known { self.links.iter().map(prime).sum() } else { 0.0 };
+        let tried = if self.is_constant() { 0.0 } else { 1.5 * self.entries.len() as f64 };
+        7.0 + primed + tried + round * f64::from(self.rounds)
+    }
+
+    /// About how many seconds one entry takes.
+    pub fn seconds(&self, entry: &Entry) -> f64 {
+        let links = entry.contender.links(&self.links);
+        let bytes = entry.stop.unwrap_or(entry.size);
+        let moved = fluid_bound(links, self.offset(0), &self.events, bytes).unwrap_or(60.0);
+        let waits = match entry.contender {
+            // Each request costs a round trip, and nobody shares the last one.
+            Contender::FixedChunk(_) | Contender::EqualSplit => 1.3,
+            Contender::Aria2 => 1.5,
+            _ => 1.1,
+        };
+        // Name, connection, TLS and request, and the windows that grow.
+        let dial = |link: &LinkSpec, bytes| {
+            let trips = round_trip(link).as_secs_f64() * 4.0;
+            trips + mean_rate(link).time_for(bytes).as_secs_f64()
+        };
+        let ahead: f64 = match (self.warm, entry.contender.is_mptcp()) {
+            (true, false) => {
+                let warmed = entry.contender.warmed(&self.links, true);
+                warmed.iter().map(|link| dial(link, WARM_UP)).sum()
+            }
+            (true, true) => links.first().map_or(0.0, |link| dial(link, WARM_UP)),
+            (false, _) => links.iter().map(|link| dial(link, Size::ZERO)).fold(0.0, f64::max),
+        };
+        0.3 + ahead + moved * waits
+    }
+}
+
+/// What fills the memory of [`Contender::Known`], over each path.
+pub const PRIMER: Size = size(4 * MB);
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn of(mode: Mode, cells: &[String]) -> Vec<Cell> {
+        plan(&Wish { mode, rounds: None, cells, pairs: &[] })
+    }
+
+    fn find<'a>(cells: &'a [Cell], name: &str) -> &'a Cell {
+        cells.iter().find(|cell| cell.name == name).unwrap()
+    }
+
+    #[test]
+    fn a_default_run_is_over_within_an_hour() {
+        let mut seconds: f64 = of(Mode::Default, &[]).iter().map(Cell::estimate).sum();
+        // Eight pairs of 45 + 30 Mbit/s, which are not there in a test.
+        let links = wifi_and_lte(30, 45);
+        let entries: Vec<Entry> =
+            fetch(&RIVALS, 20 * MB).chain(singles(&links, 20 * MB, true)).collect();
+        let pair = Cell { rounds: 5, ..cell('b', "b".into(), links, true, entries) };
+        seconds += 8.0 * pair.estimate();
+        assert!((1800.0..3500.0).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn every_part_is_in_every_full_run_and_names_are_unique() {
+        for mode in [Mode::Default, Mode::Full] {
+            let cells = of(mode, &[]);
+            let parts: BTreeSet<char> = cells.iter().map(|cell| cell.part).collect();
+            assert_eq!(parts.into_iter().collect::<String>(), "acdefghi");
+            let names: BTreeSet<_> = cells.iter().map(|cell| &cell.name).collect();
+            assert_eq!(names.len(), cells.len());
+            for cell in &cells {
+                let entries: Vec<_> = cell.entries.iter().collect();
+                let twice = |(i, e): (usize, &&Entry)| entries[..i].contains(e);
+                assert!(!entries.iter().enumerate().any(twice), "{}", cell.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cell_can_be_chosen_by_letter_and_by_name() {
+        let names = |cells: &[&str]| {
+            let cells: Vec<String> = cells.iter().map(|cell| (*cell).to_owned()).collect();
+            of(Mode::Full, &cells).into_iter().map(|cell| cell.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["g", "c-50-1"]), ["c-50-1", "g"]);
+        assert!(names(&["z"]).is_empty());
+    }
+
+    #[test]
+    fn a_chunk_is_smaller_than_its_object() {
+        let kib = |bytes| chunks(bytes).map(|entry| entry.contender.name(&[])).collect::<Vec<_>>();
+        assert_eq!(kib(512 * KB), ["fixed-chunk 256 KiB", "fixed-chunk 128 KiB"]);
+        assert_eq!(kib(2 * MB).len(), 4);
+    }
+
+    #[test]
+    fn a_slow_path_alone_is_not_waited_for() {
+        let cells = of(Mode::Default, &[]);
+        let unequal = find(&cells, "c-50-1");
+        let alone = |link| {
+            let contender = Contender::Single(link);
+            *unequal.entries.iter().find(|entry| entry.contender == contender).unwrap()
+        };
+        assert_eq!(alone(0).stop, None);
+        // 3.2 s over both, and 15 % and half a second more.
+        let enough = alone(1).stop.unwrap().as_bytes();
+        assert!((450_000..600_000).contains(&enough), "{enough}");
+        assert_eq!(find(&cells, "a-5-5-warm").sizes(), [size(MB)]);
+        assert!(find(&cells, "d").sizes().is_empty());
+    }
+}

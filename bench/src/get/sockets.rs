@@ -1,0 +1,56 @@
+//! Which congestion control the sockets of a transfer really have, as `ss` says.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use manyways_net::lab::{Lab, LabError, Place};
+
+/// One TCP socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Socket {
+    /// Its congestion control.
+    pub control: String,
+    /// Whether it is a subflow of an MPTCP connection.
+    pub mptcp: bool,
+}
+
+/// Every established connection of a place.
+pub fn sockets(lab: &Lab, ss: &Path, place: Place) -> Result<Vec<Socket>, LabError> {
+    let mut command = Command::new(ss);
+    command.args(["-tniH", "state", "established"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let output = lab.spawn(place, command)?.wait_with_output();
+    let output = output.and_then(|output| match output.status.success() {
+        true => Ok(output),
+        false => Err(io::Error::other("it failed")),
+    });
+    let output = output.map_err(|error| LabError::System { doing: "run ss", error })?;
+    Ok(read(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The line below each socket is indented and begins with its congestion control.
+fn read(text: &str) -> Vec<Socket> {
+    text.lines()
+        .filter(|line| line.starts_with(char::is_whitespace))
+        .filter_map(|line| {
+            let control = line.split_whitespace().next()?.to_owned();
+            Some(Socket { control, mptcp: line.contains("tcp-ulp-mptcp") })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subflows_are_told_from_plain_connections() {
+        let text = "0 0 [fd00:18::1]:443 [fd00:64:1::2]:52618\n\
+                    \t cubic wscale:11,11 rto:232 tcp-ulp-mptcp flags:Mmecv\n\
+                    0 0 [fd00:18::1]:443 [fd00:64:1::2]:52619\n\
+                    \t bbr wscale:11,11 rto:232\n";
+        let socket = |control: &str, mptcp| Socket { control: control.to_owned(), mptcp };
+        assert_eq!(read(text), [socket("cubic", true), socket("bbr", false)]);
+    }
+}

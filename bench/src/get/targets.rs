@@ -1,0 +1,467 @@
+//! What was to be reached, and whether it was.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::contender::Contender;
+use super::plan::CHUNKS;
+use super::record::{CellRecord, Run, median, ratio};
+
+/// One thing to be reached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// What is measured.
+    pub what: String,
+    /// What it shall be.
+    pub wanted: String,
+    /// What it is.
+    pub measured: String,
+    /// Whether that is enough.
+    pub verdict: Verdict,
+}
+
+/// Whether a target was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It was, in every cell that counts.
+    Met,
+    /// It was not, in one at least.
+    Missed,
+    /// There is nothing to be reached.
+    Told,
+    /// None of the cells that it needs ran.
+    NotMeasured,
+}
+
+/// A figure of one object in one cell.
+#[derive(Clone, Debug, PartialEq)]
+struct Figure {
+    place: String,
+    value: f64,
+}
+
+const HALF_MB: u64 = 512_000;
+const MB: u64 = 1_000_000;
+/// What a link may carry more than for an object that ends there, as a share of it: answers to
+/// PINGs, and acknowledgements of the credit that is given piece by piece.
+const CONTROL: f64 = 0.01;
+
+/// Every target over what was measured.
+pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for warm in [true, false] {
+        let constant = |cell: &CellRecord| {
+            cell.constant && cell.warm == warm && ["a", "c", "h"].contains(&cell.part.as_str())
+        };
+        let over_ideal = |contender: Contender| {
+            figures(
+                cells,
+                constant,
+                |_| true,
+                |cell, bytes| compared(cell, contender, bytes, &cell.ideal(bytes)),
+            )
+        };
+        let name = |variant: &str| format!("{variant} / T\\*, constant rates, {}", heat(warm));
+        targets.extend([
+            each(name("mp-h2"), Bound::AtMost(1.08), over_ideal(Contender::MpH2)),
+            each(name("mp-h2+fs"), Bound::AtMost(1.05), over_ideal(Contender::Sized)),
+            each(name("mp-h2+fs+bw/l"), Bound::AtMost(1.05), over_ideal(Contender::Known)),
+        ]);
+    }
+    for warm in [true, false] {
+        let here = |cell: &CellRecord| cell.part == "a" && cell.warm == warm;
+        let large = figures(cells, here, |bytes| bytes >= MB, over_mptcp);
+        let small = figures(cells, here, |bytes| bytes == HALF_MB, over_mptcp);
+        let name = |size: &str| format!("mp-h2 / kernel MPTCP, (a), {size}, {}", heat(warm));
+        targets.push(each(name("1 MB and more"), Bound::AtMost(0.98), large));
+        targets.push(each(name("512 KB"), Bound::AtMost(1.0), small));
+    }
+    let in_pairs = figures(cells, part("b"), |bytes| bytes >= MB, over_mptcp);
+    let name = "mp-h2 / kernel MPTCP, (b), 1 MB and more".to_owned();
+    targets.push(each(name, Bound::AtMost(1.0), in_pairs));
+    targets.extend(over_chunks(cells));
+    targets.extend(over_single(cells));
+    targets.extend(past_the_end(cells));
+    targets.extend(pipelining(cells));
+    targets.push(estimate(cells));
+    for warm in [true, false] {
+        let here = |cell: &CellRecord| cell.part == "f" && cell.warm == warm;
+        let gain = figures(
+            cells,
+            here,
+            |_| true,
+            |cell, bytes| {
+                let alone = times(cell, Contender::OneServer, bytes);
+                compared(cell, Contender::MpH2, bytes, &alone).map(|ratio| 1.0 - ratio)
+            },
+        );
+        let name = format!("multi-homing gain, {}", heat(warm));
+        targets.push(each(name, Bound::AtLeast(0.05), gain));
+    }
+    let drop = figures(cells, part("g"), |_| true, over_mptcp);
+    targets.push(each("abrupt drop (g) / kernel MPTCP".to_owned(), Bound::AtMost(1.04), drop));
+    targets.push(death(cells));
+    targets
+}
+
+fn heat(warm: bool) -> &'static str {
+    if warm { "warm" } else { "cold" }
+}
+
+fn part(letter: &str) -> impl Fn(&CellRecord) -> bool + use<'_> {
+    move |cell| cell.part == letter
+}
+
+/// A figure for each object of each cell that has one.
+fn figures(
+    cells: &[CellRecord],
+    here: impl Fn(&CellRecord) -> bool,
+    sizes: impl Fn(u64) -> bool,
+    value: impl Fn(&CellRecord, u64) -> Option<f64>,
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for cell in cells.iter().filter(|cell| here(cell)) {
+        for bytes in cell.sizes().into_iter().filter(|bytes| sizes(*bytes)) {
+            let place = format!("{}, {}", cell.name, shown(bytes));
+            figures.extend(value(cell, bytes).map(|value| Figure { place, value }));
+        }
+    }
+    figures
+}
+
+/// `512 KB`, `20 MB`.
+pub fn shown(bytes: u64) -> String {
+    if bytes.is_multiple_of(MB) {
+        format!("{} MB", bytes / MB)
+    } else {
+        format!("{} KB", bytes / 1000)
+    }
+}
+
+fn times(cell: &CellRecord, contender: Contender, bytes: u64) -> BTreeMap<u32, f64> {
+    cell.times(&contender.name(&[]), bytes)
+}
+
+/// A contender's median over another one.
+fn compared(
+    cell: &CellRecord,
+    contender: Contender,
+    bytes: u64,
+    with: &BTreeMap<u32, f64>,
+) -> Option<f64> {
+    ratio(&times(cell, contender, bytes), with).map(|ratio| ratio.medians)
+}
+
+/// Of several contenders, the times of the one with the smallest median.
+fn best(all: impl IntoIterator<Item = BTreeMap<u32, f64>>) -> BTreeMap<u32, f64> {
+    let middle = |times: &BTreeMap<u32, f64>| median(times.values().copied());
+    let known = all.into_iter().filter(|times| !times.is_empty());
+    let key = |times: &BTreeMap<u32, f64>| middle(times).unwrap_or(f64::INFINITY);
+    known.min_by(|a, b| key(a).total_cmp(&key(b))).unwrap_or_default()
+}
+
+fn over_mptcp(cell: &CellRecord, bytes: u64) -> Option<f64> {
+    let kernel = [Contender::Mptcp, Contender::MptcpCurl];
+    let kernel = best(kernel.map(|contender| times(cell, contender, bytes)));
+    compared(cell, Contender::MpH2, bytes, &kernel)
+}
+
+/// The better of the links alone, chosen afterwards.
+fn over_best_link(cell: &CellRecord, bytes: u64) -> Option<f64> {
+    let alone = best(cell.links.iter().map(|link| cell.times(&format!("{link} alone"), bytes)));
+    compared(cell, Contender::MpH2, bytes, &alone)
+}
+
+fn over_chunks(cells: &[CellRecord]) -> [Target; 2] {
+    let chunk = |cell: &CellRecord, kib, bytes| times(cell, Contender::FixedChunk(kib), bytes);
+    let over_best = figures(
+        cells,
+        part("a"),
+        |_| true,
+        |cell, bytes| {
+            let all: Vec<_> = CHUNKS.map(|kib| chunk(cell, kib, bytes)).into();
+            // One of them is not the best of several.
+            let several = all.iter().filter(|times| !times.is_empty()).count() > 1;
+            compared(cell, Contender::MpH2, bytes, &best(all)).filter(|_| several)
+        },
+    );
+    let fast = |cell: &CellRecord| cell.name.starts_with("a-18-32");
+    let over_largest = figures(
+        cells,
+        fast,
+        |_| true,
+        |cell, bytes| compared(cell, Contender::MpH2, bytes, &chunk(cell, 1024, bytes)),
+    );
+    let name = "mp-h2 / best fixed-chunk of four sizes, (a)".to_owned();
+    [
+        middle_and_worst(name, (0.92, 1.02), &over_best),
+        each("mp-h2 / fixed-chunk 1 MiB at (18, 32)".to_owned(), Bound::AtMost(0.90), over_largest),
+    ]
+}
+
+fn over_single(cells: &[CellRecord]) -> Vec<Target> {
+    let large = |bytes| bytes == 20 * MB;
+    let settings = [("20-20", 0.56), ("40-5", 0.95), ("100-10", 0.97), ("50-1", 1.02)];
+    let mut targets: Vec<Target> = settings
+        .into_iter()
+        .map(|(rates, bound)| {
+            let named = format!("c-{rates}");
+            let here = |cell: &CellRecord| cell.name == named;
+            let name = format!("mp-h2 / best single path, 20 MB, {}", rates.replace('-', " + "));
+            each(name, Bound::AtMost(bound), figures(cells, here, large, over_best_link))
+        })
+        .collect();
+    let pairs = figures(cells, part("b"), large, over_best_link);
+    let name = "mp-h2 / best single path, 20 MB, pairs".to_owned();
+    targets.push(middle_and_worst(name, (0.75, 1.05), &pairs));
+    targets
+}
+
+/// Runs that were stopped before the object's end, by the link's name.
+fn stopped<'a>(
+    cells: &'a [CellRecord],
+    how: &'a str,
+) -> impl Iterator<Item = (&'a CellRecord, usize, &'a Run)> {
+    cells.iter().filter(|cell| cell.part == "d").flat_map(move |cell| {
+        cell.links.iter().enumerate().flat_map(move |(index, link)| {
+            let name = format!("{link} {how}");
+            let of = move |run: &&Run| run.contender == name && run.seconds.is_some();
+            cell.runs.iter().filter(of).map(move |run| (cell, index, run))
+        })
+    })
+}
+
+/// What a link carried beyond an object that ends there.
+struct Beyond {
+    place: String,
+    wanted: u64,
+    /// Bytes in the median.
+    bytes: f64,
+}
+
+/// By link and object, and the most that the client itself saw.
+fn beyond(cells: &[CellRecord], how: &str) -> (Vec<Beyond>, u64) {
+    let mut by_place: BTreeMap<(String, u64), Vec<f64>> = BTreeMap::new();
+    let mut seen = 0;
+    for (cell, link, run) in stopped(cells, how) {
+        let wanted = run.stop.unwrap_or_default();
+        let whole = format!("{} alone", cell.links[link]);
+        let carried = |run: &Run| run.link_bytes.get(link).map(|bytes| *bytes as f64);
+        let same = |other: &&Run| {
+            other.contender == whole && other.bytes == wanted && other.seconds.is_some()
+        };
+        let usual = median(cell.runs.iter().filter(same).filter_map(carried));
+        if let (Some(usual), Some(carried)) = (usual, carried(run)) {
+            let place = (format!("{} at {}", cell.links[link], shown(wanted)), wanted);
+            by_place.entry(place).or_default().push(carried - usual);
+        }
+        seen = seen.max(run.paths.iter().map(|path| path.tail_bytes).sum());
+    }
+    let middle = |((place, wanted), values): ((String, u64), Vec<f64>)| {
+        Some(Beyond { place, wanted, bytes: median(values)? })
+    };
+    (by_place.into_iter().filter_map(middle).collect(), seen)
+}
+
+fn past_the_end(cells: &[CellRecord]) -> [Target; 3] {
+    let told = |beyond: &[Beyond]| {
+        let one = |beyond: &Beyond| format!("{}: {:.0} KB", beyond.place, beyond.bytes / 1000.0);
+        beyond.iter().map(one).collect::<Vec<_>>().join("; ")
+    };
+    let (window, seen) = beyond(cells, "window");
+    let measured = format!(
+        "the client saw {seen} B at most; the link carried more, control frames included: {}",
+        told(&window)
+    );
+    let control = |beyond: &Beyond| beyond.bytes <= beyond.wanted as f64 * CONTROL;
+    let clean = seen == 0 && window.iter().all(control);
+    let name = "bytes past an adjusted end, window".to_owned();
+    let window = target(name, "0".to_owned(), (!window.is_empty()).then_some((measured, clean)));
+    let (reset, _) = beyond(cells, "reset");
+    let measured = (!reset.is_empty()).then(|| (told(&reset), true));
+    let reset = target("the same, reset".to_owned(), "as measured".to_owned(), measured);
+    let reset = told_only(reset);
+    let of = |how: &str| -> BTreeMap<u32, f64> {
+        let far = stopped(cells, how)
+            .filter(|(cell, link, run)| cell.links[*link] == "fast" && run.stop == Some(10 * MB));
+        far.filter_map(|(_, _, run)| Some((run.round, run.seconds?))).collect()
+    };
+    let share = ratio(&of("reset"), &of("window")).map(|ratio| ratio.medians);
+    let figure = share.map(|value| Figure { place: "10 MB".to_owned(), value });
+    let name = "rate with window / unrestricted, 100 Mbit/s × 65 ms".to_owned();
+    [window, reset, each(name, Bound::AtLeast(0.98), figure.into_iter().collect())]
+}
+
+/// The largest TLS record. Its first byte is not told before its last one is there.
+const TLS_RECORD: f64 = 16_384.0;
+/// The longest pause between two ranges that counts as none, in seconds.
+const PAUSE: f64 = 0.010;
+
+fn pipelining(cells: &[CellRecord]) -> [Target; 2] {
+    let name = Contender::MpH2.name(&[]);
+    let mut gaps = Vec::new();
+    for cell in cells.iter().filter(|cell| cell.part == "e") {
+        let record = |path: &str| {
+            let link = cell.links.iter().position(|link| link == path)?;
+            Some(TLS_RECORD * 8.0 / *cell.link_bps.get(link)? as f64)
+        };
+        for run in cell.runs.iter().filter(|run| run.contender == name) {
+            let both = |(path, gap): &(String, f64)| (*gap, record(path).unwrap_or_default());
+            gaps.extend(run.gaps.iter().map(both));
+        }
+    }
+    let all = gaps.len().max(1) as f64;
+    let raw = gaps.iter().filter(|(gap, _)| *gap <= PAUSE).count() as f64 / all;
+    let idle = gaps.iter().filter(|(gap, record)| gap - record <= PAUSE).count() as f64 / all;
+    let measured = (!gaps.is_empty()).then(|| {
+        let words = format!(
+            "{:.0} % of {}; {:.0} % if the time of one 16 KB TLS record on the link, which is told \
+             whole, does not count",
+            raw * 100.0,
+            gaps.len(),
+            idle * 100.0
+        );
+        (words, raw >= 0.9)
+    });
+    let gain = figures(
+        cells,
+        part("e"),
+        |_| true,
+        |cell, bytes| {
+            let serial = times(cell, Contender::Serial, bytes);
+            compared(cell, Contender::MpH2, bytes, &serial).map(|ratio| 1.0 - ratio)
+        },
+    );
+    let gain = each("gain by pipelining, 2 MB".to_owned(), Bound::AtLeast(f64::NEG_INFINITY), gain);
+    [
+        target(
+            "iterations with at most 10 ms between two ranges, (e)".to_owned(),
+            "90 %".to_owned(),
+            measured,
+        ),
+        Target { wanted: "as measured".to_owned(), ..told_only(gain) },
+    ]
+}
+
+fn estimate(cells: &[CellRecord]) -> Target {
+    let ours = [Contender::MpH2, Contender::Sized, Contender::Known].map(|c| c.name(&[]));
+    let runs = cells.iter().flat_map(|cell| &cell.runs);
+    let runs = runs.filter(|run| ours.contains(&run.contender));
+    let waits: Vec<(f64, f64)> = runs.flat_map(|run| run.waits.clone()).collect();
+    let error =
+        |(expected, took): &(f64, f64)| (*took > 0.0).then(|| (expected - took).abs() / took);
+    let middle = median(waits.iter().filter_map(error));
+    let measured = middle.map(|error| {
+        (format!("{:.0} % in the median of {}", error * 100.0, waits.len()), error <= 0.2)
+    });
+    let name = "PING estimate against the response delay that followed".to_owned();
+    target(name, "median error <= 20 %".to_owned(), measured)
+}
+
+/// What was over half a second of the time from a path's death to the end, over the time in which
+/// the other path alone would have brought what was missing.
+fn death(cells: &[CellRecord]) -> Target {
+    let name = Contender::MpH2.name(&[]);
+    let mut found = Vec::new();
+    let mut lost = 0;
+    for cell in cells.iter().filter(|cell| cell.part == "i") {
+        let rate = median(cell.runs.iter().filter_map(|run| run.rate));
+        let runs: Vec<&Run> = cell.runs.iter().filter(|run| run.contender == name).collect();
+        lost += runs.iter().filter(|run| run.failed.is_some()).count();
+        let value = |run: &&Run| {
+            let (at, left, rate) = (run.event_at?, run.remaining? as f64, rate?);
+            (left > 0.0).then_some((run.seconds? - at - 0.5) / (left / rate))
+        };
+        let value = median(runs.iter().filter_map(value));
+        found.extend(value.map(|value| Figure { place: cell.name.clone(), value }));
+    }
+    let what =
+        "silent death of one path: (time to the end - 0.5 s) / (remaining bytes / surviving rate)";
+    let target = each(what.to_owned(), Bound::AtMost(1.05), found);
+    let wanted = format!("{}, no byte lost", target.wanted);
+    let measured = format!("{}; {lost} failed", target.measured);
+    match target.verdict {
+        Verdict::NotMeasured => Target { wanted, ..target },
+        Verdict::Met if lost > 0 => Target { wanted, measured, verdict: Verdict::Missed, ..target },
+        _ => Target { wanted, measured, ..target },
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Bound {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(bound) => value <= bound,
+            Self::AtLeast(bound) => value >= bound,
+        }
+    }
+}
+
+/// A target that every figure has to meet.
+fn each(what: String, bound: Bound, figures: Vec<Figure>) -> Target {
+    let wanted = match bound {
+        Bound::AtMost(bound) => format!("<= {bound:.2}"),
+        Bound::AtLeast(bound) => format!(">= {bound:.2}"),
+    };
+    let worse = |a: &&Figure, b: &&Figure| match bound {
+        Bound::AtMost(_) => a.value.total_cmp(&b.value),
+        Bound::AtLeast(_) => b.value.total_cmp(&a.value),
+    };
+    let measured = figures.iter().max_by(worse).map(|worst| {
+        let held = figures.iter().filter(|figure| bound.holds(figure.value)).count();
+        let mut words = spread(&figures, worst);
+        if figures.len() > 1 {
+            let _ = write!(words, "; {held} of {} hold", figures.len());
+        }
+        (words, held == figures.len())
+    });
+    target(what, wanted, measured)
+}
+
+/// A target for the median of the figures, and a weaker one for each.
+fn middle_and_worst(what: String, (middle, most): (f64, f64), figures: &[Figure]) -> Target {
+    let wanted = format!("median <= {middle:.2}, none > {most:.2}");
+    let median = median(figures.iter().map(|figure| figure.value));
+    let worst = figures.iter().max_by(|a, b| a.value.total_cmp(&b.value));
+    let measured = median
+        .zip(worst)
+        .map(|(median, worst)| (spread(figures, worst), median <= middle && worst.value <= most));
+    target(what, wanted, measured)
+}
+
+/// The only figure, or the middle and the worst of several.
+fn spread(figures: &[Figure], worst: &Figure) -> String {
+    let [only] = figures else {
+        let middle = median(figures.iter().map(|figure| figure.value)).unwrap_or_default();
+        return format!("median {middle:.3}, worst {:.3} ({})", worst.value, worst.place);
+    };
+    format!("{:.3} ({})", only.value, only.place)
+}
+
+fn target(what: String, wanted: String, measured: Option<(String, bool)>) -> Target {
+    let (measured, verdict) = match measured {
+        Some((measured, true)) => (measured, Verdict::Met),
+        Some((measured, false)) => (measured, Verdict::Missed),
+        None => ("–".to_owned(), Verdict::NotMeasured),
+    };
+    Target { what, wanted, measured, verdict }
+}
+
+/// There is nothing to be reached.
+fn told_only(target: Target) -> Target {
+    match target.verdict {
+        Verdict::NotMeasured => target,
+        _ => Target { verdict: Verdict::Told, ..target },
+    }
+}
+
+#[cfg(test)]
+mod tests;

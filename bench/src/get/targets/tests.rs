@@ -1,0 +1,146 @@
+use super::*;
+use crate::get::contender::PathSaid;
+use crate::get::record::Moment;
+
+fn run(round: u32, contender: &str, bytes: u64, seconds: f64) -> Run {
+    Run { round, contender: contender.into(), bytes, seconds: Some(seconds), ..Run::default() }
+}
+
+fn cell(name: &str, bytes: u64, runs: Vec<Run>) -> CellRecord {
+    let fluid = vec![Moment { round: 0, bytes, seconds: 0.1 }];
+    let part = name[..1].to_owned();
+    let links = vec!["wifi".to_owned(), "lte".to_owned()];
+    CellRecord { name: name.into(), part, runs, fluid, links, ..CellRecord::default() }
+}
+
+fn verdict<'a>(targets: &'a [Target], beginning: &str) -> &'a Target {
+    targets.iter().find(|target| target.what.starts_with(beginning)).unwrap()
+}
+
+#[test]
+fn what_did_not_run_is_not_met() {
+    let targets = targets(&[]);
+    assert!(targets.iter().all(|target| target.verdict == Verdict::NotMeasured));
+    assert!(targets.len() > 15);
+}
+
+#[test]
+fn every_cell_has_to_meet_a_target_and_the_worst_is_named() {
+    let of = |name: &str, ideal: f64| {
+        let mut cell = cell(name, MB, vec![run(0, "mp-h2", MB, 1.0)]);
+        cell.ideal = vec![Moment { round: 0, bytes: MB, seconds: ideal }];
+        CellRecord { warm: true, constant: true, ..cell }
+    };
+    let name = "mp-h2 / T\\*, constant rates, warm";
+    let fine = targets(&[of("a-1", 1.0), of("c-1", 0.95)]);
+    assert_eq!(verdict(&fine, name).verdict, Verdict::Met);
+    let missed = targets(&[of("a-1", 1.0), of("c-1", 0.9)]);
+    let missed = verdict(&missed, name);
+    assert_eq!(missed.verdict, Verdict::Missed);
+    assert_eq!(missed.measured, "median 1.056, worst 1.111 (c-1, 1 MB); 1 of 2 hold");
+}
+
+#[test]
+fn the_kernel_is_the_better_of_its_two_clients() {
+    let runs = vec![
+        run(0, "mp-h2", MB, 1.0),
+        run(0, "kernel MPTCP", MB, 1.5),
+        run(0, "kernel MPTCP, curl", MB, 1.25),
+    ];
+    let found = targets(&[CellRecord { warm: true, ..cell("a-1", MB, runs) }]);
+    let found = verdict(&found, "mp-h2 / kernel MPTCP, (a), 1 MB and more, warm");
+    assert_eq!(found.measured, "0.800 (a-1, 1 MB)");
+}
+
+#[test]
+fn the_best_chunk_is_one_of_several_and_the_worst_cell_counts() {
+    let of = |name: &str, ours: f64| {
+        let chunk = |kib, seconds| run(0, &format!("fixed-chunk {kib} KiB"), MB, seconds);
+        cell(name, MB, vec![run(0, "mp-h2", MB, ours), chunk(512, 1.0), chunk(256, 2.0)])
+    };
+    let name = "mp-h2 / best fixed-chunk";
+    let met = targets(&[of("a-1", 0.9), of("a-2", 0.8), of("a-3", 1.02)]);
+    assert_eq!(verdict(&met, name).verdict, Verdict::Met);
+    let missed = targets(&[of("a-1", 0.9), of("a-2", 0.8), of("a-3", 1.03)]);
+    assert_eq!(verdict(&missed, name).verdict, Verdict::Missed);
+    let mut alone = of("a-1", 0.9);
+    alone.runs.truncate(2);
+    assert_eq!(verdict(&targets(&[alone]), name).verdict, Verdict::NotMeasured);
+}
+
+#[test]
+fn the_best_single_path_is_chosen_afterwards() {
+    let bytes = 20 * MB;
+    let mut slow = run(0, "lte alone", bytes, 1.0);
+    // Not the whole object.
+    slow.stop = Some(MB);
+    let runs = vec![run(0, "mp-h2", bytes, 4.0), run(0, "wifi alone", bytes, 5.0), slow];
+    let found = targets(&[cell("c-40-5", bytes, runs)]);
+    let found = verdict(&found, "mp-h2 / best single path, 20 MB, 40 + 5");
+    assert_eq!((found.verdict, found.measured.as_str()), (Verdict::Met, "0.800 (c-40-5, 20 MB)"));
+}
+
+#[test]
+fn bytes_past_the_end_are_counted_on_the_link_and_by_the_client() {
+    let carried = |contender: &str, bytes, stop, link_bytes, tail_bytes| {
+        let paths = vec![PathSaid { tail_bytes, ..PathSaid::default() }];
+        Run { stop, link_bytes: vec![link_bytes, 0], paths, ..run(0, contender, bytes, 1.0) }
+    };
+    let of = |more: u64, tail| {
+        cell(
+            "d",
+            MB,
+            vec![
+                carried("wifi alone", MB, None, 1_050_000, 0),
+                carried("wifi window", 2 * MB, Some(MB), 1_050_000 + more, tail),
+                carried("wifi reset", 2 * MB, Some(MB), 1_300_000, 200_000),
+            ],
+        )
+    };
+    let name = "bytes past an adjusted end, window";
+    assert_eq!(verdict(&targets(&[of(1_500, 0)]), name).verdict, Verdict::Met);
+    assert_eq!(verdict(&targets(&[of(20_000, 0)]), name).verdict, Verdict::Missed);
+    let found = targets(&[of(0, 1)]);
+    assert_eq!(verdict(&found, name).verdict, Verdict::Missed);
+    let reset = verdict(&found, "the same, reset");
+    assert_eq!(reset.measured, "wifi at 1 MB: 250 KB");
+    assert_eq!(reset.verdict, Verdict::Told);
+}
+
+#[test]
+fn gaps_and_estimates_are_those_of_mp_h2() {
+    let with = |contender: &str, gaps: Vec<f64>, waits: Vec<(f64, f64)>| Run {
+        gaps: gaps.into_iter().map(|gap| ("wifi".to_owned(), gap)).collect(),
+        waits,
+        ..run(0, contender, MB, 1.0)
+    };
+    let runs = vec![
+        with("mp-h2", vec![0.0, 0.010, 0.005, 0.011], vec![(0.09, 0.1), (0.1, 0.2), (0.1, 0.1)]),
+        with("mp-h2 without pipelining", vec![0.5], vec![(9.0, 0.1)]),
+    ];
+    let cell = CellRecord { link_bps: vec![10_000_000, 5_000_000], ..cell("e-1", MB, runs) };
+    let found = targets(&[cell]);
+    let gaps = verdict(&found, "iterations");
+    assert_eq!(gaps.verdict, Verdict::Missed);
+    // 13 ms of the last one are a record at 10 Mbit/s.
+    assert!(gaps.measured.starts_with("75 % of 4; 100 % if"), "{}", gaps.measured);
+    let estimate = verdict(&found, "PING");
+    assert_eq!(estimate.measured, "10 % in the median of 3");
+    assert_eq!(estimate.verdict, Verdict::Met);
+}
+
+#[test]
+fn a_death_leaves_half_a_second_and_five_percent() {
+    let of = |seconds| {
+        let dying = Run {
+            event_at: Some(1.0),
+            remaining: Some(2 * MB),
+            ..run(0, "mp-h2", 4 * MB, seconds)
+        };
+        let alone = Run { rate: Some(1e6), ..run(0, "lte alone", MB, 1.0) };
+        targets(&[cell("i-wifi", 4 * MB, vec![dying, alone])])
+    };
+    // 2 s for what is left, 5 % more, and half a second, after the first second.
+    assert_eq!(verdict(&of(3.59), "silent death").verdict, Verdict::Met);
+    assert_eq!(verdict(&of(3.61), "silent death").verdict, Verdict::Missed);
+}
