@@ -1,5 +1,5 @@
 //! Counts bytes that came for nothing: of HTTP/2 streams that were cancelled, and those that the
-//! kernel still held for a connection when it was closed.
+//! kernel still held for a connection when it was closed. And hears a server out that hung up.
 //!
 //! What is on its way when a connection is closed can be seen by nobody but the network.
 
@@ -62,14 +62,39 @@ impl Cancelled {
 }
 
 /// A TCP connection that, when it is closed, counts what nobody read.
+///
+/// A server that hangs up often says why just before: GOAWAY, a TLS alert. A PING or some credit
+/// that is sent meanwhile fails, and who takes that for the end never reads the reason. So a write
+/// to a server that has gone seems to succeed; what was said is read, and then the write's error.
 pub(super) struct Unread {
     stream: TcpStream,
     late: Late,
+    /// No byte can be sent any more.
+    gone: bool,
+    /// Why, until the reader has been told.
+    why: Option<io::Error>,
 }
 
 impl Unread {
     pub(super) fn new(stream: TcpStream, late: Late) -> Self {
-        Self { stream, late }
+        Self { stream, late, gone: false, why: None }
+    }
+
+    fn written(
+        &mut self,
+        polled: Poll<io::Result<usize>>,
+        bytes: usize,
+    ) -> Poll<io::Result<usize>> {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        match polled {
+            Poll::Ready(Err(error))
+                if matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset) =>
+            {
+                (self.gone, self.why) = (true, Some(error));
+                Poll::Ready(Ok(bytes))
+            }
+            polled => polled,
+        }
     }
 }
 
@@ -147,62 +172,103 @@ impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
     }
 }
 
+impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}
+
 impl AsyncRead for Unread {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if matches!(read, Poll::Ready(Ok(()))) && buffer.filled().len() == before {
+            // The failed write took the error from the kernel, which shows the mere end from then.
+            if let Some(error) = this.why.take() {
+                return Poll::Ready(Err(error));
+            }
+        }
+        read
     }
 }
 
-macro_rules! write_through {
-    ($($generic:ident)?, $for:ty) => {
-        impl$(<$generic: AsyncWrite + Unpin>)? AsyncWrite for $for {
-            fn poll_write(
-                self: Pin<&mut Self>,
-                context: &mut Context<'_>,
-                bytes: &[u8],
-            ) -> Poll<io::Result<usize>> {
-                Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
-            }
-
-            fn poll_write_vectored(
-                self: Pin<&mut Self>,
-                context: &mut Context<'_>,
-                slices: &[io::IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
-            }
-
-            fn is_write_vectored(&self) -> bool {
-                self.stream.is_write_vectored()
-            }
-
-            fn poll_flush(
-                self: Pin<&mut Self>,
-                context: &mut Context<'_>,
-            ) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.get_mut().stream).poll_flush(context)
-            }
-
-            fn poll_shutdown(
-                self: Pin<&mut Self>,
-                context: &mut Context<'_>,
-            ) -> Poll<io::Result<()>> {
-                Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
-            }
+impl AsyncWrite for Unread {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.gone {
+            return Poll::Ready(Ok(bytes.len()));
         }
-    };
-}
+        let polled = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.written(polled, bytes.len())
+    }
 
-write_through!(, Unread);
-write_through!(S, Frames<S>);
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
+        if this.gone {
+            return Poll::Ready(Ok(bytes));
+        }
+        let polled = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        this.written(polled, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.gone {
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut this.stream).poll_shutdown(context)
+    }
+}
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
     use super::*;
 
@@ -247,7 +313,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut far, _) = listener.accept().await.unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut far, &[7; 5_000]).await.unwrap();
+        far.write_all(&[7; 5_000]).await.unwrap();
         let late = Late::default();
         let mut near = Unread::new(near, late.clone());
         let mut wanted = [0; 1_000];
@@ -255,5 +321,29 @@ mod tests {
         near.stream.readable().await.unwrap();
         drop(near);
         assert_eq!(late.take(), 4_000);
+    }
+
+    #[tokio::test]
+    async fn who_hangs_up_is_heard_out() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        let mut near = Unread::new(near, Late::default());
+        near.write_all(b"unheard").await.unwrap();
+        far.readable().await.unwrap();
+        far.write_all(b"why").await.unwrap();
+        // With bytes that it never read, its kernel resets the connection.
+        drop(far);
+        while !near.stream.ready(Interest::WRITABLE).await.unwrap().is_write_closed() {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..2 {
+            near.write_all(b"more").await.unwrap();
+        }
+        let mut heard = Vec::new();
+        let end = near.read_to_end(&mut heard).await.unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!(heard, b"why");
+        near.shutdown().await.unwrap();
     }
 }
