@@ -77,9 +77,10 @@ fn registry() -> Result<Registry> {
 /// How long a command may take to end once it was told to.
 const GRACE: Span = Span::from_secs(1);
 
-/// Waits for a command that has the terminal, and gives its exit code. A signal to us ends it.
-fn follow(mut child: Child, termination: &Termination) -> Result<ExitCode> {
+/// Starts a command that has the terminal, and gives its exit code. A signal to us ends it.
+fn follow(start: impl FnOnce() -> Result<Child>, termination: &Termination) -> Result<ExitCode> {
     let _foreground = Foreground::keep();
+    let mut child = start()?;
     let ended = loop {
         match wait(&mut child, None, Some(termination)).context("cannot watch the command")? {
             Outcome::Exited(status) => return Ok(exit_code(status)),

@@ -74,10 +74,11 @@ pub fn send(pid: i32, signal: i32) -> io::Result<()> {
 pub struct Foreground(File);
 
 impl Foreground {
-    /// Nothing where there is no terminal, or where it is not ours now.
+    /// Nothing where there is no terminal, or where it is not ours now: ask before the shell that
+    /// takes it is started.
     pub fn keep() -> Option<Self> {
         let terminal = File::open("/dev/tty").ok()?;
-        (tcgetpgrp(&terminal).ok()? == getpgrp()).then_some(Self(terminal))
+        (tcgetpgrp(&terminal).ok()? == getpgrp()).then(|| Self(terminal))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use manyways_tests::{Need, Running, finish, folder, manyways_path, needs};
 
@@ -45,10 +46,25 @@ impl Terminal {
 
     #[track_caller]
     fn shows(&self, text: &str) {
-        let screen = || fs::read_to_string(&self.screen).unwrap_or_default();
-        eventually(&format!("`{text}` in {:?}", screen()), || {
-            screen().contains(text).then_some(())
-        });
+        self.waits(&format!("`{text}`"), || self.screen().contains(text).then_some(()));
+    }
+
+    /// Looks again and again, and says what was on the screen where that was in vain.
+    #[track_caller]
+    fn waits(&self, what: &str, mut look: impl FnMut() -> Option<()>) {
+        let deadline = Instant::now() + PATIENCE;
+        while look().is_none() {
+            assert!(
+                Instant::now() < deadline,
+                "never happened: {what}; shown: {:?}",
+                self.screen()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn screen(&self) -> String {
+        fs::read_to_string(&self.screen).unwrap_or_default()
     }
 }
 
@@ -72,18 +88,26 @@ fn job_control_works_in_a_lab() {
     terminal.shows("here 42");
 
     terminal.types("sleep 1001\n");
-    eventually("it sleeps", || state_of(&lab, "sleep 1001").filter(|state| *state == 'S'));
+    terminal.waits("it sleeps", || {
+        state_of(&lab, "sleep 1001").filter(|state| *state == 'S').map(drop)
+    });
     terminal.types("\x03");
     terminal.types("echo interrupted $?\n");
     terminal.shows("interrupted 130");
 
     terminal.types("sleep 1002\n");
-    eventually("it sleeps", || state_of(&lab, "sleep 1002").filter(|state| *state == 'S'));
+    terminal.waits("it sleeps", || {
+        state_of(&lab, "sleep 1002").filter(|state| *state == 'S').map(drop)
+    });
     terminal.types("\x1a");
-    eventually("it is stopped", || state_of(&lab, "sleep 1002").filter(|state| *state == 'T'));
+    terminal.waits("it is stopped", || {
+        state_of(&lab, "sleep 1002").filter(|state| *state == 'T').map(drop)
+    });
     terminal.types("echo shell $((6 * 8)); fg\n");
     terminal.shows("shell 48");
-    eventually("it goes on", || state_of(&lab, "sleep 1002").filter(|state| *state == 'S'));
+    terminal.waits("it goes on", || {
+        state_of(&lab, "sleep 1002").filter(|state| *state == 'S').map(drop)
+    });
     terminal.types("\x1c");
     terminal.types("echo quit $?\n");
     terminal.shows("quit 131");

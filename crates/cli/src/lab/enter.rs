@@ -93,9 +93,11 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     let folder = registry.folder(&record.name);
     let command = super::shell::command(&args.command);
     let termination = Termination::take().context("cannot watch for signals")?;
-    let child = manyways_net::lab::enter(&record, &folder, place, fd, command)
-        .with_context(|| format!("cannot enter lab `{}`", record.name))?;
-    follow(child, &termination)
+    let start = || {
+        manyways_net::lab::enter(&record, &folder, place, fd, command)
+            .with_context(|| format!("cannot enter lab `{}`", record.name))
+    };
+    follow(start, &termination)
 }
 
 pub fn set(args: SetArgs) -> Result<ExitCode> {

@@ -105,21 +105,26 @@ pub fn shell(args: Args) -> Result<ExitCode> {
         lab.serve(host, command).map_err(lab_failure)?;
     }
     announce(&lab, &name, &cc);
-    let child = lab.spawn(Place::Device, command(&args.command)).map_err(|error| {
-        match (&error, args.command.first()) {
-            (LabError::System { error: inner, .. }, Some(program)) => {
-                // As a shell would leave: 127 for no such command, 126 for one that does not run.
-                let code = if inner.kind() == ErrorKind::NotFound { 127 } else { 126 };
-                Failure::new(format!("cannot run `{program}` in the lab: {inner}")).code(code)
-            }
-            _ => lab_failure(error),
-        }
-    })?;
-    let code = follow(child, &termination)?;
+    let start = || {
+        let child = lab.spawn(Place::Device, command(&args.command));
+        Ok(child.map_err(|error| not_run(error, args.command.first()))?)
+    };
+    let code = follow(start, &termination)?;
     if let Some(timeline) = timeline {
         timeline.finish().context("cannot write the timeline")?;
     }
     Ok(code)
+}
+
+/// As a shell would leave: 127 for no such command, 126 for one that does not run.
+fn not_run(error: LabError, program: Option<&String>) -> Failure {
+    match (&error, program) {
+        (LabError::System { error: inner, .. }, Some(program)) => {
+            let code = if inner.kind() == ErrorKind::NotFound { 127 } else { 126 };
+            Failure::new(format!("cannot run `{program}` in the lab: {inner}")).code(code)
+        }
+        _ => lab_failure(error),
+    }
 }
 
 fn spec(args: &Args) -> Result<LabSpec> {
