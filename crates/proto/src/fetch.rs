@@ -38,8 +38,11 @@
 
 mod answer;
 mod content_range;
+mod credit;
+mod ping;
 mod ranges;
 mod schedule;
+mod silence;
 #[cfg(test)]
 mod tests;
 mod transfer;

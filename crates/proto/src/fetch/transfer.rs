@@ -2,44 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_trace::{Size, Span, Time};
 
 use super::answer::{judge, judge_whole};
 use super::{
     Allowance, Config, Fault, FaultClass, Head, Input, Note, Object, Output, PathId, PathStats,
-    Range, RangeEnd, Ranges, Reason, RequestId, Scheduler, Unfit,
+    Range, Ranges, Reason, RequestId, Scheduler, Unfit,
 };
 use crate::estimate::{Conditions, RoundTrip, Throughput};
 
-/// The window of a stream on a path of which nothing is known: what slow start sends in its first
-/// three round trips. Credit that is out cannot be taken back, so it begins small.
-const FIRST_WINDOW: u64 = 96 << 10;
-/// No window is smaller, as slow as the path may be.
-const LEAST_WINDOW: u64 = 64 << 10;
-/// The largest window, and that of a stream that nobody needs to cut.
-const MOST_WINDOW: u64 = 8 << 20;
-/// What a path can bring in this time may be under way whatever its round trip is: programs on a
-/// busy host do not answer within microseconds.
-const LEAST_ROUND: Span = Span::from_millis(10);
-/// Nothing of a TLS record can be used before all of it is there, so that much more is under way
-/// than is seen.
-const TLS_RECORD: u64 = 16 << 10;
-/// A window shrinks when it was too large for so many rounds.
-const ROUNDS: usize = 3;
-/// How often the application round trip is measured…
-const PING: Span = Span::from_millis(100);
-/// …by so many PINGs, and again when a choice is near…
-const DENSE_PINGS: u32 = 30;
-/// …and how often at other times: servers count PINGs, and some allow one a second.
-const SPARSE_PING: Span = Span::from_secs(3);
-/// A choice is near when so little time is left of what a path has to bring.
-const NEAR: Span = Span::from_millis(600);
-/// When nothing has come for so long, that is said.
-const QUIET: Span = Span::from_secs(10);
 /// The pause after a failure doubles so often at most.
 const MOST_DOUBLED: u32 = 4;
-/// How often the kernel is asked instead, where there are no PINGs.
-const TRANSPORT_PING: Span = Span::from_millis(500);
 
 /// The download of one object. See the module's documentation.
 #[derive(Debug)]
@@ -52,34 +25,34 @@ pub struct Fetch {
     /// Bytes of different answers may be mixed.
     pub(super) spread: bool,
     /// A range request was answered as it should be.
-    ranges_work: bool,
+    pub(super) ranges_work: bool,
     /// A range request was answered with the whole object.
-    ranges_refused: bool,
+    pub(super) ranges_refused: bool,
     /// Some path's answer was of another version.
-    changed: bool,
+    pub(super) changed: bool,
     /// It was begun anew because the object had changed; that happens once.
-    renewed: bool,
+    pub(super) renewed: bool,
     /// Parts are of no use: the object is asked for as a whole.
     pub(super) all_at_once: bool,
     /// The length that the caller told, while nothing speaks against it.
-    expected: Option<u64>,
+    pub(super) expected: Option<u64>,
     /// Nothing from here on is asked for yet: whoever takes the bytes is not far enough.
-    horizon: u64,
+    pub(super) horizon: u64,
     pub(super) done: Ranges,
     pub(super) outputs: VecDeque<Output>,
-    next_request: u64,
-    restarts: u32,
-    over: bool,
+    pub(super) next_request: u64,
+    pub(super) restarts: u32,
+    pub(super) over: bool,
     /// Some path has brought something that was needed.
-    came: bool,
+    pub(super) came: bool,
     /// When that was last, or when it began.
-    useful_at: Time,
+    pub(super) useful_at: Time,
     /// When a path joined or came back last.
-    joined_at: Time,
+    pub(super) joined_at: Time,
     /// It was said that nothing comes.
-    told_quiet: bool,
+    pub(super) told_quiet: bool,
     /// When choices were made last.
-    polled: Time,
+    pub(super) polled: Time,
 }
 
 /// Where a path is.
@@ -119,25 +92,25 @@ pub(super) struct Path {
     /// When anything of an answer came last, or when it was asked for something while idle.
     pub(super) heard: Time,
     /// The flow-control window of its streams.
-    window: u64,
+    pub(super) window: u64,
     /// What came since when: the measure of its window.
-    round: (Time, u64),
+    pub(super) round: (Time, u64),
     /// What came in each of the last rounds.
-    rounds: VecDeque<u64>,
+    pub(super) rounds: VecDeque<u64>,
     /// What comes in a round does not grow as in slow start any more.
-    settled: bool,
+    pub(super) settled: bool,
     /// When the PING that is under way was sent.
-    ping_sent: Option<Time>,
-    last_ping: Option<Time>,
-    pings: u32,
+    pub(super) ping_sent: Option<Time>,
+    pub(super) last_ping: Option<Time>,
+    pub(super) pings: u32,
     /// What is asked for is a PING's round trip and not the kernel's.
-    takes_pings: bool,
-    failures: u32,
-    fault: Option<Fault>,
+    pub(super) takes_pings: bool,
+    pub(super) failures: u32,
+    pub(super) fault: Option<Fault>,
     /// Its server has another version of the object.
-    changed: bool,
+    pub(super) changed: bool,
     /// The status with which its server refused the first request.
-    refused: Option<u16>,
+    pub(super) refused: Option<u16>,
     pub(super) stats: PathStats,
 }
 
@@ -153,9 +126,9 @@ pub(super) struct Request {
     pub(super) end: u64,
     /// Up to here the server may send.
     pub(super) granted: u64,
-    plain: bool,
+    pub(super) plain: bool,
     /// It said which version of the object it wants.
-    conditional: bool,
+    pub(super) conditional: bool,
     pub(super) answered: bool,
     /// All that it owed is also asked for elsewhere.
     pub(super) racing: bool,
@@ -281,9 +254,7 @@ impl Fetch {
         let choice = self.schedule_wakeup().filter(|at| *at > self.polled);
         let pings = self.paths.iter().filter_map(|(id, path)| self.pings_at(*id, path));
         let pings = pings.filter(|at| *at > self.polled);
-        let quiet = (!self.told_quiet).then(|| self.useful_at + QUIET);
-        let silence = Some(self.gives_up_at()).into_iter().chain(quiet);
-        let silence = silence.filter(|_| !self.waits_for_reader());
+        let silence = self.silence_matters_at();
         paths.chain(requests).chain(choice).chain(pings).chain(silence).min()
     }
 
@@ -362,7 +333,7 @@ impl Fetch {
                     delay: None,
                     known,
                     heard: now,
-                    window: FIRST_WINDOW,
+                    window: self.first_window(known),
                     round: (now, 0),
                     rounds: VecDeque::new(),
                     settled: false,
@@ -395,13 +366,10 @@ impl Fetch {
     }
 
     pub(super) fn connect(&mut self, now: Time, id: PathId) {
-        let limited = self.limits_credit();
+        let window = self.first_window(self.paths.get(&id).and_then(|path| path.known));
         let Some(path) = self.paths.get_mut(&id) else { return };
         path.state = State::Connecting(now);
-        let known = path.known.map_or(FIRST_WINDOW, |known| {
-            2 * known.rate.size_in(known.rtt.max(LEAST_ROUND)).as_bytes()
-        });
-        path.window = if limited { known.clamp(LEAST_WINDOW, MOST_WINDOW) } else { MOST_WINDOW };
+        path.window = window;
         self.outputs.push_back(Output::Connect { path: id, window: path.window });
     }
 
@@ -420,14 +388,6 @@ impl Fetch {
         path.settled = false;
     }
 
-    /// Whether streams get no more credit than they need, so that they can be cut exactly.
-    fn limits_credit(&self) -> bool {
-        let paths = self.paths.values().filter(|path| path.state.is_alive()).count();
-        self.config.range_end == RangeEnd::Window
-            && !matches!(self.config.scheduler, Scheduler::FixedChunk(_))
-            && (paths > 1 || self.config.stop_after.is_some() || self.config.ahead.is_some())
-    }
-
     /// How far the fetch may go for now, once that is known and bytes of several answers may be
     /// mixed.
     pub(super) fn goal(&self) -> Option<u64> {
@@ -442,46 +402,6 @@ impl Fetch {
             None => self.expected?,
         };
         Some(length.min(self.config.stop_after.unwrap_or(u64::MAX)))
-    }
-
-    /// When the round trip of a path is to be measured next.
-    fn pings_at(&self, id: PathId, path: &Path) -> Option<Time> {
-        let measured = matches!(path.state, State::Ready(_))
-            && path.ping_sent.is_none()
-            && self.config.scheduler != Scheduler::Single
-            && self.load_of(id) > 0;
-        let pause = match path.last_ping {
-            None => Span::ZERO,
-            Some(_) if !path.takes_pings => TRANSPORT_PING,
-            Some(_) if path.pings < DENSE_PINGS || self.is_choice_near(id, path) => PING,
-            Some(_) => SPARSE_PING,
-        };
-        measured.then(|| path.last_ping.unwrap_or(Time::ZERO) + pause)
-    }
-
-    /// Whether a path will soon have brought all that it was asked for.
-    fn is_choice_near(&self, id: PathId, path: &Path) -> bool {
-        let owed: u64 = self.requests_of(id).map(|(_, r)| r.end.saturating_sub(r.pos)).sum();
-        let rate = path.throughput.rate(self.polled).unwrap_or(Rate::ZERO);
-        !rate.is_zero()
-            && rate.time_for(Size::from_bytes(owed))
-                <= NEAR + self.response_delay(id).unwrap_or_default()
-    }
-
-    fn ping(&mut self, now: Time) {
-        let due = self
-            .paths
-            .iter()
-            .filter(|(id, path)| self.pings_at(**id, path).is_some_and(|at| at <= now));
-        let due: Vec<PathId> = due.map(|(id, _)| *id).collect();
-        for id in due {
-            if let Some(path) = self.paths.get_mut(&id) {
-                path.ping_sent = Some(now);
-                path.last_ping = Some(now);
-                path.pings += 1;
-                self.outputs.push_back(Output::Ping { path: id });
-            }
-        }
     }
 
     /// What a path may still bring, with what it was asked for already.
@@ -557,128 +477,6 @@ impl Fetch {
             self.outputs.push_back(Output::RangeEnd { request, end });
         }
         self.grant(request);
-    }
-
-    /// Gives a request the credit that it may have: a window ahead of what has come, and nothing
-    /// past its end.
-    fn grant(&mut self, id: RequestId) {
-        let Some(request) = self.requests.get_mut(&id) else { return };
-        let Some(path) = self.paths.get(&request.path) else { return };
-        if !path.multiplexed {
-            // All, so that its end is read too.
-            let all = self.horizon >= request.wire.end;
-            let target = if all { u64::MAX } else { self.horizon };
-            if let more @ 1.. = target.saturating_sub(request.granted) {
-                request.granted = target;
-                self.outputs.push_back(Output::Credit { request: id, bytes: more });
-            }
-            return;
-        }
-        let ahead = request.pos.saturating_add(path.window);
-        let limit = match self.config.range_end {
-            RangeEnd::Window => request.end,
-            RangeEnd::Reset => request.wire.end,
-        };
-        let limit = limit.min(self.horizon);
-        let target = ahead.min(limit);
-        let more = target.saturating_sub(request.granted);
-        let rest = limit.saturating_sub(target);
-        // Many small credits make many small frames, and a last sliver would wait until nearly
-        // all before it has come.
-        let sliver = rest > 0 && rest < path.window / 3;
-        let low = request.granted.saturating_sub(request.pos) < path.window / 4;
-        if more == 0 || !low && (sliver || (rest > 0 && more < path.window / 4)) {
-            return;
-        }
-        request.granted = target;
-        self.outputs.push_back(Output::Credit { request: id, bytes: more });
-    }
-
-    /// Less credit than this at once is late.
-    pub(super) fn least_credit(&self, id: PathId) -> u64 {
-        let path = self.paths.get(&id).filter(|path| path.multiplexed);
-        path.map_or(0, |path| path.window / 3)
-    }
-
-    /// A request is to end sooner than it was.
-    pub(super) fn shorten(&mut self, now: Time, id: RequestId, end: u64) {
-        let Some(request) = self.requests.get_mut(&id) else { return };
-        request.end = end;
-        self.outputs.push_back(Output::RangeEnd { request: id, end });
-        self.advance(now, id);
-    }
-
-    /// A request is to go on past where it was to end.
-    pub(super) fn prolonged(&mut self, id: RequestId) {
-        let Some(request) = self.requests.get(&id) else { return };
-        self.outputs.push_back(Output::RangeEnd { request: id, end: request.end });
-        self.grant(id);
-    }
-
-    /// Lets the window of a path follow what it brings: twice what comes in a round trip, and more
-    /// while that still grows as in slow start. What is too much only waits in a queue, makes every
-    /// round trip longer, and comes too late to be cut.
-    fn size_window(&mut self, now: Time, id: PathId, length: u64) {
-        let limited = self.limits_credit();
-        let Some(path) = self.paths.get_mut(&id) else { return };
-        path.round.1 += length;
-        let rtt = path.round_trip.least().or(path.delay).unwrap_or_default().max(LEAST_ROUND);
-        let elapsed = now.since(path.round.0);
-        if !path.multiplexed || elapsed < rtt {
-            return;
-        }
-        let came = Rate::of(Size::from_bytes(path.round.1), elapsed).size_in(rtt).as_bytes();
-        let came = came + TLS_RECORD;
-        let before = path.rounds.back().copied().unwrap_or(0);
-        path.round = (now, 0);
-        path.rounds.push_back(came);
-        if path.rounds.len() > ROUNDS {
-            path.rounds.pop_front();
-        }
-        let old = path.window;
-        let most = path.rounds.iter().copied().max().unwrap_or(came);
-        path.settled |= came * 4 <= before * 5 && came * 5 <= old * 3;
-        let wanted = if !limited {
-            MOST_WINDOW
-        } else if !path.settled && came * 4 > before * 5 {
-            // While no queue builds up, or each round brings twice what the last did, the link is
-            // not full, and nothing speaks against letting slow start have its way.
-            let raw = |round: u64| round.saturating_sub(TLS_RECORD);
-            let doubles = before > 0 && raw(came) * 10 >= raw(before) * 17;
-            let free = doubles || path.round_trip.is_flat();
-            old.max(if free { 4 * came } else { came * 5 / 2 })
-        } else if came * 5 > old * 3 {
-            // The window may be what holds it back.
-            2 * came
-        } else if most * 9 < old * 4 && path.rounds.len() == ROUNDS {
-            2 * most
-        } else {
-            old
-        };
-        let wanted = wanted.clamp(LEAST_WINDOW, MOST_WINDOW);
-        if wanted < old + old / 8 && wanted + old / 8 > old {
-            return;
-        }
-        // It is one setting for all streams; none that was cut may get credit past its end.
-        let reset = self.config.range_end == RangeEnd::Reset;
-        let fits = |request: &Request| {
-            let open = reset || request.end >= request.wire.end;
-            if wanted > old {
-                let limit = if open { u64::MAX } else { request.end };
-                request.granted + (wanted - old) <= limit.min(self.horizon)
-            } else {
-                // What is out already may come before the server hears of it.
-                open
-            }
-        };
-        if !self.requests.values().filter(|request| request.path == id).all(fits) {
-            return;
-        }
-        path.window = wanted;
-        for request in self.requests.values_mut().filter(|request| request.path == id) {
-            request.granted = (request.granted + wanted).saturating_sub(old);
-        }
-        self.outputs.push_back(Output::Window { path: id, bytes: wanted });
     }
 
     fn head(&mut self, now: Time, id: RequestId, head: &Head) {
@@ -940,7 +738,7 @@ impl Fetch {
     }
 
     /// After progress: does this request go on, take more, or end?
-    fn advance(&mut self, now: Time, id: RequestId) {
+    pub(super) fn advance(&mut self, now: Time, id: RequestId) {
         let Some(request) = self.requests.get(&id) else { return };
         if !request.answered || request.pos >= request.wire.end {
             return;
@@ -985,37 +783,6 @@ impl Fetch {
             }
             _ => self.cancel(now, id),
         }
-    }
-
-    /// Whoever takes the bytes is so far.
-    fn taken(&mut self, now: Time, upto: u64) {
-        let Some(ahead) = self.config.ahead else { return };
-        // In large steps, or requests would be small; all at once where nothing is left to take.
-        let next = upto.saturating_add(ahead);
-        let dry = upto >= self.done.end();
-        if next <= self.horizon || !dry && next - self.horizon < ahead / 4 {
-            return;
-        }
-        let held: Vec<RequestId> =
-            self.requests.iter().filter(|(_, r)| self.is_held(r)).map(|(id, _)| *id).collect();
-        self.horizon = next;
-        // It was not the network that kept everybody waiting.
-        self.useful_at = now;
-        for id in self.requests.keys().copied().collect::<Vec<_>>() {
-            if let Some(path) = self.requests.get(&id).map(|request| request.path)
-                && let Some(path) = self.paths.get_mut(&path)
-                && held.contains(&id)
-            {
-                path.heard = now;
-            }
-            self.grant(id);
-            self.advance(now, id);
-        }
-    }
-
-    /// Whether a request waits for bytes to be taken, and not for the server.
-    fn is_held(&self, request: &Request) -> bool {
-        request.answered && request.pos >= self.horizon && request.pos < request.wire.end
     }
 
     /// Whether a request that counts owes some of these bytes.
@@ -1232,63 +999,6 @@ impl Fetch {
         let patience = if others && movable { self.config.stall } else { self.config.stall_alone };
         let heard = self.paths.get(&request.path).map_or(request.sent, |path| path.heard);
         heard + patience
-    }
-
-    /// Something came that was needed.
-    fn hear(&mut self, now: Time) {
-        if self.is_quiet(now) {
-            // What failed while all were silent was no fault of its own.
-            self.paths.values_mut().for_each(|path| path.failures = 0);
-        }
-        self.came = true;
-        self.useful_at = now;
-        self.told_quiet = false;
-    }
-
-    /// Whether all paths fell silent after something had come.
-    fn is_quiet(&self, now: Time) -> bool {
-        self.came && self.useful_at + self.config.stall <= now
-    }
-
-    /// Whether nothing comes because the reader takes nothing.
-    fn waits_for_reader(&self) -> bool {
-        let all = |goal| self.aim() > Some(goal) && self.done.covers(Range::new(0, goal));
-        self.config.ahead.is_some()
-            && (self.goal().is_some_and(all) || self.requests.values().any(|r| self.is_held(r)))
-    }
-
-    /// A path that joined a moment ago has its chance.
-    fn gives_up_at(&self) -> Time {
-        (self.useful_at + self.config.silence).max(self.joined_at + self.config.connect)
-    }
-
-    fn say_quiet(&mut self, now: Time) {
-        let quiet = self.useful_at + QUIET <= now && !self.waits_for_reader();
-        if !self.told_quiet && quiet && !self.paths.is_empty() {
-            self.told_quiet = true;
-            let (lasted, left) = (now.since(self.useful_at), self.gives_up_at().since(now));
-            self.outputs.push_back(Output::Note(Note::Quiet { lasted, left }));
-        }
-    }
-
-    /// Why it is over where nothing came for too long: silence, unless somebody said no.
-    fn silence(&self, now: Time) -> Reason {
-        let silent = |path: &Path| {
-            path.fault.as_ref().is_none_or(|fault| {
-                matches!(fault.class, FaultClass::Stalled | FaultClass::Dns | FaultClass::Down)
-            })
-        };
-        let mut alive = self.paths.values().filter(|path| path.state != State::Dropped);
-        if self.came && alive.all(silent) {
-            return Reason::Silence(now.since(self.useful_at));
-        }
-        self.no_path_left()
-    }
-
-    fn no_path_left(&self) -> Reason {
-        let faults = self.paths.iter();
-        let faults = faults.filter_map(|(id, path)| Some((*id, path.fault.clone()?)));
-        Reason::NoPathLeft(faults.collect())
     }
 
     /// Gives up what took too long.
