@@ -34,6 +34,7 @@
 //! # }
 //! ```
 
+mod answers;
 mod base64;
 pub mod conditions;
 mod dial;
@@ -67,6 +68,7 @@ pub use manyways_proto::fetch::{Allowance, Config, RangeEnd, Reason, Scheduler};
 use manyways_trace::Size;
 use tokio::sync::mpsc;
 
+use answers::Answers;
 pub use dial::Protocol;
 use late::Late;
 use location::{Location, LocationError};
@@ -124,6 +126,7 @@ struct Spawner {
     prior_knowledge: bool,
     /// Whose name servers all paths ask, where that is one path's.
     names_of_first: bool,
+    answers: Answers,
 }
 
 /// What a [`Client`] is made of; from [`Client::builder`].
@@ -247,9 +250,7 @@ impl Client {
     fn join(&mut self, spec: PathSpec) {
         let id = PathId(self.paths.len());
         let (path, late) = (Arc::new(self.with_names(id.0, spec)), Late::default());
-        let Spawner { tls, prior_knowledge, .. } = &self.spawner;
-        let worker =
-            Worker::spawn(id, Arc::clone(&path), Arc::clone(tls), late.clone(), *prior_knowledge);
+        let worker = Worker::spawn(id, Arc::clone(&path), late.clone(), &self.spawner);
         self.paths.push(path);
         self.late.push(late);
         self.workers.push(worker);
@@ -379,6 +380,7 @@ impl ClientBuilder {
                 tls,
                 prior_knowledge: self.prior_knowledge,
                 names_of_first: self.single_server,
+                answers: Answers::default(),
             },
             watch: self.watch,
         };

@@ -5,8 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsConnector;
 
 use super::PathSpec;
+use super::answers::Answers;
 use super::late::{Cancelled, Frames, Late, Unread};
 use super::location::Origin;
 use super::path::Unresolved;
@@ -91,6 +92,8 @@ pub(super) struct Means {
     pub(super) pongs: mpsc::UnboundedSender<()>,
     /// A server has complained of too many frames: it gets no PINGs.
     pub(super) calm: Arc<AtomicBool>,
+    /// What the name servers of all paths said.
+    pub(super) answers: Answers,
 }
 
 /// The task that moves the connection's bytes; it ends with the last handle to the connection.
@@ -176,23 +179,7 @@ pub(super) async fn dial(means: &Means, origin: &Origin) -> Result<Connection, F
     if !path.has_carrier() {
         return Err(Fault::passing(FaultClass::Down, "its link is down"));
     }
-    let addresses = match origin.address() {
-        Some(address) => vec![address],
-        None => path.names.lookup(&origin.host).await.map_err(|Unresolved { words, again }| {
-            Fault { class: FaultClass::Dns, words, again }
-        })?,
-    };
-    let reachable = addresses.iter().copied().filter(|address| path.has_family(*address));
-    let servers: Vec<SocketAddr> = interleave(reachable)
-        .into_iter()
-        .take(MOST_ADDRESSES)
-        .map(|address| SocketAddr::new(address, origin.port))
-        .collect();
-    if servers.is_empty() {
-        let words = format!("{} has no address of a family that this path has", origin.host);
-        return Err(Fault::lasting(FaultClass::Connect, words));
-    }
-    let (stream, server) = connect(path, &servers).await?;
+    let (stream, server) = reach(means, origin).await?;
     // Requests are small and wait for nothing; failing to say so costs only time.
     let _ = stream.set_nodelay(true);
     let socket = stream.as_fd().try_clone_to_owned().map_err(|error| {
@@ -215,6 +202,65 @@ pub(super) async fn dial(means: &Means, origin: &Origin) -> Result<Connection, F
     } else {
         dialled.http1(stream).await
     }
+}
+
+/// A TCP connection to an address that the path's own name servers give.
+///
+/// While they are asked, it knocks at the addresses that another path has heard, if any: that saves
+/// a slow path a round trip where both are sent to the same servers.
+async fn reach(means: &Means, origin: &Origin) -> Result<(TcpStream, SocketAddr), Fault> {
+    let path = &*means.path;
+    if let Some(address) = origin.address() {
+        return connect(path, &servers(path, origin, vec![address])?).await;
+    }
+    let knocked = OnceLock::new();
+    let knock = async {
+        let heard = servers(path, origin, means.answers.hear(&origin.host).await)?;
+        connect(path, knocked.get_or_init(|| heard)).await
+    };
+    let own = path.names.lookup(&origin.host);
+    tokio::pin!(knock, own);
+    let mut early = None;
+    let own = loop {
+        tokio::select! {
+            biased;
+            own = &mut own => break own,
+            connected = &mut knock, if early.is_none() => early = Some(connected),
+        }
+    };
+    let own =
+        own.map_err(|Unresolved { words, again }| Fault { class: FaultClass::Dns, words, again })?;
+    means.answers.say(&origin.host, &own);
+    let own = servers(path, origin, own)?;
+    // One that could end at a server that is not this path's is worth nothing.
+    let fits = knocked.get().is_some_and(|knocked| knocked.iter().all(|it| own.contains(it)));
+    let early = match early {
+        None if fits => Some(knock.await),
+        early => early,
+    };
+    match early {
+        Some(Ok((stream, server))) if own.contains(&server) => Ok((stream, server)),
+        _ => connect(path, &own).await,
+    }
+}
+
+/// Those addresses that this path can be bound for, in the order in which they are tried.
+fn servers(
+    path: &PathSpec,
+    origin: &Origin,
+    addresses: Vec<IpAddr>,
+) -> Result<Vec<SocketAddr>, Fault> {
+    let reachable = addresses.into_iter().filter(|address| path.has_family(*address));
+    let servers: Vec<SocketAddr> = interleave(reachable)
+        .into_iter()
+        .take(MOST_ADDRESSES)
+        .map(|address| SocketAddr::new(address, origin.port))
+        .collect();
+    if servers.is_empty() {
+        let words = format!("{} has no address of a family that this path has", origin.host);
+        return Err(Fault::lasting(FaultClass::Connect, words));
+    }
+    Ok(servers)
 }
 
 /// A server that was reached, before HTTP begins.
@@ -528,6 +574,9 @@ pub(super) fn plain(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fetch::location::Location;
+    use crate::fetch::path::{Lookup, Names};
+    use crate::fetch::tls::Trust;
 
     #[test]
     fn families_alternate() {
@@ -543,5 +592,105 @@ mod tests {
     fn errors_lose_their_number() {
         let error = io::Error::from_raw_os_error(111);
         assert_eq!(plain(&error), "connection refused");
+    }
+
+    /// A name server that answers once it is told to.
+    struct Slow(tokio::sync::Notify, Result<Vec<IpAddr>, Unresolved>);
+
+    impl Names for Slow {
+        fn lookup<'a>(&'a self, _: &'a str) -> Lookup<'a> {
+            Box::pin(async {
+                self.0.notified().await;
+                self.1.clone()
+            })
+        }
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn means(names: Arc<dyn Names>) -> Means {
+        let (pongs, _) = mpsc::unbounded_channel();
+        let names = PathSpec { names, ..PathSpec::from_address("a", address("127.0.0.9")) };
+        Means {
+            path: Arc::new(names),
+            tls: crate::fetch::tls::config(&Trust::Anybody).unwrap(),
+            late: Late::default(),
+            window: 65_535,
+            prior_knowledge: false,
+            pongs,
+            calm: Arc::default(),
+            answers: Answers::default(),
+        }
+    }
+
+    async fn listener(address: &str) -> (tokio::net::TcpListener, Origin) {
+        let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
+        let url = format!("http://a.test:{}/", listener.local_addr().unwrap().port());
+        let origin = Location::parse(&url).unwrap().origin().clone();
+        (listener, origin)
+    }
+
+    /// The path's own name server answers no sooner than the server has been knocked at.
+    #[tokio::test]
+    async fn what_another_path_heard_is_knocked_at() {
+        let (listener, origin) = listener("127.0.0.1").await;
+        let own = vec![address("127.0.0.2"), address("127.0.0.1")];
+        let names = Arc::new(Slow(tokio::sync::Notify::new(), Ok(own)));
+        let means = means(names.clone());
+        let server = async {
+            let (stream, from) = listener.accept().await.unwrap();
+            names.0.notify_one();
+            (stream, from)
+        };
+        means.answers.say("other.test", &[address("127.0.0.3")]);
+        let tell = async { means.answers.say("a.test", &[address("127.0.0.1")]) };
+        let (reached, (_, from), ()) = tokio::join!(reach(&means, &origin), server, tell);
+        let (stream, server) = reached.unwrap();
+        assert_eq!(server, listener.local_addr().unwrap());
+        // It is the one that knocked, and there was no other.
+        assert_eq!(stream.local_addr().unwrap(), from);
+        assert!(nothing_of(listener.accept()).await);
+    }
+
+    /// Whether nothing is there at once.
+    async fn nothing_of<T>(future: impl Future<Output = T>) -> bool {
+        tokio::select! {
+            biased;
+            _ = future => false,
+            () = tokio::task::yield_now() => true,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_the_paths_own_is_left() {
+        let (other, origin) = listener("127.0.0.1").await;
+        let port = other.local_addr().unwrap().port();
+        let mine = tokio::net::TcpListener::bind(("127.0.0.2", port)).await.unwrap();
+        let names = Arc::new(Slow(tokio::sync::Notify::new(), Ok(vec![address("127.0.0.2")])));
+        let means = means(names.clone());
+        means.answers.say("a.test", &[address("127.0.0.1")]);
+        let server = async {
+            let knocked = other.accept().await.unwrap();
+            names.0.notify_one();
+            knocked
+        };
+        let (reached, (mut left, _)) = tokio::join!(reach(&means, &origin), server);
+        assert_eq!(reached.unwrap().1, mine.local_addr().unwrap());
+        let mut said = Vec::new();
+        tokio::io::AsyncReadExt::read_to_end(&mut left, &mut said).await.unwrap();
+        assert!(said.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_path_without_names_fails_though_another_has_them() {
+        let (_listener, origin) = listener("127.0.0.1").await;
+        let none = Unresolved { words: "nobody knows".into(), again: true };
+        let names = Arc::new(Slow(tokio::sync::Notify::new(), Err(none)));
+        names.0.notify_one();
+        let means = means(names);
+        means.answers.say("a.test", &[address("127.0.0.1")]);
+        assert_eq!(reach(&means, &origin).await.unwrap_err().class, FaultClass::Dns);
     }
 }

@@ -18,14 +18,13 @@ use bytes::Bytes;
 use http::HeaderMap;
 use manyways_proto::fetch::{Fault, FaultClass, Head, PathId, Range, RequestId, Validator};
 use manyways_trace::Span;
-use rustls::ClientConfig;
 use tokio::sync::{mpsc, oneshot};
 
-use super::PathSpec;
 use super::dial::{Connection, Means, Protocol, dial};
 use super::exchange::{self, Broken, Credit};
 use super::late::Late;
 use super::location::{Location, Origin};
+use super::{PathSpec, Spawner};
 
 /// What the transfer tells a worker.
 pub(super) enum Command {
@@ -162,20 +161,20 @@ impl Worker {
     pub(super) fn spawn(
         id: PathId,
         path: Arc<PathSpec>,
-        tls: Arc<ClientConfig>,
         late: Late,
-        prior_knowledge: bool,
+        spawner: &Spawner,
     ) -> mpsc::UnboundedSender<Command> {
         let (sender, commands) = mpsc::unbounded_channel();
         let (told, pongs) = mpsc::unbounded_channel();
         let means = Means {
             path,
-            tls,
+            tls: Arc::clone(&spawner.tls),
             late,
             window: 65_535,
-            prior_knowledge,
+            prior_knowledge: spawner.prior_knowledge,
             pongs: told,
             calm: Arc::default(),
+            answers: spawner.answers.clone(),
         };
         let (held, reports, work) = (Held::default(), None, Vec::new());
         let worker = Self { id, means, held, commands, reports, pongs, work };
