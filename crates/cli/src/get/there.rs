@@ -1,12 +1,10 @@
 //! `-c` where the file is there already.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use manyways_net::fetch::digest::of_file;
 use manyways_net::fetch::{Checksum, Job};
 use manyways_trace::Size;
-use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
@@ -47,7 +45,7 @@ impl There {
             return Ok(Checked { sha256: None });
         }
         let name = self.path.display();
-        let hash = hash(&self.path)
+        let hash = of_file(&self.path)
             .map_err(|error| Failure::new(format!("{name} cannot be read: {error}")))?;
         match checksum {
             Checksum::Check(wanted) if wanted != hash => {
@@ -67,18 +65,6 @@ impl std::fmt::Display for There {
             "{path} is there already, whole as far as can be told ({size}), so nothing is fetched; "
         )?;
         f.write_str("without -c it is fetched anew")
-    }
-}
-
-fn hash(path: &Path) -> io::Result<[u8; 32]> {
-    let mut file = File::open(path)?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hash.finalize().into()),
-            read => hash.update(&buffer[..read]),
-        }
     }
 }
 

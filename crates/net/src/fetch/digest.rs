@@ -1,7 +1,13 @@
-//! The header `Repr-Digest` (RFC 9530 §3), from which the SHA-256 of the whole object is read.
+//! The SHA-256 of a whole object: of a file, and as the header `Repr-Digest` tells it (RFC 9530 §3).
 //!
-//! It is a dictionary of structured fields (RFC 9651 §3.2). A field that breaks those rules
+//! The header is a dictionary of structured fields (RFC 9651 §3.2). A field that breaks those rules
 //! anywhere counts for nothing, even where the part that is wanted here would read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
 
 use super::base64;
 
@@ -10,6 +16,22 @@ const MOST_DIGITS: usize = 15;
 /// … and one with a point so many before it and after it.
 const MOST_WHOLE: usize = 12;
 const MOST_FRACTION: usize = 3;
+
+/// The SHA-256 of what is in a file; blocking.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn of_file(path: &Path) -> io::Result<[u8; 32]> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hash.finalize().into()),
+            read => hash.update(&buffer[..read]),
+        }
+    }
+}
 
 /// The SHA-256 of the object without any `Range` (its representation), where the field's value
 /// has it. A field that came in several lines is joined with `, ` first.

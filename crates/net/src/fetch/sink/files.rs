@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use manyways_proto::fetch::Ranges;
-use sha2::{Digest, Sha256};
 
 use super::gather::Gather;
 use super::{Left, SinkError, failed};
+use crate::fetch::digest::of_file;
 use crate::fetch::resume::{MOST_BYTES, Saved};
 
 /// What may be left to the disk at the end. Only who fetches faster than a disk writes has more, and
@@ -222,18 +222,7 @@ impl Files {
             if device {
                 return Err(SinkError::NotAFile(target));
             }
-            let hash = || -> io::Result<[u8; 32]> {
-                let mut file = File::open(&path)?;
-                let mut hash = Sha256::new();
-                let mut buffer = vec![0; 1 << 18];
-                loop {
-                    match file.read(&mut buffer)? {
-                        0 => return Ok(hash.finalize().into()),
-                        read => hash.update(&buffer[..read]),
-                    }
-                }
-            };
-            hash().map_err(|source| SinkError::Write { path, source })
+            of_file(&path).map_err(|source| SinkError::Write { path, source })
         }
     }
 }
