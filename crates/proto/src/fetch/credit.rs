@@ -111,8 +111,15 @@ impl Fetch {
             return;
         }
         let came = Rate::of(Size::from_bytes(path.round.1), elapsed).size_in(rtt).as_bytes();
-        let came = came + TLS_RECORD;
+        let mut came = came + TLS_RECORD;
         let before = path.rounds.back().copied().unwrap_or(0);
+        let earlier = path.rounds.iter().nth_back(1).copied().unwrap_or(0);
+        if before * 3 < earlier * 2 && came > before {
+            // What waited for a lost packet comes at once with it, and is no rate.
+            came = came.midpoint(before);
+        }
+        // What was measured before this round knows nothing of the queue that it has built.
+        let flat = path.round_trip.is_flat() && path.measured_at >= path.round.0;
         path.round = (now, 0);
         path.rounds.push_back(came);
         if path.rounds.len() > ROUNDS {
@@ -127,9 +134,8 @@ impl Fetch {
             // While no queue builds up, or each round brings twice what the last did, the link is
             // not full, and nothing speaks against letting slow start have its way.
             let raw = |round: u64| round.saturating_sub(TLS_RECORD);
-            let doubles = before > 0 && raw(came) * 10 >= raw(before) * 17;
-            let free = doubles || path.round_trip.is_flat();
-            old.max(if free { 4 * came } else { came * 5 / 2 })
+            let doubles = before > 0 && raw(came) * 100 >= raw(before) * 185;
+            old.max(if doubles || flat { 4 * came } else { came * 5 / 2 })
         } else if came * 5 > old * 3 {
             // The window may be what holds it back.
             2 * came

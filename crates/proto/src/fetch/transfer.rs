@@ -102,6 +102,8 @@ pub(super) struct Path {
     /// When the PING that is under way was sent.
     pub(super) ping_sent: Option<Time>,
     pub(super) last_ping: Option<Time>,
+    /// When a round trip was measured last.
+    pub(super) measured_at: Time,
     pub(super) pings: u32,
     /// What is asked for is a PING's round trip and not the kernel's.
     pub(super) takes_pings: bool,
@@ -195,6 +197,7 @@ impl Fetch {
                 if let Some(path) = self.paths.get_mut(&path)
                     && let Some(sent) = path.ping_sent.take()
                 {
+                    path.measured_at = now;
                     path.round_trip.observe(now.since(sent));
                     path.takes_pings = true;
                 }
@@ -202,6 +205,7 @@ impl Fetch {
             Input::TransportRtt { path, rtt } => {
                 if let Some(path) = self.paths.get_mut(&path) {
                     path.ping_sent = None;
+                    path.measured_at = now;
                     path.round_trip.observe(rtt);
                     path.takes_pings = false;
                 }
@@ -339,6 +343,7 @@ impl Fetch {
                     settled: false,
                     ping_sent: None,
                     last_ping: None,
+                    measured_at: now,
                     pings: 0,
                     takes_pings: true,
                     failures: 0,
