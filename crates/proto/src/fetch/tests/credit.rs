@@ -104,3 +104,63 @@ fn the_last_byte_is_asked_for() {
         assert!(outputs.iter().any(asks), "{missing}: {outputs:?}");
     }
 }
+
+/// The windows of a path that brings so many KB in each of its rounds of 100 ms, before which two
+/// PINGs have come back. Those that follow do so only where they are `measured`.
+fn windows(measured: bool, rounds: &[u64]) -> Vec<u64> {
+    let server = Server::of(1 << 30);
+    let mut fetch = Fetch::new(Config::default());
+    // The second path never connects, but that it could makes a small window worth it.
+    for path in [PathId(0), PathId(1)] {
+        fetch.handle(Time::ZERO, Input::PathUp { path, metered: false, known: None });
+    }
+    let (mut now, mut windows) = (Time::ZERO, Vec::new());
+    let (mut asked, mut pinged) = (None, false);
+    let before = [None, None].into_iter();
+    for bytes in before.chain(rounds.iter().map(Some)).chain([None]) {
+        while let Some(output) = fetch.poll(now) {
+            match output {
+                Output::Connect { path: PathId(0), window } => {
+                    windows.push(window);
+                    let connected = Input::Connected { path: PathId(0), multiplexed: true };
+                    fetch.handle(now, connected);
+                }
+                Output::Window { bytes, .. } => windows.push(bytes),
+                Output::Ping { .. } => pinged = true,
+                Output::Request { request, range, if_range, .. } => {
+                    asked = Some(request);
+                    let (head, _) = server.answer(range, if_range.as_ref());
+                    fetch.handle(now, Input::Head { request, head });
+                }
+                _ => {}
+            }
+        }
+        now += Span::from_millis(100);
+        if pinged && (measured || bytes.is_none()) {
+            pinged = false;
+            fetch.handle(now, Input::Pong { path: PathId(0) });
+        }
+        if let (Some(kilobytes), Some(request)) = (bytes, asked) {
+            fetch.handle(now, Input::Bytes { request, length: kilobytes * 1_000 });
+        }
+    }
+    windows
+}
+
+/// Where it has built up in this round, an older PING knows nothing of it.
+#[test]
+fn slow_start_has_its_way_while_no_queue_is_seen() {
+    // The first one counts for the two rounds before it too.
+    let rounds = [90, 50, 80, 130];
+    let came = 130_000 + (16 << 10);
+    let seen = |measured| *windows(measured, &rounds).last().expect("it connects");
+    assert!(seen(true).abs_diff(4 * came) < 1_000, "{}", seen(true));
+    assert!(seen(false).abs_diff(came * 5 / 2) < 1_000, "{}", seen(false));
+}
+
+#[test]
+fn what_waited_for_a_lost_packet_is_no_rate() {
+    let steady = windows(true, &[90, 60, 120, 240, 240, 240]);
+    assert!(steady.last() > Some(&400_000), "{steady:?}");
+    assert_eq!(windows(true, &[90, 60, 120, 240, 240, 240, 20, 460, 240, 240]), steady);
+}
