@@ -10,3 +10,4 @@
 
 pub mod estimate;
 pub mod fetch;
+pub mod sched;
