@@ -40,7 +40,6 @@ mod answer;
 mod content_range;
 mod credit;
 mod ping;
-mod ranges;
 mod schedule;
 mod silence;
 #[cfg(test)]
@@ -55,7 +54,7 @@ use crate::estimate::Conditions;
 
 pub use answer::{Head, Object, Unfit, Validator};
 pub use content_range::ContentRange;
-pub use ranges::{Range, Ranges};
+pub use crate::ranges::{Range, Ranges};
 pub use transfer::Fetch;
 
 /// A path, by the number that the shell gave it. Lower numbers are preferred for the first GET.

@@ -10,4 +10,6 @@
 
 pub mod estimate;
 pub mod fetch;
+pub mod mux;
+pub mod ranges;
 pub mod sched;

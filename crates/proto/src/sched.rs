@@ -1,150 +1,133 @@
 //! Which path the next message of a stream takes.
 //!
-//! [`Treatment`] is what a policy says of a stream; [`Kind`] names the schedulers.
+//! [`Treatment`] is what a policy says of a stream; [`Kind`] names the schedulers, and
+//! [`Schedulers`] has one of each, so that a stream's can be switched while it runs. A scheduler
+//! sees the paths that the stream may use as [`View`]s and answers with a [`Choice`].
 
-use std::fmt;
-use std::str::FromStr;
+mod buffer_aware;
+mod ecf;
+mod minrtt;
+mod round_robin;
+mod single;
+mod treatment;
 
-/// A path between the two ends, as both ends number it: the client's networks in the order in
-/// which it names them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PathId(pub u8);
+use std::fmt::Debug;
 
-/// A set of paths.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PathSet(u32);
+use manyways_trace::{Rate, Size, Span};
 
-/// The schedulers, as they are named on the wire and by users.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Kind {
-    /// The path with the smallest round trip that has room.
-    MinRtt,
-    /// In turns.
-    RoundRobin,
-    /// Every path; the first copy wins.
-    Redundant,
-    /// One path, the next one where that is gone.
-    Single,
-    /// Earliest completion first: a slow path is passed over where waiting for a fast one is
-    /// quicker.
-    Ecf,
-    /// The earliest expected delivery, with what waits in the kernel counted.
-    #[default]
-    BufferAware,
-}
+pub use treatment::{Kind, PathId, PathSet, Treatment, UnknownScheduler};
 
-/// How the bytes of a stream or a flow are to be carried.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Treatment {
-    /// Who chooses among its paths.
-    pub scheduler: Kind,
-    /// The paths that it may use. Where none of them is there, it waits.
-    pub paths: PathSet,
-    /// The path that comes first where the scheduler has one.
+/// What is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// What waits in this stream, the next message included.
+    pub backlog: Size,
+    /// What waits in all streams, this one included.
+    pub total: Size,
+    /// The path that comes first, where a scheduler has one.
     pub primary: Option<PathId>,
-    /// Those of a higher one go first; 1 is ordinary.
-    pub priority: u8,
 }
 
-impl PathId {
-    /// Paths are numbered below this.
-    pub const LIMIT: u8 = 32;
+/// What is known of a path that can be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct View {
+    /// Which one.
+    pub path: PathId,
+    /// Whether it takes a message now.
+    pub has_room: bool,
+    /// The smoothed round trip, queues of the network included.
+    pub rtt: Span,
+    /// Its mean deviation.
+    pub rtt_var: Span,
+    /// What the congestion window lets be on its way.
+    pub window: Size,
+    /// What is on its way.
+    pub in_flight: Size,
+    /// What waits at this end, in the kernel and before it.
+    pub unsent: Size,
+    /// How fast what waits is sent.
+    pub rate: Rate,
 }
 
-impl PathSet {
-    /// Every path.
-    pub const ALL: Self = Self(u32::MAX);
-    /// None.
-    pub const NONE: Self = Self(0);
-
-    /// From one bit a path.
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// One bit a path.
-    pub const fn bits(self) -> u32 {
-        self.0
-    }
-
-    /// Whether it has `path`.
-    pub const fn has(self, path: PathId) -> bool {
-        path.0 < PathId::LIMIT && self.0 & (1 << path.0) != 0
-    }
-
-    /// The same, with `path`.
-    #[must_use]
-    pub const fn with(self, path: PathId) -> Self {
-        if path.0 < PathId::LIMIT { Self(self.0 | (1 << path.0)) } else { self }
-    }
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// Send the message that begins `ahead` bytes into the backlog on the path at this index.
+    Send {
+        /// The index among the views.
+        at: usize,
+        /// Those bytes before it are left to faster paths.
+        ahead: u64,
+    },
+    /// Send the next message on every path; the first copy wins.
+    Everywhere,
+    /// Send nothing now: a path without room will have some soon enough.
+    Wait,
 }
 
-impl FromIterator<PathId> for PathSet {
-    fn from_iter<I: IntoIterator<Item = PathId>>(paths: I) -> Self {
-        paths.into_iter().fold(Self::NONE, Self::with)
-    }
+/// A way to choose.
+pub trait Scheduler: Debug {
+    /// Chooses among the paths that the stream may use, at least one of which has room.
+    fn choose(&mut self, job: &Job, paths: &[View]) -> Choice;
 }
 
-impl fmt::Debug for PathSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::ALL => f.write_str("all paths"),
-            _ => f
-                .debug_set()
-                .entries((0..PathId::LIMIT).filter(|id| self.has(PathId(*id))))
-                .finish(),
-        }
-    }
+/// One scheduler of each kind.
+#[derive(Debug, Default)]
+pub struct Schedulers {
+    minrtt: minrtt::MinRtt,
+    round_robin: round_robin::RoundRobin,
+    single: single::Single,
+    ecf: ecf::Ecf,
+    buffer_aware: buffer_aware::BufferAware,
+    redundant: Redundant,
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::MinRtt,
-        Self::RoundRobin,
-        Self::Redundant,
-        Self::Single,
-        Self::Ecf,
-        Self::BufferAware,
-    ];
+/// On every path.
+#[derive(Debug, Default)]
+struct Redundant;
 
-    /// The word for it, stable.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::MinRtt => "minrtt",
-            Self::RoundRobin => "round-robin",
-            Self::Redundant => "redundant",
-            Self::Single => "single",
-            Self::Ecf => "ecf",
-            Self::BufferAware => "buffer-aware",
-        }
+impl Scheduler for Redundant {
+    fn choose(&mut self, _: &Job, _: &[View]) -> Choice {
+        Choice::Everywhere
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+impl Schedulers {
+    /// Asks the scheduler of this kind.
+    pub fn choose(&mut self, kind: Kind, job: &Job, paths: &[View]) -> Choice {
+        let scheduler: &mut dyn Scheduler = match kind {
+            Kind::MinRtt => &mut self.minrtt,
+            Kind::RoundRobin => &mut self.round_robin,
+            Kind::Redundant => &mut self.redundant,
+            Kind::Single => &mut self.single,
+            Kind::Ecf => &mut self.ecf,
+            Kind::BufferAware => &mut self.buffer_aware,
+        };
+        scheduler.choose(job, paths)
     }
 }
 
-impl FromStr for Kind {
-    type Err = UnknownScheduler;
-    fn from_str(word: &str) -> Result<Self, UnknownScheduler> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word).ok_or(UnknownScheduler)
+impl View {
+    /// When a message that is handed over now arrives: after what waits before it, and half a
+    /// round trip.
+    pub fn arrival(&self) -> Span {
+        let wait = match self.rate.is_zero() {
+            true => Span::ZERO,
+            false => self.rate.time_for(self.unsent),
+        };
+        wait + Span::from_nanos(self.rtt.as_nanos() / 2)
     }
 }
 
-/// There is no scheduler of that name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "there are the schedulers minrtt, round-robin, redundant, single, ecf and buffer-aware, and \
-     no other"
-)]
-pub struct UnknownScheduler;
-
-impl Default for Treatment {
-    /// Every path, by the default scheduler.
-    fn default() -> Self {
-        Self { scheduler: Kind::default(), paths: PathSet::ALL, primary: None, priority: 1 }
-    }
+/// The index of the view with the least of something, among those that `fit`.
+fn least<K: Ord>(
+    paths: &[View],
+    fit: impl Fn(&View) -> bool,
+    of: impl Fn(&View) -> K,
+) -> Option<usize> {
+    let fitting = paths.iter().enumerate().filter(|(_, view)| fit(view));
+    fitting.min_by_key(|(_, view)| of(view)).map(|(at, _)| at)
 }
+
+#[cfg(test)]
+mod tests;

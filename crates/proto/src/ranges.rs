@@ -1,4 +1,4 @@
-//! Byte ranges of an object, and sets of them.
+//! Ranges of bytes (or of whatever is counted) and sets of them.
 
 /// The bytes from `start` up to but not including `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,6 +50,33 @@ impl Ranges {
             melted.end = melted.end.max(self.0[last - 1].end);
         }
         self.0.splice(first..last, [melted]);
+    }
+
+    /// Takes every byte of `range` out.
+    pub fn remove(&mut self, range: Range) {
+        if range.is_empty() {
+            return;
+        }
+        let first = self.0.partition_point(|r| r.end <= range.start);
+        let last = self.0.partition_point(|r| r.start < range.end);
+        if first >= last {
+            return;
+        }
+        let before = Range::new(self.0[first].start, range.start);
+        let after = Range::new(range.end, self.0[last - 1].end);
+        let kept = [before, after].into_iter().filter(|kept| !kept.is_empty());
+        self.0.splice(first..last, kept);
+    }
+
+    /// The first range, where there is one.
+    pub fn first(&self) -> Option<Range> {
+        self.0.first().copied()
+    }
+
+    /// The first bytes at or after `from`, as one range.
+    pub fn first_from(&self, from: u64) -> Option<Range> {
+        let at = self.0.partition_point(|r| r.end <= from);
+        self.0.get(at).map(|r| Range::new(r.start.max(from), r.end))
     }
 
     /// How many bytes are in the set.
@@ -140,8 +167,17 @@ mod tests {
                 (within.start..within.end).filter(|&at| !flags[at as usize]).collect();
             prop_assert_eq!(set.covers(within), expected.is_empty());
             prop_assert_eq!(missing, expected);
-            let list: Vec<Range> = set.iter().collect();
-            prop_assert!(list.windows(2).all(|w| w[0].end < w[1].start));
+            let sorted = |set: &Ranges| {
+                let list: Vec<Range> = set.iter().collect();
+                list.windows(2).all(|w| w[0].end < w[1].start)
+            };
+            prop_assert!(sorted(&set));
+            set.remove(within);
+            flags[within.start as usize..within.end as usize].fill(false);
+            prop_assert!(sorted(&set));
+            prop_assert_eq!(set.total(), flags.iter().filter(|f| **f).count() as u64);
+            let first = flags[from as usize..].iter().position(|f| *f).map(|at| from + at as u64);
+            prop_assert_eq!(set.first_from(from).map(|r| r.start), first);
         }
     }
 }

@@ -1,0 +1,216 @@
+//! What is known of a carrier: what was sent over it and is not acknowledged, how much it takes
+//! now, and whether it still gets through.
+
+use std::collections::VecDeque;
+
+use manyways_trace::{Rate, Size, Span, Time};
+
+use super::message::{FlowId, MOST_PAYLOAD, StreamId};
+use crate::ranges::Range;
+use crate::sched::{PathId, View};
+
+/// A connection between the two ends, as the shell numbers it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CarrierId(pub u64);
+
+/// What the transport under a carrier says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The smoothed round trip.
+    pub rtt: Span,
+    /// Its mean deviation.
+    pub rtt_var: Span,
+    /// The congestion window.
+    pub window: Size,
+    /// What was sent and is not acknowledged.
+    pub in_flight: Size,
+    /// What waits to be sent for the first time.
+    pub unsent: Size,
+    /// How fast it goes: the window in a round trip, or what was measured.
+    pub rate: Rate,
+    /// All bytes that the peer's transport has acknowledged so far: more of them is a sign of
+    /// life.
+    pub acknowledged: u64,
+    /// How long a datagram may be, headers of ours included, where it is not part of a byte
+    /// stream.
+    pub datagram: Option<usize>,
+}
+
+impl Condition {
+    /// What a new connection is taken for: ten packets in `rtt`.
+    pub fn fresh(rtt: Span) -> Self {
+        let window = Size::from_bytes(10 * 1_448);
+        Self {
+            rtt,
+            rtt_var: Span::from_nanos(rtt.as_nanos() / 2),
+            window,
+            in_flight: Size::ZERO,
+            unsent: Size::ZERO,
+            rate: Rate::of(window, rtt.max(Span::from_micros(50))),
+            acknowledged: 0,
+            datagram: None,
+        }
+    }
+}
+
+/// What a message said, as far as it matters if the carrier dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Open { stream: StreamId, length: u64 },
+    Data { stream: StreamId, range: Range, fin: bool },
+    Reset { stream: StreamId },
+    StreamCredit { stream: StreamId },
+    Credit,
+    Relabel { id: u8 },
+    Assign { stream: StreamId },
+    CloseFlow { flow: FlowId },
+}
+
+/// A message on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub at: Time,
+    pub what: What,
+    /// It was given to another carrier as well, since this one did not get through.
+    pub again: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Carrier {
+    pub id: CarrierId,
+    pub path: PathId,
+    /// How many bytes it takes now.
+    pub room: usize,
+    pub condition: Condition,
+    /// Bytes that were given to it since the condition was told.
+    fed: u64,
+    pub sent: VecDeque<Sent>,
+    acked: u64,
+    /// Messages that came, and how many of them the peer was told of.
+    received: u64,
+    told: u64,
+    pub ack_at: Option<Time>,
+    /// When there was a sign that it gets through.
+    alive_at: Time,
+    /// When anything but signs of life was last sent or came.
+    pub busy_at: Time,
+    /// It has not got through for too long.
+    pub suspect: bool,
+    pub pong: Option<u32>,
+}
+
+/// After so many messages an acknowledgement does not wait any more…
+const ACK_EVERY: u64 = 16;
+/// …and it waits no longer than this.
+const ACK_DELAY: Span = Span::from_millis(10);
+/// A carrier is suspect after this at the earliest: a busy peer is late by some milliseconds.
+const LEAST_SUSPICION: Span = Span::from_millis(60);
+/// A message fills the path for about so long, so that others get between its messages.
+const MESSAGE_TIME: Span = Span::from_millis(4);
+/// A message is no smaller than this for the sake of others.
+const LEAST_MESSAGE: usize = 1_400;
+
+impl Carrier {
+    pub(super) fn new(now: Time, id: CarrierId, path: PathId, condition: Condition) -> Self {
+        Self {
+            id,
+            path,
+            room: 0,
+            condition,
+            fed: 0,
+            sent: VecDeque::new(),
+            acked: 0,
+            received: 0,
+            told: 0,
+            ack_at: None,
+            alive_at: now,
+            busy_at: now,
+            suspect: false,
+            pong: None,
+        }
+    }
+
+    pub(super) fn view(&self) -> View {
+        let condition = &self.condition;
+        View {
+            path: self.path,
+            has_room: self.room > 0,
+            rtt: condition.rtt,
+            rtt_var: condition.rtt_var,
+            window: condition.window,
+            in_flight: condition.in_flight,
+            unsent: condition.unsent + Size::from_bytes(self.fed),
+            rate: condition.rate,
+        }
+    }
+
+    pub(super) fn observe(&mut self, now: Time, condition: Condition) {
+        if condition.acknowledged > self.condition.acknowledged {
+            self.lives(now);
+        }
+        self.condition = condition;
+        self.fed = 0;
+    }
+
+    /// There is a sign that it gets through.
+    pub(super) fn lives(&mut self, now: Time) {
+        self.alive_at = now;
+        self.suspect = false;
+    }
+
+    /// How many bytes of an application a message carries at most, for the others' sake.
+    pub(super) fn most_payload(&self) -> usize {
+        let turn = self.condition.rate.size_in(MESSAGE_TIME).as_bytes();
+        usize::try_from(turn).unwrap_or(MOST_PAYLOAD).clamp(LEAST_MESSAGE, MOST_PAYLOAD)
+    }
+
+    /// So many bytes are on their way into it.
+    pub(super) fn feed(&mut self, bytes: usize) {
+        self.room = self.room.saturating_sub(bytes);
+        self.fed += bytes as u64;
+    }
+
+    pub(super) fn keep(&mut self, now: Time, what: What) {
+        self.busy_at = now;
+        self.sent.push_back(Sent { at: now, what, again: false });
+    }
+
+    /// A message that counts has come.
+    pub(super) fn receive(&mut self, now: Time) {
+        self.received += 1;
+        self.busy_at = now;
+        let at = if self.received - self.told >= ACK_EVERY { now } else { now + ACK_DELAY };
+        self.ack_at = Some(self.ack_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// The acknowledgement that is due.
+    pub(super) fn take_ack(&mut self, now: Time) -> Option<u64> {
+        self.ack_at.filter(|at| *at <= now)?;
+        self.ack_at = None;
+        self.told = self.received;
+        Some(self.received)
+    }
+
+    /// What an acknowledgement of `count` messages adds to those before; nothing where so many
+    /// were never sent.
+    pub(super) fn acknowledged(&mut self, count: u64) -> Option<usize> {
+        let more = usize::try_from(count.checked_sub(self.acked)?).ok()?;
+        if more > self.sent.len() {
+            return None;
+        }
+        self.acked = count;
+        Some(more)
+    }
+
+    /// When it becomes suspect if nothing happens: so long after the last sign of life, or after
+    /// the oldest message, as no answer takes.
+    pub(super) fn suspect_at(&self) -> Option<Time> {
+        if self.suspect {
+            return None;
+        }
+        let oldest = self.sent.front()?.at;
+        let drain = self.condition.rate.time_for(self.condition.unsent).min(Span::from_millis(500));
+        let patience = self.condition.rtt + self.condition.rtt_var * 4 + ACK_DELAY;
+        Some(oldest.max(self.alive_at) + patience.max(LEAST_SUSPICION) + drain)
+    }
+}

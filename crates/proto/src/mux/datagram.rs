@@ -1,0 +1,326 @@
+//! Datagrams of applications: never sent again, never held up by credit, dropped when they are
+//! stale.
+//!
+//! The datagrams of a flow keep to one carrier as long as it gets through, because reordering
+//! costs calls and QUIC more than a second path would bring; only `round-robin`, `minrtt` and
+//! `redundant` spread them.
+
+use std::collections::{HashMap, VecDeque};
+
+use manyways_trace::{Size, Span, Time};
+
+use super::Payload;
+use super::carrier::{Carrier, CarrierId};
+use super::message::{FlowId, MOST_PAYLOAD, Message, Target};
+use crate::sched::{Choice, Job, Kind, PathId, Schedulers, Treatment, View};
+
+/// Bytes that wait at most; the oldest are dropped.
+const MOST_WAITING: usize = 512 << 10;
+/// So many that wait are looked at for one whose carrier has room.
+const MOST_LOOKED_AT: usize = 64;
+/// What a message adds to a datagram at most, with an IPv6 address.
+const MOST_HEADER: usize = 1 + 5 + 5 + 1 + 19 + 2;
+
+#[derive(Debug)]
+pub(super) struct Datagrams<P> {
+    flows: HashMap<FlowId, Flow<P>>,
+    waiting: VecDeque<Waiting<P>>,
+    bytes: usize,
+    /// Copies and halves that have a carrier already.
+    bound: VecDeque<(Time, CarrierId, Message<P>)>,
+    stale: Span,
+    most_flows: u64,
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Flow<P> {
+    /// The number of the next one that is sent.
+    next: u32,
+    seen: Seen,
+    carrier: Option<CarrierId>,
+    /// Over which path the last one came.
+    came: Option<PathId>,
+    half: Option<(u32, bool, P)>,
+}
+
+#[derive(Debug)]
+struct Waiting<P> {
+    at: Time,
+    flow: FlowId,
+    label: u8,
+    peer: Target,
+    data: P,
+}
+
+/// What is to be done with one that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Deliver,
+    /// It came before.
+    Repeated,
+    /// There are too many flows.
+    Refused,
+}
+
+/// Which numbers came: the largest, and one bit for each of the 128 up to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    largest: u32,
+    bits: u128,
+}
+
+impl Seen {
+    /// Whether it comes for the first time. What is too old to tell counts as repeated.
+    fn is_first(&mut self, number: u32) -> bool {
+        let ahead = number.wrapping_sub(self.largest);
+        if self.bits == 0 {
+            (self.largest, self.bits) = (number, 1);
+            return true;
+        }
+        if ahead != 0 && ahead < u32::MAX / 2 {
+            self.bits = if ahead < 128 { self.bits << ahead } else { 0 } | 1;
+            self.largest = number;
+            return true;
+        }
+        let behind = self.largest.wrapping_sub(number);
+        if behind >= 128 || self.bits & 1 << behind != 0 {
+            return false;
+        }
+        self.bits |= 1 << behind;
+        true
+    }
+}
+
+impl<P: Payload> Datagrams<P> {
+    pub(super) fn new(stale: Span, most_flows: u64) -> Self {
+        Self {
+            flows: HashMap::new(),
+            waiting: VecDeque::new(),
+            bytes: 0,
+            bound: VecDeque::new(),
+            stale,
+            most_flows,
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, now: Time, flow: FlowId, label: u8, peer: Target, data: P) {
+        if data.len() > 2 * MOST_PAYLOAD {
+            self.dropped += 1;
+            return;
+        }
+        self.flows.entry(flow).or_insert_with(Flow::new);
+        self.bytes += data.len();
+        self.waiting.push_back(Waiting { at: now, flow, label, peer, data });
+        while self.bytes > MOST_WAITING {
+            self.drop_first();
+        }
+    }
+
+    /// Whether there was such a flow.
+    pub(super) fn close(&mut self, flow: FlowId) -> bool {
+        self.waiting.retain(|waiting| waiting.flow != flow);
+        self.bytes = self.waiting.iter().map(|waiting| waiting.data.len()).sum();
+        self.flows.remove(&flow).is_some()
+    }
+
+    /// One came over `path`.
+    pub(super) fn receive(&mut self, path: PathId, id: FlowId, number: u32) -> Verdict {
+        let Some(flow) = self.flow(path, id) else { return Verdict::Refused };
+        match flow.seen.is_first(number) {
+            true => Verdict::Deliver,
+            false => Verdict::Repeated,
+        }
+    }
+
+    /// Half of one came; the whole, once both are there.
+    pub(super) fn receive_half(
+        &mut self,
+        path: PathId,
+        id: FlowId,
+        number: u32,
+        second: bool,
+        data: P,
+    ) -> Option<P> {
+        let flow = self.flow(path, id)?;
+        match flow.half.take() {
+            Some((other, was_second, half)) if other == number && was_second != second => {
+                if !flow.seen.is_first(number) {
+                    return None;
+                }
+                Some(if second { P::join(&half, &data) } else { P::join(&data, &half) })
+            }
+            _ => {
+                flow.half = Some((number, second, data));
+                None
+            }
+        }
+    }
+
+    fn flow(&mut self, path: PathId, id: FlowId) -> Option<&mut Flow<P>> {
+        if self.flows.len() as u64 >= self.most_flows && !self.flows.contains_key(&id) {
+            return None;
+        }
+        let flow = self.flows.entry(id).or_insert_with(Flow::new);
+        flow.came = Some(path);
+        Some(flow)
+    }
+
+    /// How many were dropped since this was asked last.
+    pub(super) fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// When the oldest is stale.
+    pub(super) fn next_wakeup(&self) -> Option<Time> {
+        self.waiting.front().map(|first| first.at + self.stale + Span::from_nanos(1))
+    }
+
+    /// The next one that goes, with the index of its carrier. `treatment` knows labels.
+    pub(super) fn next(
+        &mut self,
+        now: Time,
+        carriers: &[Carrier],
+        schedulers: &mut Schedulers,
+        treatment: impl Fn(u8) -> Option<Treatment>,
+    ) -> Option<(usize, Message<P>)> {
+        self.drop_stale(now);
+        if let Some(bound) = self.next_bound(now, carriers) {
+            return Some(bound);
+        }
+        let all_suspect = carriers.iter().all(|carrier| carrier.suspect);
+        for index in 0..self.waiting.len().min(MOST_LOOKED_AT) {
+            let Waiting { flow, label, .. } = &self.waiting[index];
+            let Some(state) = self.flows.get_mut(flow) else { continue };
+            // A flow whose treatment is not known answers the way it was asked.
+            let treatment = treatment(*label).unwrap_or_else(|| Treatment {
+                paths: state.came.into_iter().collect(),
+                ..Treatment::default()
+            });
+            let usable: Vec<(usize, View)> = carriers
+                .iter()
+                .enumerate()
+                .filter(|(_, c)| treatment.paths.has(c.path) && (all_suspect || !c.suspect))
+                .map(|(at, carrier)| (at, carrier.view()))
+                .collect();
+            let size = Size::from_bytes(self.waiting[index].data.len() as u64);
+            let Some(at) = choose(state, carriers, &usable, schedulers, &treatment, size) else {
+                continue;
+            };
+            let copies: Vec<usize> = match treatment.scheduler {
+                Kind::Redundant => {
+                    usable.iter().map(|(other, _)| *other).filter(|other| *other != at).collect()
+                }
+                _ => Vec::new(),
+            };
+            return self.take(now, index, at, &copies, carriers);
+        }
+        None
+    }
+
+    fn take(
+        &mut self,
+        now: Time,
+        index: usize,
+        at: usize,
+        copies: &[usize],
+        carriers: &[Carrier],
+    ) -> Option<(usize, Message<P>)> {
+        let Waiting { flow, label, peer, data, .. } = self.waiting.remove(index)?;
+        self.bytes -= data.len();
+        let state = self.flows.get_mut(&flow)?;
+        let number = state.next;
+        state.next = state.next.wrapping_add(1);
+        let mut messages = Vec::new();
+        for at in std::iter::once(at).chain(copies.iter().copied()) {
+            let most = carriers[at].condition.datagram.unwrap_or(MOST_PAYLOAD);
+            let most = most.saturating_sub(MOST_HEADER).min(MOST_PAYLOAD);
+            if data.len() <= most {
+                let (peer, data) = (peer.clone(), data.clone());
+                messages.push((at, Message::Datagram { flow, number, label, peer, data }));
+                continue;
+            }
+            let middle = data.len().div_ceil(2);
+            if middle > most {
+                self.dropped += 1;
+                continue;
+            }
+            for (second, data) in
+                [(false, data.slice(0, middle)), (true, data.slice(middle, data.len()))]
+            {
+                let peer = peer.clone();
+                messages.push((at, Message::Half { flow, number, second, label, peer, data }));
+            }
+        }
+        let mut messages = messages.into_iter();
+        let first = messages.next();
+        self.bound.extend(messages.map(|(at, message)| (now, carriers[at].id, message)));
+        first
+    }
+
+    fn next_bound(&mut self, now: Time, carriers: &[Carrier]) -> Option<(usize, Message<P>)> {
+        let stale = self.stale;
+        let carrier = |id: CarrierId| carriers.iter().position(|carrier| carrier.id == id);
+        self.bound.retain(|(at, id, _)| now.since(*at) <= stale && carrier(*id).is_some());
+        let ready = |(_, id, _): &(Time, CarrierId, Message<P>)| {
+            carrier(*id).is_some_and(|at| carriers[at].room > 0)
+        };
+        let index = self.bound.iter().position(ready)?;
+        let (_, id, message) = self.bound.remove(index)?;
+        Some((carrier(id)?, message))
+    }
+
+    fn drop_stale(&mut self, now: Time) {
+        while self.waiting.front().is_some_and(|first| now.since(first.at) > self.stale) {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(first) = self.waiting.pop_front() {
+            self.bytes -= first.data.len();
+            self.dropped += 1;
+        }
+    }
+}
+
+/// The carrier for a flow's next datagram, if it has room.
+fn choose<P>(
+    flow: &mut Flow<P>,
+    carriers: &[Carrier],
+    usable: &[(usize, View)],
+    schedulers: &mut Schedulers,
+    treatment: &Treatment,
+    size: Size,
+) -> Option<usize> {
+    let with_room = |at: usize| (carriers[at].room > 0).then_some(at);
+    let views = || -> Vec<View> { usable.iter().map(|(_, view)| *view).collect() };
+    let job = Job { backlog: size, total: size, primary: treatment.primary };
+    match treatment.scheduler {
+        Kind::RoundRobin | Kind::MinRtt => {
+            match schedulers.choose(treatment.scheduler, &job, &views()) {
+                Choice::Send { at, .. } => with_room(usable[at].0),
+                _ => None,
+            }
+        }
+        Kind::Redundant => usable.iter().map(|(at, _)| *at).find(|at| carriers[*at].room > 0),
+        Kind::Single | Kind::Ecf | Kind::BufferAware => {
+            let primary = usable.iter().find(|(_, view)| Some(view.path) == treatment.primary);
+            let kept = usable.iter().find(|(at, _)| Some(carriers[*at].id) == flow.carrier);
+            let first = || match treatment.scheduler {
+                Kind::Single => usable.first(),
+                _ => usable.iter().min_by_key(|(_, view)| view.arrival()),
+            };
+            let at = primary.or(kept).or_else(first)?.0;
+            flow.carrier = Some(carriers[at].id);
+            with_room(at)
+        }
+    }
+}
+
+impl<P> Flow<P> {
+    fn new() -> Self {
+        Self { next: 0, seen: Seen::default(), carrier: None, came: None, half: None }
+    }
+}

@@ -1,0 +1,645 @@
+//! What two ends say to each other over a carrier, as bytes.
+//!
+//! A message is a type byte, its fields, and for the types that carry bytes a length and these.
+//! Numbers are variable-length integers (RFC 9000 §16) unless said otherwise; there is no padding.
+//! A carrier brings a sequence of messages, whole and in order; where one does not read, the
+//! carrier has failed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::sched::{Kind, PathId, PathSet, Treatment};
+
+/// The version of the protocol that this code speaks.
+pub const VERSION: u8 = 1;
+/// No message carries more application bytes than this.
+pub const MOST_PAYLOAD: usize = 16 * 1024;
+/// No message is longer, its header included.
+pub const MOST_MESSAGE: usize = MOST_PAYLOAD + 512;
+/// What a DATA message adds to its bytes at most.
+pub const MOST_DATA_HEADER: usize = 1 + 8 + 8 + 2;
+/// The longest host name (RFC 1035 §2.3.4), and the longest words of a refusal.
+const MOST_NAME: usize = 255;
+const MAGIC: [u8; 4] = *b"mway";
+
+/// A stream of a session: its number, in the order in which the client opened them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StreamId(pub u64);
+
+/// The datagrams of one socket of an application: its number, given by the client.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowId(pub u32);
+
+/// Where an application wants to go.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Target {
+    /// To an address.
+    Address(IpAddr, u16),
+    /// To a host name, which the gateway looks up.
+    Name(String, u16),
+}
+
+/// A number that stands for a treatment, and the treatment that it stands for now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Label {
+    /// The number.
+    pub id: u8,
+    /// Which of several definitions is the newest.
+    pub version: u64,
+    /// What it stands for.
+    pub treatment: Treatment,
+}
+
+/// Why a stream was reset.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ResetCode {
+    /// The application, or the server, ended it so.
+    Aborted,
+    /// The server refused the connection.
+    Refused,
+    /// No way leads to the server.
+    Unreachable,
+    /// The server did not answer in time.
+    Timeout,
+    /// The name does not resolve.
+    NoName,
+    /// The gateway does not allow this destination.
+    Forbidden,
+    /// A limit of the gateway is reached.
+    Limit,
+    /// The session has ended.
+    Gone,
+}
+
+/// Why a gateway does not take a carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum RefuseCode {
+    /// It speaks another version of the protocol.
+    Version,
+    /// A limit of this key is reached.
+    Limit,
+    /// It is about to end.
+    Closing,
+    /// It does not know this session (it was started anew), and the carrier was to continue one.
+    Unknown,
+}
+
+/// The first message of a client on a carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The version that it speaks.
+    pub version: u8,
+    /// The session that the carrier belongs to.
+    pub session: [u8; 16],
+    /// The path that the carrier takes.
+    pub path: PathId,
+    /// The carrier is one of a session that has had others.
+    pub resumes: bool,
+    /// How many bytes of all streams the client takes in before it grants more.
+    pub credit: u64,
+    /// How many bytes of a stream it takes in before it grants more.
+    pub stream_credit: u64,
+}
+
+/// The first message of a gateway on a carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// The version that it speaks.
+    pub version: u8,
+    /// How many bytes of all streams it takes in before it grants more.
+    pub credit: u64,
+    /// How many bytes of a stream it takes in before it grants more.
+    pub stream_credit: u64,
+    /// How many streams may be open at a time.
+    pub streams: u64,
+    /// Whether it reaches the internet over IPv4…
+    pub v4: bool,
+    /// …and over IPv6.
+    pub v6: bool,
+}
+
+/// A message; `P` is how the bytes of applications are held.
+#[allow(missing_docs, reason = "the fields are what the variant says")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message<P> {
+    /// A client begins.
+    Hello(Hello),
+    /// A gateway takes the carrier.
+    Welcome(Welcome),
+    /// A gateway does not take it, and says why to a person.
+    Refuse(RefuseCode, String),
+    /// A new stream, with its first bytes.
+    Open { stream: StreamId, label: Label, target: Target, data: P },
+    /// Bytes of a stream from `offset` on; with `fin` they are the last.
+    Data { stream: StreamId, offset: u64, fin: bool, data: P },
+    /// A stream ends in both directions; `end` bytes of it were sent.
+    Reset { stream: StreamId, code: ResetCode, end: u64 },
+    /// A stream may send up to this offset.
+    StreamCredit { stream: StreamId, most: u64 },
+    /// All streams together may send so many bytes.
+    Credit { most: u64 },
+    /// So many messages that count have come over this carrier.
+    Ack { count: u64 },
+    /// From now on a label stands for this.
+    Relabel(Label),
+    /// A stream has this label from now on.
+    Assign { stream: StreamId, label: u8 },
+    /// A datagram to or from `peer`. `number` counts those of a flow and direction.
+    Datagram { flow: FlowId, number: u32, label: u8, peer: Target, data: P },
+    /// Half of a datagram that was too long for a carrier.
+    Half { flow: FlowId, number: u32, second: bool, label: u8, peer: Target, data: P },
+    /// A flow is over.
+    CloseFlow { flow: FlowId },
+    /// Are you there? It comes back as [`Message::Pong`].
+    Ping { number: u32 },
+    /// Here I am.
+    Pong { number: u32 },
+    /// The sender's session ends; no carrier of it comes back.
+    Bye,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Nobody who speaks this protocol begins so.
+    #[error("the other end does not speak the protocol of manyways bond")]
+    NotOurs,
+    /// A type that is not known.
+    #[error("a message of the unknown type {0:#04x}")]
+    Type(u8),
+    /// A field holds what it cannot.
+    #[error("a message whose {0} is wrong")]
+    Field(&'static str),
+    /// It claims to be longer than any.
+    #[error("a message that is too long")]
+    TooLong,
+}
+
+mod kind {
+    pub const HELLO: u8 = b'm';
+    pub const WELCOME: u8 = 0x01;
+    pub const REFUSE: u8 = 0x02;
+    pub const OPEN: u8 = 0x10;
+    pub const DATA: u8 = 0x11;
+    pub const DATA_FIN: u8 = 0x12;
+    pub const RESET: u8 = 0x13;
+    pub const STREAM_CREDIT: u8 = 0x14;
+    pub const CREDIT: u8 = 0x15;
+    pub const ACK: u8 = 0x16;
+    pub const RELABEL: u8 = 0x17;
+    pub const ASSIGN: u8 = 0x18;
+    pub const DATAGRAM: u8 = 0x20;
+    pub const FIRST_HALF: u8 = 0x21;
+    pub const SECOND_HALF: u8 = 0x22;
+    pub const CLOSE_FLOW: u8 = 0x23;
+    pub const PING: u8 = 0x30;
+    pub const PONG: u8 = 0x31;
+    pub const BYE: u8 = 0x32;
+}
+
+impl<P> Message<P> {
+    /// Whether the receiver counts it, and the sender keeps it until it is acknowledged.
+    pub fn counts(&self) -> bool {
+        !matches!(
+            self,
+            Self::Hello(_)
+                | Self::Welcome(_)
+                | Self::Refuse(..)
+                | Self::Ack { .. }
+                | Self::Datagram { .. }
+                | Self::Half { .. }
+                | Self::Ping { .. }
+                | Self::Pong { .. }
+                | Self::Bye
+        )
+    }
+
+    /// Whether it means that an application has something to say: what keeps a radio awake.
+    pub fn is_traffic(&self) -> bool {
+        !matches!(self, Self::Ping { .. } | Self::Pong { .. } | Self::Ack { .. })
+    }
+
+    /// The application's bytes.
+    pub fn payload(&self) -> Option<&P> {
+        match self {
+            Self::Open { data, .. }
+            | Self::Data { data, .. }
+            | Self::Datagram { data, .. }
+            | Self::Half { data, .. } => Some(data),
+            _ => None,
+        }
+    }
+
+    /// Appends the message to `out` without the application's bytes, which follow it, and which
+    /// are `payload` many.
+    pub fn encode_head(&self, payload: usize, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello(hello) => {
+                out.extend(MAGIC);
+                out.extend([hello.version, hello.path.0, u8::from(hello.resumes)]);
+                out.extend(hello.session);
+                number(out, hello.credit);
+                number(out, hello.stream_credit);
+            }
+            Self::Welcome(welcome) => {
+                let families = u8::from(welcome.v4) | u8::from(welcome.v6) << 1;
+                out.extend([kind::WELCOME, welcome.version, families]);
+                number(out, welcome.credit);
+                number(out, welcome.stream_credit);
+                number(out, welcome.streams);
+            }
+            Self::Refuse(code, words) => {
+                out.extend([kind::REFUSE, code.number()]);
+                name(out, words);
+            }
+            Self::Open { stream, label, target, .. } => {
+                out.push(kind::OPEN);
+                number(out, stream.0);
+                put_label(out, label);
+                put_target(out, target);
+                length(out, payload);
+            }
+            Self::Data { stream, offset, fin, .. } => {
+                out.push(if *fin { kind::DATA_FIN } else { kind::DATA });
+                number(out, stream.0);
+                number(out, *offset);
+                length(out, payload);
+            }
+            Self::Reset { stream, code, end } => {
+                out.extend([kind::RESET, code.number()]);
+                number(out, stream.0);
+                number(out, *end);
+            }
+            Self::StreamCredit { stream, most } => {
+                out.push(kind::STREAM_CREDIT);
+                number(out, stream.0);
+                number(out, *most);
+            }
+            Self::Credit { most } => {
+                out.push(kind::CREDIT);
+                number(out, *most);
+            }
+            Self::Ack { count } => {
+                out.push(kind::ACK);
+                number(out, *count);
+            }
+            Self::Relabel(label) => {
+                out.push(kind::RELABEL);
+                put_label(out, label);
+            }
+            Self::Assign { stream, label } => {
+                out.extend([kind::ASSIGN, *label]);
+                number(out, stream.0);
+            }
+            Self::Datagram { flow, number: count, label, peer, .. } => {
+                out.push(kind::DATAGRAM);
+                put_datagram(out, *flow, *count, *label, peer);
+                length(out, payload);
+            }
+            Self::Half { flow, number: count, second, label, peer, .. } => {
+                out.push(if *second { kind::SECOND_HALF } else { kind::FIRST_HALF });
+                put_datagram(out, *flow, *count, *label, peer);
+                length(out, payload);
+            }
+            Self::CloseFlow { flow } => {
+                out.push(kind::CLOSE_FLOW);
+                number(out, flow.0.into());
+            }
+            Self::Ping { number: count } => {
+                out.push(kind::PING);
+                number(out, (*count).into());
+            }
+            Self::Pong { number: count } => {
+                out.push(kind::PONG);
+                number(out, (*count).into());
+            }
+            Self::Bye => out.push(kind::BYE),
+        }
+    }
+}
+
+impl<P: AsRef<[u8]>> Message<P> {
+    /// Appends the whole message to `out`. It carries at most [`MOST_PAYLOAD`] bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let payload = self.payload().map_or(&[][..], AsRef::as_ref);
+        self.encode_head(payload.len(), out);
+        out.extend_from_slice(payload);
+    }
+}
+
+impl<'a> Message<&'a [u8]> {
+    /// The message at the beginning of `bytes`, and how long it is; nothing where more bytes are
+    /// needed to tell.
+    ///
+    /// # Errors
+    /// Where no message begins so, whatever follows.
+    pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, DecodeError> {
+        let mut reader = Reader { rest: bytes, short: false };
+        match reader.message() {
+            Ok(message) => Ok(Some((message, bytes.len() - reader.rest.len()))),
+            Err(_) if reader.short && bytes.len() < MOST_MESSAGE => Ok(None),
+            Err(_) if reader.short => Err(DecodeError::TooLong),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same message with its bytes held otherwise.
+    pub fn map<P>(self, hold: impl FnOnce(&'a [u8]) -> P) -> Message<P> {
+        match self {
+            Self::Hello(hello) => Message::Hello(hello),
+            Self::Welcome(welcome) => Message::Welcome(welcome),
+            Self::Refuse(code, words) => Message::Refuse(code, words),
+            Self::Open { stream, label, target, data } => {
+                Message::Open { stream, label, target, data: hold(data) }
+            }
+            Self::Data { stream, offset, fin, data } => {
+                Message::Data { stream, offset, fin, data: hold(data) }
+            }
+            Self::Reset { stream, code, end } => Message::Reset { stream, code, end },
+            Self::StreamCredit { stream, most } => Message::StreamCredit { stream, most },
+            Self::Credit { most } => Message::Credit { most },
+            Self::Ack { count } => Message::Ack { count },
+            Self::Relabel(label) => Message::Relabel(label),
+            Self::Assign { stream, label } => Message::Assign { stream, label },
+            Self::Datagram { flow, number, label, peer, data } => {
+                Message::Datagram { flow, number, label, peer, data: hold(data) }
+            }
+            Self::Half { flow, number, second, label, peer, data } => {
+                Message::Half { flow, number, second, label, peer, data: hold(data) }
+            }
+            Self::CloseFlow { flow } => Message::CloseFlow { flow },
+            Self::Ping { number } => Message::Ping { number },
+            Self::Pong { number } => Message::Pong { number },
+            Self::Bye => Message::Bye,
+        }
+    }
+}
+
+/// Reads fields; `short` says that what is wrong is that bytes are missing.
+struct Reader<'a> {
+    rest: &'a [u8],
+    short: bool,
+}
+
+impl<'a> Reader<'a> {
+    fn message(&mut self) -> Result<Message<&'a [u8]>, DecodeError> {
+        Ok(match self.byte()? {
+            kind::HELLO => Message::Hello(self.hello()?),
+            kind::WELCOME => {
+                let version = self.byte()?;
+                let families = self.byte()?;
+                Message::Welcome(Welcome {
+                    version,
+                    credit: self.number()?,
+                    stream_credit: self.number()?,
+                    streams: self.number()?,
+                    v4: families & 1 != 0,
+                    v6: families & 2 != 0,
+                })
+            }
+            kind::REFUSE => Message::Refuse(RefuseCode::of(self.byte()?)?, self.name()?),
+            kind::OPEN => {
+                let stream = StreamId(self.number()?);
+                let label = self.label()?;
+                let target = self.target()?;
+                Message::Open { stream, label, target, data: self.payload()? }
+            }
+            which @ (kind::DATA | kind::DATA_FIN) => {
+                let stream = StreamId(self.number()?);
+                let offset = self.number()?;
+                let data = self.payload()?;
+                Message::Data { stream, offset, fin: which == kind::DATA_FIN, data }
+            }
+            kind::RESET => {
+                let code = ResetCode::of(self.byte()?)?;
+                Message::Reset { stream: StreamId(self.number()?), code, end: self.number()? }
+            }
+            kind::STREAM_CREDIT => {
+                Message::StreamCredit { stream: StreamId(self.number()?), most: self.number()? }
+            }
+            kind::CREDIT => Message::Credit { most: self.number()? },
+            kind::ACK => Message::Ack { count: self.number()? },
+            kind::RELABEL => Message::Relabel(self.label()?),
+            kind::ASSIGN => {
+                let label = self.byte()?;
+                Message::Assign { stream: StreamId(self.number()?), label }
+            }
+            kind::DATAGRAM => {
+                let (flow, number, label, peer) = self.datagram()?;
+                Message::Datagram { flow, number, label, peer, data: self.payload()? }
+            }
+            which @ (kind::FIRST_HALF | kind::SECOND_HALF) => {
+                let (flow, number, label, peer) = self.datagram()?;
+                let second = which == kind::SECOND_HALF;
+                Message::Half { flow, number, second, label, peer, data: self.payload()? }
+            }
+            kind::CLOSE_FLOW => Message::CloseFlow { flow: FlowId(self.small()?) },
+            kind::PING => Message::Ping { number: self.small()? },
+            kind::PONG => Message::Pong { number: self.small()? },
+            kind::BYE => Message::Bye,
+            other => return Err(DecodeError::Type(other)),
+        })
+    }
+
+    fn hello(&mut self) -> Result<Hello, DecodeError> {
+        for expected in &MAGIC[1..] {
+            if self.byte()? != *expected {
+                return Err(DecodeError::NotOurs);
+            }
+        }
+        let version = self.byte()?;
+        if version != VERSION {
+            // What follows may be anything; the version is enough to say no in its words.
+            self.rest = &[];
+            let (session, path) = ([0; 16], PathId(0));
+            return Ok(Hello { version, session, path, resumes: false, credit: 0, stream_credit: 0 });
+        }
+        let (path, resumes) = (self.byte()?, self.byte()?);
+        if path >= PathId::LIMIT {
+            return Err(DecodeError::Field("path"));
+        }
+        Ok(Hello {
+            version,
+            path: PathId(path),
+            resumes: resumes != 0,
+            session: self.array()?,
+            credit: self.number()?,
+            stream_credit: self.number()?,
+        })
+    }
+
+    fn datagram(&mut self) -> Result<(FlowId, u32, u8, Target), DecodeError> {
+        Ok((FlowId(self.small()?), self.small()?, self.byte()?, self.target()?))
+    }
+
+    fn label(&mut self) -> Result<Label, DecodeError> {
+        let (id, scheduler, primary, priority) =
+            (self.byte()?, self.byte()?, self.byte()?, self.byte()?);
+        let scheduler = *Kind::ALL
+            .get(usize::from(scheduler))
+            .ok_or(DecodeError::Field("scheduler"))?;
+        let primary = match primary {
+            u8::MAX => None,
+            path if path < PathId::LIMIT => Some(PathId(path)),
+            _ => return Err(DecodeError::Field("primary path")),
+        };
+        let paths = PathSet::from_bits(self.small()?);
+        let version = self.number()?;
+        Ok(Label { id, version, treatment: Treatment { scheduler, paths, primary, priority } })
+    }
+
+    fn target(&mut self) -> Result<Target, DecodeError> {
+        let host = self.byte()?;
+        let port = u16::from_be_bytes(self.array()?);
+        Ok(match host {
+            4 => Target::Address(Ipv4Addr::from(self.array::<4>()?).into(), port),
+            6 => Target::Address(Ipv6Addr::from(self.array::<16>()?).into(), port),
+            0 => Target::Name(self.name()?, port),
+            _ => return Err(DecodeError::Field("kind of address")),
+        })
+    }
+
+    fn name(&mut self) -> Result<String, DecodeError> {
+        let length = usize::from(self.byte()?);
+        let bytes = self.take(length)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Field("text"))?;
+        // It is shown to people, and a control character could paint their terminal.
+        if text.chars().any(char::is_control) {
+            return Err(DecodeError::Field("text"));
+        }
+        Ok(text.to_owned())
+    }
+
+    fn payload(&mut self) -> Result<&'a [u8], DecodeError> {
+        let length = usize::from(u16::from_be_bytes(self.array()?));
+        if length > MOST_PAYLOAD {
+            return Err(DecodeError::TooLong);
+        }
+        self.take(length)
+    }
+
+    fn number(&mut self) -> Result<u64, DecodeError> {
+        let first = self.byte()?;
+        let more = (1usize << (first >> 6)) - 1;
+        let rest = self.take(more)?;
+        let low = u64::from(first & 0x3f);
+        Ok(rest.iter().fold(low, |value, byte| value << 8 | u64::from(*byte)))
+    }
+
+    fn small(&mut self) -> Result<u32, DecodeError> {
+        u32::try_from(self.number()?).map_err(|_| DecodeError::Field("number"))
+    }
+
+    fn byte(&mut self) -> Result<u8, DecodeError> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let bytes = self.take(N)?;
+        bytes.try_into().map_err(|_| DecodeError::TooLong)
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let Some((taken, rest)) = self.rest.split_at_checked(count) else {
+            self.short = true;
+            return Err(DecodeError::TooLong);
+        };
+        self.rest = rest;
+        Ok(taken)
+    }
+}
+
+/// A number of up to 62 bits; larger ones become the largest.
+fn number(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0..0x40 => out.push(value as u8),
+        0x40..0x4000 => out.extend((value as u16 | 0x4000).to_be_bytes()),
+        0x4000..0x4000_0000 => out.extend((value as u32 | 0x8000_0000).to_be_bytes()),
+        _ => out.extend((value.min((1 << 62) - 1) | 0xc000_0000_0000_0000).to_be_bytes()),
+    }
+}
+
+fn length(out: &mut Vec<u8>, bytes: usize) {
+    debug_assert!(bytes <= MOST_PAYLOAD, "{bytes} bytes in a message");
+    out.extend((bytes as u16).to_be_bytes());
+}
+
+fn name(out: &mut Vec<u8>, text: &str) {
+    let mut end = text.len().min(MOST_NAME);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.push(end as u8);
+    out.extend_from_slice(&text.as_bytes()[..end]);
+}
+
+fn put_label(out: &mut Vec<u8>, label: &Label) {
+    let Treatment { scheduler, paths, primary, priority } = label.treatment;
+    let scheduler = Kind::ALL.iter().position(|kind| *kind == scheduler).unwrap_or_default();
+    let primary = primary.map_or(u8::MAX, |path| path.0);
+    out.extend([label.id, scheduler as u8, primary, priority]);
+    number(out, paths.bits().into());
+    number(out, label.version);
+}
+
+fn put_target(out: &mut Vec<u8>, target: &Target) {
+    match target {
+        Target::Address(IpAddr::V4(address), port) => {
+            out.push(4);
+            out.extend(port.to_be_bytes());
+            out.extend(address.octets());
+        }
+        Target::Address(IpAddr::V6(address), port) => {
+            out.push(6);
+            out.extend(port.to_be_bytes());
+            out.extend(address.octets());
+        }
+        Target::Name(host, port) => {
+            out.push(0);
+            out.extend(port.to_be_bytes());
+            name(out, host);
+        }
+    }
+}
+
+fn put_datagram(out: &mut Vec<u8>, flow: FlowId, count: u32, label: u8, peer: &Target) {
+    number(out, flow.0.into());
+    number(out, count.into());
+    out.push(label);
+    put_target(out, peer);
+}
+
+impl ResetCode {
+    const ALL: [Self; 8] = [
+        Self::Aborted,
+        Self::Refused,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::NoName,
+        Self::Forbidden,
+        Self::Limit,
+        Self::Gone,
+    ];
+
+    fn number(self) -> u8 {
+        Self::ALL.iter().position(|code| *code == self).unwrap_or_default() as u8
+    }
+
+    fn of(number: u8) -> Result<Self, DecodeError> {
+        Self::ALL.get(usize::from(number)).copied().ok_or(DecodeError::Field("reset code"))
+    }
+}
+
+impl RefuseCode {
+    const ALL: [Self; 4] = [Self::Version, Self::Limit, Self::Closing, Self::Unknown];
+
+    fn number(self) -> u8 {
+        Self::ALL.iter().position(|code| *code == self).unwrap_or_default() as u8
+    }
+
+    fn of(number: u8) -> Result<Self, DecodeError> {
+        Self::ALL.get(usize::from(number)).copied().ok_or(DecodeError::Field("refusal"))
+    }
+}

@@ -1,0 +1,58 @@
+//! Earliest completion first: Lim, Nahum, Towsley, Gibbens, "ECF: An MPTCP Path Scheduler to Manage
+//! Heterogeneous Paths", CoNEXT 2017, algorithm 1.
+//!
+//! ECF rather than BLEST: both pass a slow path over where it would hold the stream back, but BLEST
+//! reckons with a shared send window that blocks, and here a stream's window is far larger than
+//! what its paths hold; ECF asks the question that is left, when all is delivered.
+//!
+//! Where we deviate: what waits is that of all streams, since all of them would use the fast path.
+
+use super::{Choice, Job, Scheduler, View, least};
+
+/// The hysteresis of a path that is waited for, in quarters.
+const BETA_QUARTERS: u128 = 1;
+
+#[derive(Debug, Default)]
+pub(super) struct Ecf {
+    waiting: bool,
+}
+
+impl Scheduler for Ecf {
+    fn choose(&mut self, job: &Job, paths: &[View]) -> Choice {
+        let Some(fast) = least(paths, |_| true, |view| view.rtt) else { return Choice::Wait };
+        if paths[fast].has_room {
+            self.waiting = false;
+            return Choice::Send { at: fast, ahead: 0 };
+        }
+        let Some(slow) = least(paths, |view| view.has_room, |view| view.rtt) else {
+            return Choice::Wait;
+        };
+        if self.shall_wait(job, &paths[fast], &paths[slow]) {
+            return Choice::Wait;
+        }
+        Choice::Send { at: slow, ahead: 0 }
+    }
+}
+
+impl Ecf {
+    fn shall_wait(&mut self, job: &Job, fast: &View, slow: &View) -> bool {
+        let backlog = u128::from(job.total.as_bytes());
+        let rtt = |view: &View| u128::from(view.rtt.as_nanos());
+        let window = |view: &View| u128::from(view.window.as_bytes().max(1));
+        let deviation = u128::from(fast.rtt_var.max(slow.rtt_var).as_nanos());
+        // Rounds of the fast path for everything, and one for what is there already.
+        let by_fast = rtt(fast) + rtt(fast) * backlog / window(fast);
+        let by_slow = rtt(slow) + deviation;
+        let margin = if self.waiting { by_slow * BETA_QUARTERS / 4 } else { 0 };
+        if by_fast >= by_slow + margin {
+            self.waiting = false;
+            return false;
+        }
+        // Unless the slow path would need so few rounds that it is not slower after all.
+        if rtt(slow) * backlog / window(slow) >= 2 * rtt(fast) + deviation {
+            self.waiting = true;
+            return true;
+        }
+        false
+    }
+}

@@ -1,0 +1,16 @@
+//! The path with the smallest round trip that has room, as kernel MPTCP's first scheduler had it
+//! and MPFlex uses it (§5.5).
+
+use super::{Choice, Job, Scheduler, View, least};
+
+#[derive(Debug, Default)]
+pub(super) struct MinRtt;
+
+impl Scheduler for MinRtt {
+    fn choose(&mut self, _: &Job, paths: &[View]) -> Choice {
+        match least(paths, |view| view.has_room, |view| view.rtt) {
+            Some(at) => Choice::Send { at, ahead: 0 },
+            None => Choice::Wait,
+        }
+    }
+}
