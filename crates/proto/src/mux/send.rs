@@ -97,9 +97,6 @@ impl<P: Payload> SendHalf<P> {
         self.end - self.base
     }
 
-    pub(super) fn end(&self) -> u64 {
-        self.end
-    }
 
     /// One past the last byte that was ever sent.
     pub(super) fn high(&self) -> u64 {

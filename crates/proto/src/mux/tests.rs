@@ -1,1 +1,5 @@
-
+mod faults;
+mod message;
+mod random;
+mod scenarios;
+mod world;

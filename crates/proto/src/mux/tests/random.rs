@@ -1,0 +1,171 @@
+//! Whatever happens in whatever order: every stream delivers exactly its bytes, once, in order.
+
+use manyways_trace::{Rate, Span, Time};
+use proptest::prelude::*;
+
+use super::world::{CLIENT, GATEWAY, Link, World};
+use crate::mux::ResetCode;
+use crate::sched::{Kind, PathId, PathSet, Treatment};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Open { up: u64, down: u64, label: u8, takes: bool },
+    Die { carrier: usize, share: u8 },
+    Return { path: u8 },
+    Silent { carrier: usize, silent: bool },
+    Rate { carrier: usize, kbps: u64 },
+    Treat { label: u8, scheduler: usize, paths: u32, primary: Option<u8>, priority: u8 },
+    Assign { stream: usize, label: u8 },
+    Reset { end: usize, stream: usize },
+    Take { end: usize },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let size = || prop_oneof![Just(0u64), 1u64..3_000, 3_000u64..400_000];
+    prop_oneof![
+        4 => (size(), size(), 0u8..4, prop::bool::weighted(0.8))
+            .prop_map(|(up, down, label, takes)| Event::Open { up, down, label, takes }),
+        2 => (0usize..3, any::<u8>()).prop_map(|(carrier, share)| Event::Die { carrier, share }),
+        2 => (0u8..3).prop_map(|path| Event::Return { path }),
+        2 => (0usize..3, any::<bool>())
+            .prop_map(|(carrier, silent)| Event::Silent { carrier, silent }),
+        1 => (0usize..3, 50u64..20_000).prop_map(|(carrier, kbps)| Event::Rate { carrier, kbps }),
+        2 => (0u8..4, 0usize..6, 0u32..8, prop::option::of(0u8..3), 0u8..3).prop_map(
+            |(label, scheduler, paths, primary, priority)| Event::Treat {
+                label, scheduler, paths, primary, priority
+            }
+        ),
+        1 => (0usize..8, 0u8..4).prop_map(|(stream, label)| Event::Assign { stream, label }),
+        1 => (0usize..2, 0usize..8).prop_map(|(end, stream)| Event::Reset { end, stream }),
+        1 => (0usize..2).prop_map(|end| Event::Take { end }),
+    ]
+}
+
+fn link() -> impl Strategy<Value = Link> {
+    (50u64..50_000, 1u64..300).prop_map(|(kbps, rtt)| Link {
+        rate: Rate::from_kbps(kbps),
+        rtt: Span::from_millis(rtt),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_stream_delivers_its_bytes_once_and_in_order(
+        links in prop::collection::vec(link(), 1..4),
+        events in prop::collection::vec((0u64..400, event()), 1..40),
+        credit in prop_oneof![Just(64u64 << 10), Just(32 << 20)],
+    ) {
+        let mut world = World::with(|config| {
+            config.credit = credit.max(32 << 10);
+            config.stream_credit = 32 << 10;
+            config.most_stream_credit = 256 << 10;
+        });
+        for (path, link) in links.iter().enumerate() {
+            world.attach(path as u8, *link);
+        }
+        let mut streams = Vec::new();
+        for (pause, event) in events {
+            let carriers = world.carrier_ids();
+            match event {
+                Event::Open { up, down, label, takes } => {
+                    let stream = world.open(label, up, down);
+                    for applications in &mut world.applications {
+                        applications.get_mut(&stream).unwrap().takes = takes;
+                    }
+                    streams.push(stream);
+                }
+                Event::Die { carrier, share } => {
+                    if let Some(id) = carriers.get(carrier) {
+                        world.detach(*id, share);
+                    }
+                }
+                Event::Return { path } => {
+                    if let Some(link) = links.get(usize::from(path)) {
+                        world.attach(path, *link);
+                    }
+                }
+                Event::Silent { carrier, silent } => {
+                    if let Some(id) = carriers.get(carrier) {
+                        world.set_silent(*id, silent);
+                    }
+                }
+                Event::Rate { carrier, kbps } => {
+                    if let Some(id) = carriers.get(carrier) {
+                        world.set_rate(*id, Rate::from_kbps(kbps));
+                    }
+                }
+                Event::Treat { label, scheduler, paths, primary, priority } => world.label(label, Treatment {
+                    scheduler: Kind::ALL[scheduler],
+                    paths: PathSet::from_bits(paths),
+                    primary: primary.map(PathId),
+                    priority,
+                }),
+                Event::Assign { stream, label } => {
+                    if let Some(stream) = streams.get(stream) {
+                        let input = crate::mux::Input::Assign { stream: *stream, label };
+                        world.ends[CLIENT].handle(world.now, input);
+                    }
+                }
+                Event::Reset { end, stream } => {
+                    if let Some(stream) = streams.get(stream) {
+                        world.reset(end, *stream);
+                    }
+                }
+                Event::Take { end } => {
+                    for stream in &streams {
+                        world.take(end, *stream);
+                    }
+                }
+            }
+            world.run_for(Span::from_millis(pause));
+            for end in &world.ends {
+                prop_assert!(end.held() <= credit.max(32 << 10), "more is held than granted");
+            }
+        }
+        // Whatever was wrong is over: all goes through in the end.
+        for id in world.carrier_ids() {
+            world.set_silent(id, false);
+        }
+        for label in 0..4 {
+            let scheduler = Kind::ALL[usize::from(label)];
+            world.label(label, Treatment { scheduler, ..Treatment::default() });
+        }
+        for (path, link) in links.iter().enumerate() {
+            world.attach(path as u8, *link);
+        }
+        let mut last = Time::ZERO;
+        for _ in 0..400 {
+            for stream in &streams {
+                for end in [CLIENT, GATEWAY] {
+                    world.applications[end].get_mut(stream).unwrap().takes = true;
+                    world.take(end, *stream);
+                }
+            }
+            world.run_for(Span::from_secs(2));
+            last = world.now;
+            if world.ends.iter().all(|end| end.stream_count() == 0) {
+                break;
+            }
+        }
+        prop_assert_eq!(&world.breaches, &Vec::<&str>::new());
+        for stream in &streams {
+            for (end, peer) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
+                let (own, other) =
+                    (&world.applications[end][stream], &world.applications[peer][stream]);
+                if own.end == Some(Ok(())) {
+                    prop_assert_eq!(own.received, other.to_write);
+                }
+                let was_reset = [own.end, other.end].iter().any(|end| {
+                    matches!(end, Some(Err(ResetCode::Aborted)))
+                });
+                prop_assert!(was_reset || own.end.is_some(), "{:?} has not ended at {}: {:?}", stream, last, own);
+            }
+        }
+        for end in &world.ends {
+            prop_assert_eq!(end.stream_count(), 0, "streams are left");
+            prop_assert_eq!(end.held(), 0);
+        }
+    }
+}

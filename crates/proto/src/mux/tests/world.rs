@@ -1,0 +1,411 @@
+//! Two ends of a session in virtual time, with carriers that are slow, stall and die.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use manyways_trace::{Rate, Size, Span, Time};
+
+use crate::mux::{
+    CarrierId, Condition, Config, Counters, FlowId, Input, Message, Mux, Output, Payload,
+    ResetCode, Role, StreamId, Target,
+};
+use crate::sched::{PathId, Treatment};
+
+/// Bytes `at` to `at + len` of what `of` writes: what they are is known without holding them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    pub of: (StreamId, Role),
+    pub at: u64,
+    pub len: usize,
+}
+
+impl Payload for Piece {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn slice(&self, from: usize, to: usize) -> Self {
+        assert!(from <= to && to <= self.len, "{from}..{to} of {}", self.len);
+        Self { at: self.at + from as u64, len: to - from, ..*self }
+    }
+    fn empty() -> Self {
+        Self { of: (StreamId(0), Role::Client), at: 0, len: 0 }
+    }
+    fn join(first: &Self, second: &Self) -> Self {
+        assert_eq!((first.of, first.at + first.len as u64), (second.of, second.at));
+        Self { len: first.len + second.len, ..*first }
+    }
+}
+
+/// A path between the two ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub rate: Rate,
+    pub rtt: Span,
+}
+
+/// One direction of a carrier.
+#[derive(Default)]
+struct Lane {
+    /// When what was handed over before is sent.
+    free_at: Time,
+    /// On their way: when they arrive, how large they are, and when they are off the sender's
+    /// hands.
+    messages: VecDeque<(Time, Time, usize, Message<Piece>)>,
+    delivered: u64,
+}
+
+struct Carrier {
+    id: CarrierId,
+    path: PathId,
+    link: Link,
+    /// Nothing passes.
+    silent: bool,
+    /// To the gateway, to the client.
+    lanes: [Lane; 2],
+}
+
+/// An application's end of a stream.
+#[derive(Debug, Default)]
+pub struct Application {
+    /// Bytes that it has yet to write.
+    pub to_write: u64,
+    pub written: u64,
+    pub finishes: bool,
+    finished: bool,
+    pub received: u64,
+    /// Bytes that it has not taken.
+    pub untaken: u64,
+    /// It takes what comes at once.
+    pub takes: bool,
+    pub end: Option<Result<(), ResetCode>>,
+    pub closed: bool,
+    hungry: bool,
+    /// When bytes came, and how many there were then.
+    pub arrivals: Vec<(Time, u64)>,
+}
+
+pub struct World {
+    pub now: Time,
+    pub ends: [Mux<Piece>; 2],
+    carriers: Vec<Carrier>,
+    next_carrier: u64,
+    next_stream: u64,
+    pub applications: [BTreeMap<StreamId, Application>; 2],
+    pub datagrams: [Vec<(Time, FlowId, Piece)>; 2],
+    /// Bytes that each path brought, headers included.
+    pub traffic: HashMap<PathId, u64>,
+    pub suspects: Vec<(Time, CarrierId)>,
+    pub breaches: Vec<&'static str>,
+}
+
+/// What a kernel holds unsent, as set by TCP_NOTSENT_LOWAT.
+const UNSENT: usize = 16 << 10;
+/// What the client writes and the gateway answers unless told otherwise.
+pub const CLIENT: usize = 0;
+pub const GATEWAY: usize = 1;
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl Fn(&mut Config)) -> Self {
+        let end = |role| {
+            let mut config = Config::new(role);
+            change(&mut config);
+            let (credit, stream_credit) = (config.credit, config.stream_credit);
+            let mut mux = Mux::new(config);
+            mux.handle(Time::ZERO, Input::Allowance { credit, stream_credit });
+            mux
+        };
+        Self {
+            now: Time::ZERO,
+            ends: [end(Role::Client), end(Role::Gateway)],
+            carriers: Vec::new(),
+            next_carrier: 0,
+            next_stream: 0,
+            applications: Default::default(),
+            datagrams: Default::default(),
+            traffic: HashMap::new(),
+            suspects: Vec::new(),
+            breaches: Vec::new(),
+        }
+    }
+
+    pub fn attach(&mut self, path: u8, link: Link) -> CarrierId {
+        let id = CarrierId(self.next_carrier);
+        self.next_carrier += 1;
+        let path = PathId(path);
+        let condition = Condition::fresh(link.rtt);
+        for end in &mut self.ends {
+            end.handle(self.now, Input::Attach { carrier: id, path, condition });
+        }
+        self.carriers.push(Carrier { id, path, link, silent: false, lanes: Default::default() });
+        id
+    }
+
+    /// It dies; of what was on its way, `share` of 256 arrives before.
+    pub fn detach(&mut self, id: CarrierId, share: u8) {
+        let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else { return };
+        for (from, to) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
+            let messages = &mut self.carriers[at].lanes[from].messages;
+            let arriving = messages.len() * usize::from(share) / 256;
+            let arriving: Vec<_> = messages.drain(..arriving).map(|(.., m)| m).collect();
+            for message in arriving {
+                self.ends[to].handle(self.now, Input::Message { carrier: id, message });
+            }
+        }
+        self.carriers.remove(at);
+        for end in &mut self.ends {
+            end.handle(self.now, Input::Detach { carrier: id });
+        }
+    }
+
+    pub fn set_silent(&mut self, id: CarrierId, silent: bool) {
+        let now = self.now;
+        let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) else { return };
+        if carrier.silent && !silent {
+            // What waited for an acknowledgement is sent once more.
+            for lane in &mut carrier.lanes {
+                let mut at = now;
+                for (arrival, off, size, _) in &mut lane.messages {
+                    at += carrier.link.rate.time_for(Size::from_bytes(*size as u64));
+                    *off = at;
+                    *arrival = at + half(carrier.link.rtt);
+                }
+                lane.free_at = at;
+            }
+        }
+        carrier.silent = silent;
+    }
+
+    pub fn set_rate(&mut self, id: CarrierId, rate: Rate) {
+        if let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) {
+            carrier.link.rate = rate;
+        }
+    }
+
+    pub fn carrier_ids(&self) -> Vec<CarrierId> {
+        self.carriers.iter().map(|carrier| carrier.id).collect()
+    }
+
+    pub fn label(&mut self, id: u8, treatment: Treatment) {
+        self.ends[CLIENT].handle(self.now, Input::Relabel { id, treatment });
+    }
+
+    /// A stream over which the client writes `up` bytes and the gateway's side `down`.
+    pub fn open(&mut self, label: u8, up: u64, down: u64) -> StreamId {
+        let stream = StreamId(self.next_stream);
+        self.next_stream += 1;
+        let target = Target::Name("server.example".to_owned(), 443);
+        self.ends[CLIENT].handle(self.now, Input::Open { stream, label, target });
+        for (applications, to_write) in self.applications.iter_mut().zip([up, down]) {
+            let application =
+                Application { to_write, finishes: true, takes: true, ..Default::default() };
+            applications.insert(stream, application);
+        }
+        self.write(CLIENT, stream);
+        stream
+    }
+
+    /// The application writes as much as its end takes.
+    pub fn write(&mut self, end: usize, stream: StreamId) {
+        let Some(application) = self.applications[end].get_mut(&stream) else { return };
+        application.hungry = false;
+        let role = [Role::Client, Role::Gateway][end];
+        loop {
+            let room = self.ends[end].appetite(stream) as u64;
+            let len = room.min(application.to_write - application.written).min(65_536);
+            if len == 0 {
+                break;
+            }
+            let data = Piece { of: (stream, role), at: application.written, len: len as usize };
+            application.written += len;
+            self.ends[end].handle(self.now, Input::Write { stream, data });
+        }
+        if application.written == application.to_write
+            && application.finishes
+            && !std::mem::replace(&mut application.finished, true)
+        {
+            self.ends[end].handle(self.now, Input::Finish { stream });
+        }
+    }
+
+    pub fn take(&mut self, end: usize, stream: StreamId) {
+        let Some(application) = self.applications[end].get_mut(&stream) else { return };
+        let bytes = std::mem::take(&mut application.untaken);
+        self.ends[end].handle(self.now, Input::Consumed { stream, bytes });
+    }
+
+    pub fn reset(&mut self, end: usize, stream: StreamId) {
+        self.ends[end].handle(self.now, Input::Reset { stream, code: ResetCode::Aborted });
+        if let Some(application) = self.applications[end].get_mut(&stream) {
+            application.end.get_or_insert(Err(ResetCode::Aborted));
+        }
+    }
+
+    pub fn counters(&self, end: usize) -> Counters {
+        self.ends[end].counters()
+    }
+
+    /// Lets time pass, all that is due at its time.
+    pub fn run_until(&mut self, until: Time) {
+        self.act();
+        while let Some(next) = self.next_event().filter(|next| *next <= until) {
+            self.now = next.max(self.now);
+            self.arrive();
+            self.act();
+        }
+        self.now = self.now.max(until);
+        self.act();
+    }
+
+    pub fn run_for(&mut self, span: Span) {
+        self.run_until(self.now + span);
+    }
+
+    fn next_event(&self) -> Option<Time> {
+        let lanes = self.carriers.iter().filter(|carrier| !carrier.silent);
+        let lanes = lanes.flat_map(|carrier| carrier.lanes.iter());
+        // A message that is off the sender's hands makes room.
+        let lanes = lanes.flat_map(|lane| {
+            let room = lane.messages.iter().map(|(_, off, ..)| *off).find(|off| *off > self.now);
+            [lane.messages.front().map(|(at, ..)| *at), room]
+        });
+        let ends = self.ends.iter().map(Mux::next_wakeup);
+        let next = lanes.chain(ends).flatten().min()?;
+        // An end that has nothing to do at its time must not be asked for ever.
+        Some(if next <= self.now { self.now + Span::from_micros(100) } else { next })
+    }
+
+    fn arrive(&mut self) {
+        for at in 0..self.carriers.len() {
+            for (from, to) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
+                let carrier = &mut self.carriers[at];
+                if carrier.silent {
+                    continue;
+                }
+                let (id, path) = (carrier.id, carrier.path);
+                let lane = &mut carrier.lanes[from];
+                while lane.messages.front().is_some_and(|(when, ..)| *when <= self.now) {
+                    let Some((_, _, size, message)) = lane.messages.pop_front() else { break };
+                    lane.delivered += size as u64;
+                    *self.traffic.entry(path).or_default() += size as u64;
+                    self.ends[to].handle(self.now, Input::Message { carrier: id, message });
+                }
+            }
+        }
+    }
+
+    /// Does what both ends want done now.
+    fn act(&mut self) {
+        for end in [CLIENT, GATEWAY] {
+            self.tell_room(end);
+            while let Some(output) = self.ends[end].poll(self.now) {
+                self.obey(end, output);
+            }
+        }
+    }
+
+    fn tell_room(&mut self, end: usize) {
+        for carrier in &self.carriers {
+            let lane = &carrier.lanes[end];
+            let unsent: usize = lane
+                .messages
+                .iter()
+                .filter(|(_, off, ..)| carrier.silent || *off > self.now)
+                .map(|(_, _, size, _)| size)
+                .sum();
+            let flying: usize = lane.messages.iter().map(|(_, _, size, _)| size).sum();
+            let condition = Condition {
+                rtt: carrier.link.rtt,
+                rtt_var: Span::from_millis(2),
+                window: carrier.link.rate.size_in(carrier.link.rtt) + Size::from_bytes(14_480),
+                in_flight: Size::from_bytes((flying - unsent) as u64),
+                unsent: Size::from_bytes(unsent as u64),
+                rate: carrier.link.rate,
+                acknowledged: lane.delivered,
+                datagram: None,
+            };
+            let id = carrier.id;
+            self.ends[end].handle(self.now, Input::Condition { carrier: id, condition });
+            let bytes = UNSENT.saturating_sub(unsent);
+            self.ends[end].handle(self.now, Input::Room { carrier: id, bytes });
+        }
+    }
+
+    fn obey(&mut self, end: usize, output: Output<Piece>) {
+        match output {
+            Output::Send { carrier, message } => {
+                let mut head = Vec::new();
+                let payload = message.payload().map_or(0, |piece| piece.len);
+                message.encode_head(payload, &mut head);
+                let size = head.len() + payload;
+                let carrier = self.carriers.iter_mut().find(|c| c.id == carrier);
+                let carrier = carrier.expect("a carrier that was attached");
+                let lane = &mut carrier.lanes[end];
+                let time = carrier.link.rate.time_for(Size::from_bytes(size as u64));
+                lane.free_at = lane.free_at.max(self.now) + time;
+                let arrival = lane.free_at + half(carrier.link.rtt);
+                lane.messages.push_back((arrival, lane.free_at, size, message));
+            }
+            Output::Open { stream, .. } => {
+                assert_eq!(end, GATEWAY);
+                self.write(GATEWAY, stream);
+            }
+            Output::Data { stream, data } => {
+                let peer = [Role::Gateway, Role::Client][end];
+                let application =
+                    self.applications[end].get_mut(&stream).expect("an open stream");
+                assert_eq!(application.end, None, "bytes after the end");
+                assert_eq!((data.of, data.at), ((stream, peer), application.received));
+                assert!(data.len > 0);
+                application.received += data.len as u64;
+                application.untaken += data.len as u64;
+                application.arrivals.push((self.now, application.received));
+                if application.takes {
+                    self.take(end, stream);
+                }
+            }
+            Output::Finished { stream } => self.ended(end, stream, Ok(())),
+            Output::Reset { stream, code } => self.ended(end, stream, Err(code)),
+            Output::Hungry { stream } => self.write(end, stream),
+            Output::Closed { stream } => {
+                if let Some(application) = self.applications[end].get_mut(&stream) {
+                    assert!(!std::mem::replace(&mut application.closed, true), "closed twice");
+                }
+            }
+            Output::Datagram { flow, data, .. } => {
+                self.datagrams[end].push((self.now, flow, data));
+            }
+            Output::CloseFlow { .. } => {}
+            Output::Suspect { carrier } => self.suspects.push((self.now, carrier)),
+            Output::Breach { what, .. } => self.breaches.push(what),
+            Output::Bye => {}
+        }
+    }
+
+    fn ended(&mut self, end: usize, stream: StreamId, how: Result<(), ResetCode>) {
+        let application = self.applications[end].get_mut(&stream).expect("an open stream");
+        match (application.end, how) {
+            (None, how) => application.end = Some(how),
+            // A stream may be reset after one of its directions ended.
+            (Some(Ok(())), Err(code)) => application.end = Some(Err(code)),
+            (Some(before), how) => panic!("{stream:?} ended twice: {before:?}, {how:?}"),
+        }
+    }
+
+    /// When the last byte of a stream came to the client's application.
+    pub fn done_at(&self, stream: StreamId) -> Option<Time> {
+        let application = &self.applications[CLIENT][&stream];
+        application.end.filter(Result::is_ok)?;
+        application.arrivals.last().map(|(at, _)| *at)
+    }
+}
+
+fn half(span: Span) -> Span {
+    Span::from_nanos(span.as_nanos() / 2)
+}
+
+pub fn link(kbps: u64, rtt: u64) -> Link {
+    Link { rate: Rate::from_kbps(kbps), rtt: Span::from_millis(rtt) }
+}
