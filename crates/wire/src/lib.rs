@@ -7,6 +7,7 @@
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
 
+pub mod http;
 mod name;
 mod peek;
 pub mod tls;
