@@ -1,8 +1,8 @@
 //! What the bytes of others say as they pass: which host a connection is for.
 //!
-//! [`tls`] and [`http`] read the first bytes that a client sends, [`dns`] reads answers of name
-//! servers, and [`dns::Names`] remembers for an address which names it was asked by. A name that
-//! comes out is a [`HostName`]; what comes out of the beginning of a stream is a [`Peek`].
+//! [`tls`], [`http`] and [`quic`] read the first bytes that a client sends, [`dns`] reads answers of
+//! name servers, and [`dns::Names`] remembers for an address which names it was asked by. A name
+//! that comes out is a [`HostName`]; what comes out of the beginning of a stream is a [`Peek`].
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
@@ -12,6 +12,7 @@ pub mod dns;
 pub mod http;
 mod name;
 mod peek;
+pub mod quic;
 pub mod tls;
 
 pub use name::HostName;
