@@ -102,6 +102,12 @@ pub const ALL: &[Target] = &[
         words: wire::MESSAGE_WORDS,
         more_seeds: &["corpus/dns-answer", "corpus/dns-question"],
     },
+    Target {
+        name: "quic-initial",
+        run: wire::quic_initial,
+        words: wire::HELLO_WORDS,
+        more_seeds: &[],
+    },
 ];
 
 /// The target of that name.

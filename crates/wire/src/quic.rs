@@ -40,8 +40,8 @@ impl Initials {
 
     /// Reads the next datagram of the client. A hint counts the bytes of the hello, not those of
     /// the datagrams around it. [`Peek::No`] when the first one is not QUIC of a version that is
-    /// known, and after [`DATAGRAM_LIMIT`] datagrams at the latest; what is lost, comes twice or
-    /// cannot be read in a later one changes nothing.
+    /// known, when one carries what no client says, and after [`DATAGRAM_LIMIT`] at the latest.
+    /// What is lost, comes twice or, but for the first, cannot be opened changes nothing.
     pub fn datagram(&mut self, bytes: &[u8]) -> Peek<ClientHello> {
         if self.datagrams >= DATAGRAM_LIMIT {
             return Peek::No;
@@ -51,10 +51,10 @@ impl Initials {
         for _ in 0..PACKET_LIMIT {
             // What is no Initial comes behind those that are.
             let Some((initial, after)) = Initial::parse(rest) else { break };
-            if let Some(frames) = self.open(&initial) {
-                if frame::read(&frames, &mut self.hello).is_none() {
-                    return self.give_up();
-                }
+            if let Some(frames) = self.open(&initial)
+                && frame::read(&frames, &mut self.hello).is_none()
+            {
+                return self.give_up();
             }
             rest = after;
         }

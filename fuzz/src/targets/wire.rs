@@ -3,7 +3,11 @@
 use std::fmt::Debug;
 
 use manyways_trace::Time;
+use manyways_wire::quic::Initials;
 use manyways_wire::{HostName, LIMIT, Peek, dns, http, tls};
+use rustls::Side;
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::quic::Version;
 
 pub(super) const HELLO_WORDS: &[&str] = &[
     "\u{16}\u{3}\u{1}\0",
@@ -48,7 +52,12 @@ fn good_name(name: &HostName) {
 }
 
 pub(super) fn tls_hello(bytes: &[u8]) {
-    let Peek::Complete(hello) = steady(bytes, tls::client_hello) else { return };
+    if let Peek::Complete(hello) = steady(bytes, tls::client_hello) {
+        good_hello(&hello);
+    }
+}
+
+fn good_hello(hello: &tls::ClientHello) {
     hello.server_name.iter().for_each(good_name);
     assert!(hello.protocols.len() <= tls::PROTOCOL_LIMIT);
 }
@@ -78,4 +87,51 @@ pub(super) fn dns_message(bytes: &[u8]) {
     for (address, _) in answered.addresses.iter().rev().take(8) {
         assert_eq!(names.newest(Time::ZERO, *address), Some(&answered.name));
     }
+}
+
+/// A datagram; then the same bytes as what a packet carries, or two, behind a good seal: no change
+/// of a sealed packet is ever opened.
+pub(super) fn quic_initial(bytes: &[u8]) {
+    check_hello(Initials::new().datagram(bytes));
+    let bytes = &bytes[..bytes.len().min(8 * 1024)];
+    check_hello(Initials::new().datagram(&sealed(Version::V2, 0, bytes)));
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let mut initials = Initials::new();
+    for (number, frames) in [first, second, bytes].into_iter().enumerate() {
+        check_hello(initials.datagram(&sealed(Version::V1, number as u8, frames)));
+    }
+}
+
+fn check_hello(said: Peek<tls::ClientHello>) {
+    match said {
+        Peek::Complete(hello) => good_hello(&hello),
+        Peek::More(hint) => assert!((1..=LIMIT).contains(&hint)),
+        Peek::No => {}
+    }
+}
+
+/// A client's Initial packet that carries these frames, as a real one seals it.
+fn sealed(version: Version, number: u8, frames: &[u8]) -> Vec<u8> {
+    const ID: &[u8] = b"fuzzing.";
+    let suite = TLS13_AES_128_GCM_SHA256.tls13().and_then(|suite| suite.quic_suite());
+    let keys = suite.expect("ring can do QUIC").keys(ID, Side::Client, version);
+    let (kind, wire) = match version {
+        Version::V2 => (0xd0, [0x6b, 0x33, 0x43, 0xcf]),
+        _ => (0xc0, [0, 0, 0, 1]),
+    };
+    // The header's sample begins three bytes behind a number of one byte.
+    let mut payload = frames.to_vec();
+    payload.resize(payload.len().max(3), 0);
+    let length = (1 + payload.len() + 16) as u32 | 0x8000_0000;
+    let mut header =
+        [&[kind], &wire[..], &[ID.len() as u8], ID, &[0, 0], &length.to_be_bytes(), &[number]]
+            .concat();
+    let tag = keys.local.packet.encrypt_in_place(number.into(), &header, &mut payload);
+    payload.extend_from_slice(tag.expect("a packet can be sealed").as_ref());
+    let (first, rest) = header.split_at_mut(1);
+    let at = rest.len() - 1;
+    let hidden =
+        keys.local.header.encrypt_in_place(&payload[3..19], &mut first[0], &mut rest[at..]);
+    hidden.expect("a header can be hidden");
+    [header, payload].concat()
 }
