@@ -177,6 +177,15 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_has_expired_takes_no_room_from_one_that_holds() {
+        let mut names = small();
+        names.learn(seconds(0), &answered("a.example", &[1], 100));
+        names.learn(seconds(1), &answered("b.example", &[1], 10));
+        names.learn(seconds(20), &answered("c.example", &[1], 10));
+        assert_eq!(all(&names, 21, 1), ["c.example", "a.example"]);
+    }
+
+    #[test]
     fn to_hear_of_a_name_again_keeps_it_for_longer() {
         let mut names = small();
         names.learn(seconds(0), &answered("a.example", &[1], 50));

@@ -34,6 +34,7 @@ fn an_absolute_url_counts_more_than_the_host_field() {
     for (target, expected) in [
         ("http://b.example/x?y", request("b.example", None)),
         ("HTTPS://me:secret@B.example:444", request("b.example", Some(444))),
+        ("http://me@here:x@b.example/", request("b.example", None)),
         ("http://b.example?x@c.example", request("b.example", None)),
         ("http:///", Peek::Complete(Head::Request(None))),
         ("ftp://b.example/", request("a.example", None)),

@@ -172,6 +172,8 @@ fn frames_that_lie_end_it() {
         &crypto(16 * 1024, b"x"),
         &[6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0],
         &crypto(0, &[2; 60]),
+        // A hello of a byte more than is looked at.
+        &crypto(0, &[1, 0, 0x3f, 0xfd, 3, 3]),
     ] {
         let mut initials = Initials::new();
         let datagram = one(frames);

@@ -112,8 +112,9 @@ fn long_keys_and_made_up_extensions_change_nothing() {
 
 #[test]
 fn the_answer_does_not_wait_for_long_keys() {
-    let bytes =
-        records(&message(&[sni(b"a.example"), alpn(&["h2"]), extension(51, &[1; 1300])]), 1 << 14);
+    let keys = extension(51, &[1; 1300]);
+    let hello = message(&[sni(b"a.example"), alpn(&["h2"]), keys, extension(45, &[1, 1])]);
+    let bytes = records(&hello, 1 << 14);
     assert!(matches!(client_hello(&bytes[..400]), Peek::Complete(_)));
     let Peek::More(whole) = client_hello(&bytes[..60]) else { panic!("it is not all there") };
     assert_eq!(whole, bytes.len());
@@ -170,6 +171,18 @@ fn lengths_that_lie_end_it() {
         let mut bad = good.clone();
         bad[at] = 0xff;
         assert_eq!(client_hello(&records(&bad, 1 << 14)), Peek::No, "at {at}");
+    }
+}
+
+#[test]
+fn fields_beyond_what_is_allowed_end_it() {
+    let start = [&[3, 3][..], &[7; 32]].concat();
+    let rest = [&sized(2, &[0, 10])[..], &sized(1, &[0])].concat();
+    let extensions = sized(2, &[sni(b"a.example"), alpn(&["h2"])].concat());
+    for (session, end, good) in [(32, &[][..], true), (33, &[], false), (32, &[0], false)] {
+        let body = [&start[..], &sized(1, &vec![9; session]), &rest, &extensions, end].concat();
+        let bytes = records(&[&[1][..], &sized(3, &body)].concat(), 1 << 14);
+        assert_eq!(client_hello(&bytes).complete().is_some(), good, "{session}, {end:?}");
     }
 }
 
