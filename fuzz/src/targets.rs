@@ -4,6 +4,7 @@ mod lab;
 mod middlebox;
 mod network;
 mod trace;
+mod wire;
 
 /// A parser under fire.
 pub struct Target {
@@ -91,6 +92,20 @@ pub const ALL: &[Target] = &[
         name: "lab-request",
         run: lab::lab_request,
         words: lab::REQUEST_WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "tls-hello", run: wire::tls_hello, words: wire::HELLO_WORDS, more_seeds: &[] },
+    Target { name: "http-head", run: wire::http_head, words: wire::HEAD_WORDS, more_seeds: &[] },
+    Target {
+        name: "dns-message",
+        run: wire::dns_message,
+        words: wire::MESSAGE_WORDS,
+        more_seeds: &["corpus/dns-answer", "corpus/dns-question"],
+    },
+    Target {
+        name: "quic-initial",
+        run: wire::quic_initial,
+        words: wire::HELLO_WORDS,
         more_seeds: &[],
     },
 ];

@@ -1,0 +1,232 @@
+//! Which names an address was asked by.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use manyways_trace::{Span, Time};
+
+use super::Answered;
+use crate::HostName;
+
+/// What a [`Names`] remembers at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many addresses.
+    pub addresses: usize,
+    /// How many names an address. An address of a content network serves many.
+    pub names: usize,
+    /// A name is remembered at least for so long, however short-lived its answer is: applications
+    /// keep addresses for longer than they may.
+    pub shortest: Span,
+    /// A name is remembered at most for so long, which counts more than `shortest`.
+    pub longest: Span,
+}
+
+impl Default for Limits {
+    /// 4096 addresses with 4 names each, for 5 minutes to a day: at most about 5 MB.
+    fn default() -> Self {
+        Self {
+            addresses: 4096,
+            names: 4,
+            shortest: Span::from_secs(5 * 60),
+            longest: Span::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// Remembers from answers of name servers which names an address was asked by. When there are too
+/// many, what has expired goes first, and then what was not heard of for the longest time.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    limits: Limits,
+    addresses: HashMap<IpAddr, Entry>,
+    /// The addresses by when they were heard of last.
+    heard: BTreeMap<u64, IpAddr>,
+    /// How often an address was heard of: where the next one goes in `heard`.
+    count: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// Its key in [`Names::heard`].
+    heard: u64,
+    /// The names and when each expires; the one that was heard of last is the first.
+    names: Vec<(HostName, Time)>,
+}
+
+impl Names {
+    /// An empty memory with these limits.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Remembers what was answered at `now`. Where a name was known for an address, it is now the
+    /// newest one there.
+    pub fn learn(&mut self, now: Time, answered: &Answered) {
+        if self.addresses.len() + answered.addresses.len() > self.limits.addresses {
+            self.forget_expired(now);
+        }
+        for (address, lifetime) in &answered.addresses {
+            let lifetime = (*lifetime).max(self.limits.shortest).min(self.limits.longest);
+            self.count += 1;
+            let entry = self
+                .addresses
+                .entry(*address)
+                .or_insert_with(|| Entry { heard: self.count, names: Vec::new() });
+            self.heard.remove(&entry.heard);
+            self.heard.insert(self.count, *address);
+            entry.heard = self.count;
+            entry.names.retain(|(name, expiry)| *name != answered.name && *expiry > now);
+            entry.names.insert(0, (answered.name.clone(), now + lifetime));
+            entry.names.truncate(self.limits.names);
+        }
+        while self.addresses.len() > self.limits.addresses {
+            let Some((_, address)) = self.heard.pop_first() else { break };
+            self.addresses.remove(&address);
+        }
+    }
+
+    /// The names by which this address was asked for and that hold at `now`, the newest first.
+    pub fn all(&self, now: Time, address: IpAddr) -> impl Iterator<Item = &HostName> {
+        let names = self.addresses.get(&address).map_or(&[][..], |entry| &entry.names);
+        names.iter().filter(move |(_, expiry)| *expiry > now).map(|(name, _)| name)
+    }
+
+    /// The name by which this address was asked for last, of those that hold at `now`.
+    pub fn newest(&self, now: Time, address: IpAddr) -> Option<&HostName> {
+        self.all(now, address).next()
+    }
+
+    /// How many addresses are remembered, those included that have expired since.
+    pub fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    fn forget_expired(&mut self, now: Time) {
+        let heard = &mut self.heard;
+        self.addresses.retain(|_, entry| {
+            let holds = entry.names.iter().any(|(_, expiry)| *expiry > now);
+            if !holds {
+                heard.remove(&entry.heard);
+            }
+            holds
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn answered(name: &str, addresses: &[u8], lifetime: u64) -> Answered {
+        Answered {
+            id: 1,
+            name: HostName::parse(name.as_bytes()).unwrap(),
+            addresses: addresses.iter().map(|n| (at(*n), Span::from_secs(lifetime))).collect(),
+        }
+    }
+
+    fn at(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
+    fn seconds(seconds: u64) -> Time {
+        Time::from_millis(seconds * 1000)
+    }
+
+    fn all(names: &Names, now: u64, n: u8) -> Vec<String> {
+        names.all(seconds(now), at(n)).map(HostName::to_string).collect()
+    }
+
+    fn small() -> Names {
+        let [shortest, longest] = [10, 100].map(Span::from_secs);
+        Names::new(Limits { addresses: 3, names: 2, shortest, longest })
+    }
+
+    #[test]
+    fn the_newest_name_wins_and_the_older_ones_stay_behind_it() {
+        let mut names = small();
+        names.learn(seconds(0), &answered("a.example", &[1, 2], 50));
+        names.learn(seconds(1), &answered("b.example", &[1], 50));
+        assert_eq!(all(&names, 2, 1), ["b.example", "a.example"]);
+        assert_eq!(all(&names, 2, 2), ["a.example"]);
+        names.learn(seconds(2), &answered("a.example", &[1], 50));
+        assert_eq!(all(&names, 3, 1), ["a.example", "b.example"]);
+        names.learn(seconds(3), &answered("c.example", &[1], 50));
+        assert_eq!(all(&names, 3, 1), ["c.example", "a.example"]);
+        assert_eq!(names.newest(seconds(3), at(1)).map(HostName::as_str), Some("c.example"));
+        assert_eq!(names.newest(seconds(3), at(9)), None);
+    }
+
+    #[test]
+    fn a_name_holds_for_its_lifetime_within_the_limits() {
+        let mut names = small();
+        names.learn(seconds(0), &answered("short.example", &[1], 0));
+        names.learn(seconds(0), &answered("middle.example", &[2], 50));
+        names.learn(seconds(0), &answered("long.example", &[3], 5000));
+        for (n, end) in [(1, 10), (2, 50), (3, 100)] {
+            assert_eq!(all(&names, end - 1, n).len(), 1);
+            assert_eq!(all(&names, end, n).len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_name_that_has_expired_takes_no_room_from_one_that_holds() {
+        let mut names = small();
+        names.learn(seconds(0), &answered("a.example", &[1], 100));
+        names.learn(seconds(1), &answered("b.example", &[1], 10));
+        names.learn(seconds(20), &answered("c.example", &[1], 10));
+        assert_eq!(all(&names, 21, 1), ["c.example", "a.example"]);
+    }
+
+    #[test]
+    fn to_hear_of_a_name_again_keeps_it_for_longer() {
+        let mut names = small();
+        names.learn(seconds(0), &answered("a.example", &[1], 50));
+        names.learn(seconds(40), &answered("a.example", &[1], 50));
+        assert_eq!(all(&names, 89, 1), ["a.example"]);
+    }
+
+    #[test]
+    fn what_has_expired_goes_first_and_then_what_was_not_heard_of_for_longest() {
+        let mut names = small();
+        names.learn(seconds(0), &answered("a.example", &[1], 100));
+        names.learn(seconds(1), &answered("b.example", &[2], 10));
+        names.learn(seconds(2), &answered("c.example", &[3], 100));
+        names.learn(seconds(20), &answered("d.example", &[4], 100));
+        assert_eq!([1, 2, 3, 4].map(|n| all(&names, 21, n).len()), [1, 0, 1, 1]);
+        names.learn(seconds(22), &answered("a.example", &[1], 100));
+        names.learn(seconds(23), &answered("e.example", &[5], 10));
+        assert_eq!([1, 3, 4, 5].map(|n| all(&names, 24, n).len()), [1, 0, 1, 1]);
+    }
+
+    proptest! {
+        #[test]
+        fn it_never_holds_more_than_it_may_and_always_the_newest(
+            steps in prop::collection::vec(
+                (0_u64..40, "[a-e]", prop::collection::vec(0_u8..9, 1..3), 0_u64..120), 1..60),
+        ) {
+            let mut names = small();
+            let mut now = 0;
+            for (wait, name, addresses, lifetime) in steps {
+                now += wait;
+                names.learn(seconds(now), &answered(&name, &addresses, lifetime));
+                prop_assert!(names.len() <= 3 && !names.is_empty());
+                prop_assert_eq!(names.heard.len(), names.len());
+                for n in addresses {
+                    let newest = names.newest(seconds(now), at(n)).map(HostName::to_string);
+                    prop_assert_eq!(newest.as_ref(), Some(&name));
+                }
+                for n in 0..9 {
+                    prop_assert!(all(&names, now, n).len() <= 2);
+                }
+            }
+        }
+    }
+}

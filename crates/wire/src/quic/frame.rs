@@ -1,0 +1,73 @@
+//! The frames in an Initial packet (RFC 9000, 12.4 and 19).
+
+use super::assembly::Assembly;
+
+const PADDING: u8 = 0x00;
+const PING: u8 = 0x01;
+const ACK: u8 = 0x02;
+const ACK_ECN: u8 = 0x03;
+const CRYPTO: u8 = 0x06;
+
+/// Puts what a packet carries of the hello into its place. None when it carries what no client puts
+/// there, ends in a frame or says more than is looked at.
+pub(super) fn read(frames: &[u8], hello: &mut Assembly) -> Option<()> {
+    let mut fields = Fields(frames);
+    while !fields.0.is_empty() {
+        match fields.byte()? {
+            PADDING | PING => {}
+            kind @ (ACK | ACK_ECN) => acknowledgement(&mut fields, kind == ACK_ECN)?,
+            CRYPTO => {
+                let at = fields.number()?;
+                let length = fields.number()?;
+                hello.insert(at, fields.bytes(length)?)?;
+            }
+            // CONNECTION_CLOSE, which ends it, and all that is not allowed here.
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+fn acknowledgement(fields: &mut Fields<'_>, ecn: bool) -> Option<()> {
+    let (_largest, _delay, ranges) = (fields.number()?, fields.number()?, fields.number()?);
+    let _first = fields.number()?;
+    for _ in 0..ranges {
+        let (_gap, _length) = (fields.number()?, fields.number()?);
+    }
+    for _ in 0..if ecn { 3 } else { 0 } {
+        fields.number()?;
+    }
+    Some(())
+}
+
+/// What is left to read.
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+
+impl<'a> Fields<'a> {
+    pub(super) fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*byte)
+    }
+
+    pub(super) fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    /// Bytes behind one with their length, which may be at most `limit`.
+    pub(super) fn short_bytes(&mut self, limit: usize) -> Option<&'a [u8]> {
+        let length = usize::from(self.byte()?);
+        if length > limit { None } else { self.bytes(length) }
+    }
+
+    /// A number of 1, 2, 4 or 8 bytes (RFC 9000, 16).
+    pub(super) fn number(&mut self) -> Option<usize> {
+        let first = self.byte()?;
+        let more = self.bytes((1 << (first >> 6)) - 1)?;
+        let start = u64::from(first & 0x3f);
+        let number = more.iter().fold(start, |number, byte| number << 8 | u64::from(*byte));
+        usize::try_from(number).ok()
+    }
+}

@@ -1,0 +1,100 @@
+//! The keys of a client's first packets, which everybody on the way can make (RFC 9001, 5).
+
+use ring::aead::quic::{self, HeaderProtectionKey};
+use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+
+/// The versions of QUIC whose first packets can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// RFC 9001.
+    One,
+    /// RFC 9369.
+    Two,
+}
+
+/// What opens a client's Initial packets.
+pub(super) struct Keys {
+    header: HeaderProtectionKey,
+    payload: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+}
+
+/// A length of key material, as the library wants it.
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+impl Version {
+    fn salt(self) -> [u8; 20] {
+        match self {
+            Self::One => [
+                0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17, 0x9a, 0xe6, 0xa4, 0xc8,
+                0x0c, 0xad, 0xcc, 0xbb, 0x7f, 0x0a,
+            ],
+            Self::Two => [
+                0x0d, 0xed, 0xe3, 0xde, 0xf7, 0x00, 0xa6, 0xdb, 0x81, 0x93, 0x81, 0xbe, 0x6e, 0x26,
+                0x9d, 0xcb, 0xf9, 0xbd, 0x2e, 0xd9,
+            ],
+        }
+    }
+
+    /// The labels of the key, of the IV and of the key for headers.
+    fn labels(self) -> [&'static str; 3] {
+        match self {
+            Self::One => ["quic key", "quic iv", "quic hp"],
+            Self::Two => ["quicv2 key", "quicv2 iv", "quicv2 hp"],
+        }
+    }
+}
+
+impl Keys {
+    /// The keys of a client whose first packet is addressed to this connection id.
+    pub(super) fn of_client(version: Version, destination: &[u8]) -> Option<Self> {
+        let initial = Salt::new(HKDF_SHA256, &version.salt()).extract(destination);
+        let mut secret = [0; 32];
+        expand(&initial, "client in", &mut secret)?;
+        let secret = Prk::new_less_safe(HKDF_SHA256, &secret);
+
+        let [key, iv, header] = version.labels();
+        let mut bytes = [0; 16];
+        expand(&secret, key, &mut bytes)?;
+        let payload = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &bytes).ok()?);
+        expand(&secret, header, &mut bytes)?;
+        let header = HeaderProtectionKey::new(&quic::AES_128, &bytes).ok()?;
+        let mut nonce = [0; NONCE_LEN];
+        expand(&secret, iv, &mut nonce)?;
+        Some(Self { header, payload, iv: nonce })
+    }
+
+    /// What hides the first byte and the number of a packet (RFC 9001, 5.4).
+    pub(super) fn mask(&self, sample: &[u8]) -> Option<[u8; 5]> {
+        self.header.new_mask(sample).ok()
+    }
+
+    /// Opens what a packet of this number carries behind this header.
+    pub(super) fn open(&self, number: u32, header: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = self.iv;
+        for (byte, number) in nonce[NONCE_LEN - 4..].iter_mut().zip(number.to_be_bytes()) {
+            *byte ^= number;
+        }
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let mut bytes = sealed.to_vec();
+        let length = self.payload.open_in_place(nonce, Aad::from(header), &mut bytes).ok()?.len();
+        bytes.truncate(length);
+        Some(bytes)
+    }
+}
+
+/// HKDF-Expand-Label without a context (RFC 8446, 7.1).
+fn expand(secret: &Prk, label: &str, out: &mut [u8]) -> Option<()> {
+    const PREFIX: &str = "tls13 ";
+    let length = u16::try_from(out.len()).ok()?.to_be_bytes();
+    let named = u8::try_from(PREFIX.len() + label.len()).ok()?;
+    let info = [&length[..], &[named], PREFIX.as_bytes(), label.as_bytes(), &[0]];
+    secret.expand(&info, Length(out.len())).ok()?.fill(out).ok()
+}

@@ -1,0 +1,244 @@
+use proptest::prelude::*;
+use rustls::Side;
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::pki_types::ServerName;
+use rustls::quic::{ClientConnection, Version};
+
+use super::*;
+use crate::tls::tests::{config, message};
+
+const ID: &[u8] = &[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
+
+/// The hello that rustls puts into its first packets.
+fn hello(version: Version) -> Vec<u8> {
+    let name = ServerName::try_from("shop.example.com").unwrap();
+    let mut client =
+        ClientConnection::new(config(&["h3"]), version, name, b"parameters".to_vec()).unwrap();
+    let mut bytes = Vec::new();
+    client.write_hs(&mut bytes);
+    bytes
+}
+
+fn shop(said: Peek<ClientHello>) {
+    let hello = said.complete().expect("the whole hello is there");
+    assert_eq!(hello.server_name.map(|name| name.to_string()).as_deref(), Some("shop.example.com"));
+    assert_eq!(hello.protocols, [b"h3"]);
+}
+
+fn more(said: Peek<ClientHello>, whole: usize) {
+    assert_eq!(said, Peek::More(whole));
+}
+
+/// A number in two or four bytes.
+fn number(number: usize) -> Vec<u8> {
+    match u16::try_from(number) {
+        Ok(number) if number < 0x4000 => (number | 0x4000).to_be_bytes().to_vec(),
+        _ => (number as u32 | 0x8000_0000).to_be_bytes().to_vec(),
+    }
+}
+
+fn crypto(at: usize, bytes: &[u8]) -> Vec<u8> {
+    [&[6][..], &number(at), &number(bytes.len()), bytes].concat()
+}
+
+/// A packet as rustls seals it, of at least 1200 bytes.
+fn sealed(version: Version, id: &[u8], packet: u32, token: &[u8], frames: &[u8]) -> Vec<u8> {
+    let suite = TLS13_AES_128_GCM_SHA256.tls13().unwrap().quic_suite().unwrap();
+    let keys = suite.keys(ID, Side::Client, version);
+    let (first, wire) = match version {
+        Version::V2 => (0xd3, 0x6b33_43cf_u32),
+        _ => (0xc3, 1),
+    };
+    let mut payload = frames.to_vec();
+    payload.resize(payload.len().max(1162), 0);
+    let mut header = [&[first][..], &wire.to_be_bytes(), &[id.len() as u8], id, &[0]].concat();
+    header.extend(number(token.len()));
+    header.extend(token);
+    header.extend(number(4 + payload.len() + 16));
+    let at = header.len();
+    header.extend(packet.to_be_bytes());
+    let tag = keys.local.packet.encrypt_in_place(packet.into(), &header, &mut payload);
+    payload.extend(tag.unwrap().as_ref());
+    let sample = &payload[..16];
+    let (first, rest) = header.split_at_mut(1);
+    keys.local.header.encrypt_in_place(sample, &mut first[0], &mut rest[at - 1..]).unwrap();
+    [header, payload].concat()
+}
+
+fn one(frames: &[u8]) -> Vec<u8> {
+    sealed(Version::V1, ID, 0, &[], frames)
+}
+
+#[test]
+fn the_first_packet_of_either_version_shows_the_name() {
+    for version in [Version::V1, Version::V2] {
+        let datagram = sealed(version, ID, 0, &[], &crypto(0, &hello(version)));
+        shop(Initials::new().datagram(&datagram));
+        // With packets of other kinds behind it, and a number other than zero.
+        let token = [7; 100];
+        let mut datagram = sealed(version, ID, 0x0102_0304, &token, &crypto(0, &hello(version)));
+        datagram.extend_from_slice(b"\xe3something else");
+        shop(Initials::new().datagram(&datagram));
+    }
+}
+
+#[test]
+fn pieces_in_any_order_among_other_frames_are_joined() {
+    let hello = hello(Version::V1);
+    let (a, b) = (hello.len() / 3, hello.len() / 2);
+    let frames = [
+        &[1, 0, 0][..],
+        &crypto(b, &hello[b..]),
+        // Two ranges are acknowledged; then the same with counts of marks.
+        &[2, 9, 0, 1, 1, 2, 3],
+        &[3, 9, 0, 1, 1, 2, 3, 4, 5, 6],
+        &crypto(0, &hello[..a]),
+        &[1],
+        &crypto(a - 5, &hello[a - 5..b]),
+    ]
+    .concat();
+    shop(Initials::new().datagram(&one(&frames)));
+}
+
+#[test]
+fn a_hello_may_need_two_datagrams_in_any_order() {
+    let hello = hello(Version::V1);
+    let half = hello.len() / 2;
+    let first = sealed(Version::V1, ID, 0, &[], &crypto(0, &hello[..20]));
+    let second = sealed(Version::V1, ID, 1, &[], &crypto(20, &hello[20..half]));
+    let third = sealed(Version::V1, ID, 2, &[], &crypto(half, &hello[half..]));
+
+    let mut initials = Initials::new();
+    more(initials.datagram(&first), hello.len());
+    more(initials.datagram(&first), hello.len());
+    more(initials.datagram(b"\x40no long header"), hello.len());
+    let both = [&second[..], &third].concat();
+    shop(initials.datagram(&both));
+
+    let mut initials = Initials::new();
+    more(initials.datagram(&third), 45);
+    more(initials.datagram(&second), 45);
+    shop(initials.datagram(&first));
+}
+
+#[test]
+fn the_keys_stay_those_of_the_first_packet() {
+    let hello = hello(Version::V1);
+    let mut initials = Initials::new();
+    more(initials.datagram(&one(&crypto(0, &hello[..20]))), hello.len());
+    // The server has given itself a shorter id meanwhile.
+    let later = sealed(Version::V1, b"abc", 1, &[], &crypto(20, &hello[20..]));
+    shop(initials.datagram(&later));
+}
+
+#[test]
+fn after_a_retry_there_are_new_keys() {
+    let hello = hello(Version::V1);
+    let frames = crypto(0, &hello[..20]);
+    let mut other = sealed(Version::V1, ID, 0, &[], &frames);
+    // What is sealed for one id cannot be opened by another.
+    other[6] ^= 1;
+    assert_eq!(Initials::new().datagram(&other), Peek::No);
+
+    let mut initials = Initials::new();
+    initials.keys = Keys::of_client(keys::Version::One, b"the first");
+    initials.datagrams = 1;
+    shop(initials.datagram(&sealed(Version::V1, ID, 1, b"token", &crypto(0, &hello))));
+}
+
+#[test]
+fn what_is_not_a_first_packet_of_quic_is_said_at_once() {
+    let good = one(&crypto(0, &hello(Version::V1)));
+    // Another version, type, form, a connection id that is too long, another token's length, and
+    // a length that is more than there is.
+    for (at, to) in [(4, 9), (0, 0xe3), (0, 0x43), (5, 21), (15, 0x4f), (17, 0x7f)] {
+        let mut bad = good.clone();
+        bad[at] = to;
+        assert_eq!(Initials::new().datagram(&bad), Peek::No, "{to:#x} at {at}");
+    }
+    for end in 0..good.len() {
+        assert_eq!(Initials::new().datagram(&good[..end]), Peek::No, "{end}");
+    }
+    let short = sealed(Version::V1, b"short", 0, &[], &crypto(0, &hello(Version::V1)));
+    assert_eq!(Initials::new().datagram(&short), Peek::No);
+}
+
+#[test]
+fn frames_that_lie_end_it() {
+    for frames in [
+        &[0x1c, 0, 0, 0][..],
+        &[0x08, 0],
+        &[6, 0, 0x50],
+        &crypto(16 * 1024, b"x"),
+        &[6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0],
+        &crypto(0, &[2; 60]),
+        // A hello of a byte more than is looked at.
+        &crypto(0, &[1, 0, 0x3f, 0xfd, 3, 3]),
+    ] {
+        let mut initials = Initials::new();
+        let datagram = one(frames);
+        assert_eq!(initials.datagram(&datagram), Peek::No, "{frames:x?}");
+        let good = one(&crypto(0, &hello(Version::V1)));
+        assert_eq!(initials.datagram(&good), Peek::No, "it has given up");
+    }
+    // A count of ranges that would take for ever.
+    let ranges = [&[2, 0, 0][..], &[0xff; 8], &[0]].concat();
+    assert_eq!(Initials::new().datagram(&one(&ranges)), Peek::No);
+}
+
+#[test]
+fn it_gives_up_after_many_datagrams() {
+    let hello = message(&[]);
+    let mut initials = Initials::new();
+    let nothing = one(&crypto(0, &hello[..10]));
+    for _ in 1..DATAGRAM_LIMIT {
+        more(initials.datagram(&nothing), hello.len());
+    }
+    assert_eq!(initials.datagram(&nothing), Peek::No);
+    assert_eq!(initials.datagram(&one(&crypto(0, &hello))), Peek::No);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_cut_in_any_order_says_the_same(
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        order in any::<u64>(),
+        datagrams in 1_usize..6,
+    ) {
+        let hello = hello(Version::V1);
+        let mut ends: Vec<usize> = cuts.iter().map(|cut| cut.index(hello.len())).collect();
+        ends.extend([0, hello.len()]);
+        ends.sort_unstable();
+        let mut pieces: Vec<Vec<u8>> =
+            ends.windows(2).map(|ends| crypto(ends[0], &hello[ends[0]..ends[1]])).collect();
+        pieces.sort_by_key(|piece| piece.iter().fold(order, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        }));
+        let mut initials = Initials::new();
+        let each = pieces.len().div_ceil(datagrams);
+        let mut said = Peek::No;
+        for (packet, pieces) in pieces.chunks(each).enumerate() {
+            let datagram = sealed(Version::V1, ID, packet as u32, &[], &pieces.concat());
+            said = initials.datagram(&datagram);
+            if !matches!(said, Peek::More(_)) {
+                break;
+            }
+        }
+        shop(said);
+    }
+
+    #[test]
+    fn any_bytes_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..100),
+        at in 0_usize..30,
+        to in any::<u8>(),
+    ) {
+        Initials::new().datagram(&bytes);
+        Initials::new().datagram(&one(&bytes));
+        let mut datagram = one(&crypto(0, &hello(Version::V1)));
+        datagram[at] = to;
+        Initials::new().datagram(&datagram);
+    }
+}
