@@ -52,9 +52,9 @@ use manyways_trace::{Rate, Size, Span};
 
 use crate::estimate::Conditions;
 
+pub use crate::ranges::{Range, Ranges};
 pub use answer::{Head, Object, Unfit, Validator};
 pub use content_range::ContentRange;
-pub use crate::ranges::{Range, Ranges};
 pub use transfer::Fetch;
 
 /// A path, by the number that the shell gave it. Lower numbers are preferred for the first GET.

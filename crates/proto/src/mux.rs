@@ -87,7 +87,7 @@ impl Config {
         Self {
             role,
             credit: 32 << 20,
-            stream_credit: 512 << 10,
+            stream_credit: 2 << 20,
             most_stream_credit: 16 << 20,
             streams: 32_768,
             flows: 4_096,
@@ -671,6 +671,15 @@ impl<P: Payload> Mux<P> {
         }
         let left = stream.receive.discard();
         stream.owed.clear();
+        // The application that ended it wants to hear no more.
+        self.outputs.retain(|output| match output {
+            Output::Open { stream, .. }
+            | Output::Data { stream, .. }
+            | Output::Finished { stream }
+            | Output::Hungry { stream } => *stream != id,
+            _ => true,
+        });
+        let Some(stream) = self.streams.get(&id) else { return };
         // One that the peer never heard of ends here.
         let unheard = stream.open.as_ref().is_some_and(|open| !open.ever);
         self.edit(id, |stream| {
@@ -696,6 +705,7 @@ impl<P: Payload> Mux<P> {
             self.notice(Notice::StreamCredit(id));
         }
         self.spend(more);
+        self.close_if_done(id);
     }
 
     /// Bytes of the session's credit are free again.
@@ -891,13 +901,7 @@ impl<P: Payload> Mux<P> {
         self.piece(id, 0, false, data)
     }
 
-    fn piece(
-        &mut self,
-        id: StreamId,
-        offset: u64,
-        fin: bool,
-        data: P,
-    ) -> Result<(), &'static str> {
+    fn piece(&mut self, id: StreamId, offset: u64, fin: bool, data: P) -> Result<(), &'static str> {
         self.counters.received += data.len() as u64;
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let brought = stream.receive.receive(offset, data, fin).map_err(|breach| match breach {
@@ -967,7 +971,8 @@ impl<P: Payload> Mux<P> {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else {
             return Ok(());
         };
-        let count = self.carriers[at].acknowledged(count).ok_or("it acknowledged what was not sent")?;
+        let count =
+            self.carriers[at].acknowledged(count).ok_or("it acknowledged what was not sent")?;
         for _ in 0..count {
             let Some(sent) = self.carriers[at].sent.pop_front() else { break };
             match sent.what {
@@ -1112,9 +1117,7 @@ impl<P: Payload> Mux<P> {
                 (What::StreamCredit { stream: id }, Message::StreamCredit { stream: id, most })
             }
             Notice::Credit => (What::Credit, Message::Credit { most: self.most }),
-            Notice::Relabel(id) => {
-                (What::Relabel { id }, Message::Relabel(self.label(id)))
-            }
+            Notice::Relabel(id) => (What::Relabel { id }, Message::Relabel(self.label(id))),
             Notice::Assign(id) => {
                 let label = self.streams.get(&id)?.label;
                 (What::Assign { stream: id }, Message::Assign { stream: id, label })
@@ -1165,8 +1168,8 @@ impl<P: Payload> Mux<P> {
                 continue;
             };
             let Some(stream) = self.streams.get_mut(&id) else { continue };
-            stream.queued = false;
             if !stream.is_ready() {
+                stream.queued = false;
                 continue;
             }
             let treatment = self.treatment_of(self.streams[&id].label);
@@ -1176,11 +1179,16 @@ impl<P: Payload> Mux<P> {
                 Served::Message(at, message) => {
                     found = Some((at, message));
                     // To the end of the queue: streams take turns.
-                    self.edit(id, |_| {});
+                    self.edit(id, |stream| stream.queued = false);
                     self.tell_hungry(id);
                     break;
                 }
-                Served::Broke => self.broke.push(id),
+                Served::Broke => {
+                    self.broke.push(id);
+                    if let Some(stream) = self.streams.get_mut(&id) {
+                        stream.queued = false;
+                    }
+                }
                 Served::Waits => {
                     waited.push(id);
                     if waited.len() >= MOST_WAITING {
@@ -1191,9 +1199,7 @@ impl<P: Payload> Mux<P> {
         }
         // In the order in which they were.
         for id in waited.into_iter().rev() {
-            if let Some(stream) = self.streams.get_mut(&id)
-                && !std::mem::replace(&mut stream.queued, true)
-            {
+            if let Some(stream) = self.streams.get(&id) {
                 let priority = self.labels.get(&stream.label).map_or(1, |(_, t)| t.priority);
                 self.ready.entry(std::cmp::Reverse(priority)).or_default().push_front(id);
             }
@@ -1227,18 +1233,18 @@ impl<P: Payload> Mux<P> {
             primary: treatment.primary,
         };
         let views: Vec<View> = usable.iter().map(|(_, view)| *view).collect();
-        let (at, ahead, everywhere) = match self.schedulers.choose(treatment.scheduler, &job, &views)
-        {
-            Choice::Wait => return Served::Waits,
-            Choice::Send { at, ahead } => (at, ahead, false),
-            Choice::Everywhere => {
-                let first = views.iter().enumerate().filter(|(_, view)| view.has_room);
-                match first.min_by_key(|(_, view)| view.arrival()) {
-                    Some((at, _)) => (at, 0, true),
-                    None => return Served::Waits,
+        let (at, ahead, everywhere) =
+            match self.schedulers.choose(treatment.scheduler, &job, &views) {
+                Choice::Wait => return Served::Waits,
+                Choice::Send { at, ahead } => (at, ahead, false),
+                Choice::Everywhere => {
+                    let first = views.iter().enumerate().filter(|(_, view)| view.has_room);
+                    match first.min_by_key(|(_, view)| view.arrival()) {
+                        Some((at, _)) => (at, 0, true),
+                        None => return Served::Waits,
+                    }
                 }
-            }
-        };
+            };
         let at = usable[at].0;
         let others: Vec<CarrierId> = match everywhere {
             true => usable
@@ -1352,7 +1358,10 @@ impl<P: Payload> Mux<P> {
                 let label = self.label(label);
                 let length = range.len();
                 self.carriers[*at].keep(now, What::Open { stream: id, length });
-                return Some(Served::Message(*at, Message::Open { stream: id, label, target, data }));
+                return Some(Served::Message(
+                    *at,
+                    Message::Open { stream: id, label, target, data },
+                ));
             }
             self.carriers[*at].keep(now, What::Data { stream: id, range, fin });
             let offset = range.start;

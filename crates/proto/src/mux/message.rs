@@ -454,7 +454,14 @@ impl<'a> Reader<'a> {
             // What follows may be anything; the version is enough to say no in its words.
             self.rest = &[];
             let (session, path) = ([0; 16], PathId(0));
-            return Ok(Hello { version, session, path, resumes: false, credit: 0, stream_credit: 0 });
+            return Ok(Hello {
+                version,
+                session,
+                path,
+                resumes: false,
+                credit: 0,
+                stream_credit: 0,
+            });
         }
         let (path, resumes) = (self.byte()?, self.byte()?);
         if path >= PathId::LIMIT {
@@ -477,9 +484,8 @@ impl<'a> Reader<'a> {
     fn label(&mut self) -> Result<Label, DecodeError> {
         let (id, scheduler, primary, priority) =
             (self.byte()?, self.byte()?, self.byte()?, self.byte()?);
-        let scheduler = *Kind::ALL
-            .get(usize::from(scheduler))
-            .ok_or(DecodeError::Field("scheduler"))?;
+        let scheduler =
+            *Kind::ALL.get(usize::from(scheduler)).ok_or(DecodeError::Field("scheduler"))?;
         let primary = match primary {
             u8::MAX => None,
             path if path < PathId::LIMIT => Some(PathId(path)),

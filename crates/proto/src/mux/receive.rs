@@ -67,7 +67,8 @@ impl<P: Payload> ReceiveHalf<P> {
         let length = data.len() as u64;
         let past = offset.checked_add(length).filter(|past| *past <= self.most);
         let past = past.ok_or(Breach::Credit)?;
-        if self.end.is_some_and(|end| past > end || (fin && past != end)) || (fin && past < self.high)
+        if self.end.is_some_and(|end| past > end || (fin && past != end))
+            || (fin && past < self.high)
         {
             return Err(Breach::End);
         }
@@ -78,7 +79,7 @@ impl<P: Payload> ReceiveHalf<P> {
         self.high = self.high.max(past);
         if self.discarding {
             self.consumed += fresh;
-            return Ok(Brought { fresh, discarded: fresh, repeated: length - fresh });
+            return Ok(Brought { fresh, discarded: fresh, repeated: length.saturating_sub(fresh) });
         }
         let kept = self.keep(offset, data);
         Ok(Brought { fresh, discarded: 0, repeated: length - kept })
@@ -193,9 +194,10 @@ impl<P: Payload> ReceiveHalf<P> {
         self.high - self.consumed
     }
 
-    /// The end is known, and everything was delivered or is not wanted.
+    /// The end is known, and everything was taken or is not wanted. What was delivered and not
+    /// taken still counts as credit of the session.
     pub(super) fn is_done(&self) -> bool {
-        self.end.is_some_and(|end| self.discarding || (self.next == end && self.told))
+        self.end.is_some_and(|end| self.discarding || (self.consumed == end && self.told))
     }
 
     /// All that the peer sends has come.

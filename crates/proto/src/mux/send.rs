@@ -97,7 +97,6 @@ impl<P: Payload> SendHalf<P> {
         self.end - self.base
     }
 
-
     /// One past the last byte that was ever sent.
     pub(super) fn high(&self) -> u64 {
         self.high

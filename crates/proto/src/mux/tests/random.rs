@@ -42,10 +42,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn link() -> impl Strategy<Value = Link> {
-    (50u64..50_000, 1u64..300).prop_map(|(kbps, rtt)| Link {
-        rate: Rate::from_kbps(kbps),
-        rtt: Span::from_millis(rtt),
-    })
+    (50u64..50_000, 1u64..300)
+        .prop_map(|(kbps, rtt)| Link { rate: Rate::from_kbps(kbps), rtt: Span::from_millis(rtt) })
 }
 
 proptest! {
@@ -160,7 +158,7 @@ proptest! {
                 let was_reset = [own.end, other.end].iter().any(|end| {
                     matches!(end, Some(Err(ResetCode::Aborted)))
                 });
-                prop_assert!(was_reset || own.end.is_some(), "{:?} has not ended at {}: {:?}", stream, last, own);
+                prop_assert!(was_reset || own.end.is_some(), "{:?} has not ended at {}: {:?}\n{}", stream, last, own, world.left());
             }
         }
         for end in &world.ends {

@@ -237,10 +237,28 @@ impl World {
     }
 
     pub fn reset(&mut self, end: usize, stream: StreamId) {
+        // This end does not know of it yet, or any more.
+        if self.ends[end].treatment(stream).is_none() {
+            return;
+        }
         self.ends[end].handle(self.now, Input::Reset { stream, code: ResetCode::Aborted });
         if let Some(application) = self.applications[end].get_mut(&stream) {
             application.end.get_or_insert(Err(ResetCode::Aborted));
         }
+    }
+
+    /// What is left at both ends, for who looks for a fault.
+    pub fn left(&self) -> String {
+        let mut text = String::new();
+        for end in &self.ends {
+            let (credit, notices) = ((end.granted, end.used, end.most), &end.notices);
+            text += &format!("{:?}: credit {credit:?}, {notices:?}, ", end.config.role);
+            text += &format!("ready {:?}, broke {:?}\n", end.ready, end.broke);
+            for (id, stream) in &end.streams {
+                text += &format!("  {id:?}: {stream:?}\n");
+            }
+        }
+        text
     }
 
     pub fn counters(&self, end: usize) -> Counters {
@@ -354,8 +372,7 @@ impl World {
             }
             Output::Data { stream, data } => {
                 let peer = [Role::Gateway, Role::Client][end];
-                let application =
-                    self.applications[end].get_mut(&stream).expect("an open stream");
+                let application = self.applications[end].get_mut(&stream).expect("an open stream");
                 assert_eq!(application.end, None, "bytes after the end");
                 assert_eq!((data.of, data.at), ((stream, peer), application.received));
                 assert!(data.len > 0);
@@ -397,7 +414,7 @@ impl World {
     /// When the last byte of a stream came to the client's application.
     pub fn done_at(&self, stream: StreamId) -> Option<Time> {
         let application = &self.applications[CLIENT][&stream];
-        application.end.filter(Result::is_ok)?;
+        application.end?.ok()?;
         application.arrivals.last().map(|(at, _)| *at)
     }
 }
