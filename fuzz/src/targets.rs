@@ -3,6 +3,7 @@
 mod lab;
 mod middlebox;
 mod network;
+mod policy;
 mod trace;
 
 /// A parser under fire.
@@ -92,6 +93,12 @@ pub const ALL: &[Target] = &[
         run: lab::lab_request,
         words: lab::REQUEST_WORDS,
         more_seeds: &[],
+    },
+    Target {
+        name: "policy",
+        run: policy::policy,
+        words: policy::POLICY_WORDS,
+        more_seeds: &["../docs/policies"],
     },
 ];
 
