@@ -3,6 +3,7 @@
 mod lab;
 mod middlebox;
 mod network;
+mod policy;
 mod trace;
 mod wire;
 
@@ -107,6 +108,12 @@ pub const ALL: &[Target] = &[
         run: wire::quic_initial,
         words: wire::HELLO_WORDS,
         more_seeds: &[],
+    },
+    Target {
+        name: "policy",
+        run: policy::policy,
+        words: policy::POLICY_WORDS,
+        more_seeds: &["../docs/policies"],
     },
 ];
 

@@ -5,11 +5,13 @@
 //! It names no library's types; a shell in `manyways-net` moves the bytes.
 //!
 //! Start with [`fetch::Fetch`], which spreads the download of one object over several paths, and
-//! [`estimate::Throughput`], which tells how fast a path is.
+//! [`estimate::Throughput`], which tells how fast a path is. [`policy::Engine`] decides what becomes
+//! of which application's flows.
 #![forbid(unsafe_code)]
 
 pub mod estimate;
 pub mod fetch;
 pub mod mux;
+pub mod policy;
 pub mod ranges;
 pub mod sched;

@@ -26,7 +26,7 @@ impl InvalidValue {
 }
 
 /// At most 60 characters of foreign text, without control characters, for an error message.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut short: String = text.chars().take(60).collect::<String>().escape_debug().to_string();
     if text.chars().nth(60).is_some() {
         short.push('…');

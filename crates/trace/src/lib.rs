@@ -8,8 +8,9 @@ pub mod event;
 pub mod human;
 pub mod link_text;
 pub mod link_trace;
-mod nearest;
+pub mod nearest;
 pub mod scenario;
+pub mod table;
 pub mod trace_file;
 pub mod unit;
 

@@ -2,10 +2,7 @@
 
 /// The candidate closest to `word`, when it is close enough to be meant: at most a third of the
 /// letters, and at most three, differ.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A word far longer than every name is no typing mistake; this also bounds the work.
     if word.len() > 40 {
         return None;

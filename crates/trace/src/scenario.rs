@@ -6,7 +6,6 @@
 use crate::{LinkTrace, Rate, Size, Span, Steps};
 
 mod read;
-mod table;
 
 pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse};
 

@@ -1,12 +1,10 @@
 //! The scenario file (TOML): text in, a [`Scenario`] or the place that is wrong out.
 
-use toml::de::DeTable;
-
-use super::table::{Entry, Fault, Table, unknown};
 use super::{Change, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
 use crate::Span;
 use crate::human::quoted;
 use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, setting};
+use crate::table::{Entry, Fault, Table, document, place, unknown};
 
 /// The longest scenario file, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -47,27 +45,19 @@ pub struct ScenarioError {
 /// Links, hosts and workloads keep the order of the file; events are sorted by time. Limits:
 /// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_HOSTS`].
 pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Scenario, ScenarioError> {
-    scenario(text, read).map_err(|fault| {
-        let before = &text.as_bytes()[..fault.at.min(text.len())];
-        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        ScenarioError {
-            line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
-            column: String::from_utf8_lossy(&before[line_start..]).chars().count() + 1,
-            sentence: fault.sentence,
-            hint: fault.hint,
-        }
+    let read = if text.len() > MAX_TEXT {
+        Err(Fault::new(0, format!("a scenario has at most {MAX_TEXT} bytes")))
+    } else {
+        document(text, "the scenario", |root| scenario(root, read))
+    };
+    read.map_err(|fault| {
+        let (line, column) = place(text, fault.at);
+        ScenarioError { line, column, sentence: fault.sentence, hint: fault.hint }
     })
 }
 
-fn scenario(text: &str, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
-    if text.len() > MAX_TEXT {
-        return Err(Fault::new(0, format!("a scenario has at most {MAX_TEXT} bytes")));
-    }
-    let root = DeTable::parse(text).map_err(|error| {
-        let sentence = error.message().replace('\n', ", ");
-        Fault::new(error.span().map_or(0, |span| span.start), sentence)
-    })?;
-    let root = Table::new(0, "the scenario", root.get_ref()).only(&[
+fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
+    let root = root.only(&[
         "name",
         "about",
         "seed",
@@ -88,7 +78,7 @@ fn scenario(text: &str, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
     Ok(Scenario {
         name,
         about: root.entry("about").map_or(Ok(""), |entry| entry.one_line())?.to_owned(),
-        seed: root.entry("seed").map_or(Ok(1), |entry| entry.seed())?,
+        seed: root.entry("seed").map_or(Ok(1), |entry| entry.whole())?,
         cc: root.entry("cc").map_or(Ok("cubic".to_owned()), |entry| congestion_control(&entry))?,
         trace_offset: root.entry("trace-offset").map_or(Ok(Span::ZERO), |entry| entry.read())?,
         links,

@@ -1,4 +1,5 @@
-//! TOML tables whose every key and value knows its place in the text.
+//! TOML tables whose every key and value knows its place in the text: what a file that people write
+//! by hand is read with, so that an error points at its line.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -8,42 +9,70 @@ use crate::nearest::nearest;
 
 /// Something wrong at a byte of the text.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) at: usize,
-    pub(super) sentence: String,
-    pub(super) hint: Option<String>,
+pub struct Fault {
+    /// Where, in bytes from the beginning.
+    pub at: usize,
+    /// What is wrong.
+    pub sentence: String,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+}
+
+/// Reads a whole TOML text, which is `what` ("the scenario") to people, by way of its root table.
+pub fn document<T>(
+    text: &str,
+    what: &'static str,
+    read: impl FnOnce(Table<'_>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let root = DeTable::parse(text).map_err(|error| {
+        let sentence = error.message().replace('\n', ", ");
+        Fault::new(error.span().map_or(0, |span| span.start), sentence)
+    })?;
+    read(Table::new(0, what, root.get_ref()))
+}
+
+/// Line and column of the byte `at`: both counted from one, the column in characters.
+pub fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+    (line, String::from_utf8_lossy(&before[line_start..]).chars().count() + 1)
 }
 
 impl Fault {
-    pub(super) fn new(at: usize, sentence: impl Into<String>) -> Self {
+    /// Something wrong at the byte `at`.
+    pub fn new(at: usize, sentence: impl Into<String>) -> Self {
         Self { at, sentence: sentence.into(), hint: None }
     }
 
-    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+    /// The same, with what the user can do about it.
+    pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
 
 /// One `key = value` of a table.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'t> {
-    pub(super) key: &'t str,
+pub struct Entry<'t> {
+    /// The key.
+    pub key: &'t str,
     /// Where the key stands.
-    pub(super) key_at: usize,
+    pub key_at: usize,
     value: &'t Spanned<DeValue<'t>>,
 }
 
 /// A table, its entries in the order of the text.
-pub(super) struct Table<'t> {
+pub struct Table<'t> {
     /// Where it begins, for what is missing in it.
-    pub(super) at: usize,
+    pub at: usize,
     /// What it is to people: "a link", "the scenario".
-    pub(super) what: &'static str,
-    pub(super) entries: Vec<Entry<'t>>,
+    pub what: &'static str,
+    /// One each key.
+    pub entries: Vec<Entry<'t>>,
 }
 
 impl<'t> Table<'t> {
-    pub(super) fn new(at: usize, what: &'static str, table: &'t DeTable<'t>) -> Self {
+    fn new(at: usize, what: &'static str, table: &'t DeTable<'t>) -> Self {
         let mut entries: Vec<Entry<'t>> = table
             .iter()
             .map(|(key, value)| Entry {
@@ -57,24 +86,26 @@ impl<'t> Table<'t> {
     }
 
     /// Refuses keys that are not `known`.
-    pub(super) fn only(self, known: &[&str]) -> Result<Self, Fault> {
+    pub fn only(self, known: &[&str]) -> Result<Self, Fault> {
         match self.entries.iter().find(|entry| !known.contains(&entry.key)) {
             None => Ok(self),
             Some(entry) => Err(unknown(entry, self.what, known)),
         }
     }
 
-    pub(super) fn entry(&self, key: &str) -> Option<Entry<'t>> {
+    /// What it says of `key`.
+    pub fn entry(&self, key: &str) -> Option<Entry<'t>> {
         self.entries.iter().find(|entry| entry.key == key).copied()
     }
 
-    pub(super) fn required(&self, key: &str) -> Result<Entry<'t>, Fault> {
+    /// What it says of `key`, which may not be missing.
+    pub fn required(&self, key: &str) -> Result<Entry<'t>, Fault> {
         self.entry(key).ok_or_else(|| Fault::new(self.at, format!("{} needs `{key}`", self.what)))
     }
 }
 
 /// The error for a key that does not exist.
-pub(super) fn unknown(entry: &Entry<'_>, what: &str, known: &[&str]) -> Fault {
+pub fn unknown(entry: &Entry<'_>, what: &str, known: &[&str]) -> Fault {
     let hint = match nearest(entry.key, known.iter().copied()) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => format!("the keys are {}", known.join(", ")),
@@ -84,12 +115,12 @@ pub(super) fn unknown(entry: &Entry<'_>, what: &str, known: &[&str]) -> Fault {
 
 impl<'t> Entry<'t> {
     /// Where the value stands.
-    pub(super) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.value.span().start
     }
 
     /// An error about the value.
-    pub(super) fn fault(&self, sentence: impl std::fmt::Display) -> Fault {
+    pub fn fault(&self, sentence: impl std::fmt::Display) -> Fault {
         Fault::new(self.at(), format!("{}: {sentence}", quoted(self.key)))
     }
 
@@ -97,12 +128,13 @@ impl<'t> Entry<'t> {
         self.fault(format!("{wanted} was expected, not {}", kind(self.value.get_ref())))
     }
 
-    pub(super) fn string(&self) -> Result<&'t str, Fault> {
+    /// A string.
+    pub fn string(&self) -> Result<&'t str, Fault> {
         self.value.get_ref().as_str().ok_or_else(|| self.wanted("a string in quotes"))
     }
 
     /// A string without a line break, for names and sentences.
-    pub(super) fn one_line(&self) -> Result<&'t str, Fault> {
+    pub fn one_line(&self) -> Result<&'t str, Fault> {
         let text = self.string()?;
         if text.chars().any(char::is_control) {
             return Err(self.fault("one line of text was expected"));
@@ -111,7 +143,7 @@ impl<'t> Entry<'t> {
     }
 
     /// A value of a link in words: numbers and booleans may stand without quotes.
-    pub(super) fn words(&self) -> Result<String, Fault> {
+    pub fn words(&self) -> Result<String, Fault> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text.as_ref().to_owned()),
             DeValue::Integer(number) => Ok(number.to_string()),
@@ -121,7 +153,13 @@ impl<'t> Entry<'t> {
         }
     }
 
-    pub(super) fn seed(&self) -> Result<u64, Fault> {
+    /// `true` or `false`.
+    pub fn flag(&self) -> Result<bool, Fault> {
+        self.value.get_ref().as_bool().ok_or_else(|| self.wanted("true or false"))
+    }
+
+    /// A whole number that is not negative.
+    pub fn whole(&self) -> Result<u64, Fault> {
         let number = self
             .value
             .get_ref()
@@ -132,17 +170,23 @@ impl<'t> Entry<'t> {
     }
 
     /// A string that reads as a `T`.
-    pub(super) fn read<T: std::str::FromStr<Err: std::fmt::Display>>(&self) -> Result<T, Fault> {
+    pub fn read<T: std::str::FromStr<Err: std::fmt::Display>>(&self) -> Result<T, Fault> {
         self.string()?.parse().map_err(|error| self.fault(error))
     }
 
-    pub(super) fn table(&self, what: &'static str) -> Result<Table<'t>, Fault> {
+    /// Whether it is a table.
+    pub fn is_table(&self) -> bool {
+        self.value.get_ref().is_table()
+    }
+
+    /// A table, which is `what` to people.
+    pub fn table(&self, what: &'static str) -> Result<Table<'t>, Fault> {
         let table = self.value.get_ref().as_table().ok_or_else(|| self.wanted("a table"))?;
         Ok(Table::new(self.key_at, what, table))
     }
 
     /// The tables of `[[key]]`.
-    pub(super) fn tables(&self, what: &'static str) -> Result<Vec<Table<'t>>, Fault> {
+    pub fn tables(&self, what: &'static str) -> Result<Vec<Table<'t>>, Fault> {
         let wanted = || self.wanted(&format!("[[{}]]", self.key));
         let array = self.value.get_ref().as_array().ok_or_else(wanted)?;
         array
@@ -154,8 +198,19 @@ impl<'t> Entry<'t> {
             .collect()
     }
 
+    /// One value or a list of them: each as an entry of the same key.
+    pub fn items(&self) -> Vec<Self> {
+        match self.value.get_ref() {
+            DeValue::Array(array) => array
+                .iter()
+                .map(|value| Self { key: self.key, key_at: self.key_at, value })
+                .collect(),
+            _ => vec![*self],
+        }
+    }
+
     /// The strings of an array with their places.
-    pub(super) fn strings(&self) -> Result<Vec<(usize, &'t str)>, Fault> {
+    pub fn strings(&self) -> Result<Vec<(usize, &'t str)>, Fault> {
         let wanted = || self.wanted("a list of strings in quotes");
         let array = self.value.get_ref().as_array().ok_or_else(wanted)?;
         array

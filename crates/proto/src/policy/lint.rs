@@ -1,0 +1,173 @@
+//! What reads well and is probably not what was meant.
+
+use std::fmt;
+
+use manyways_trace::nearest::nearest;
+
+use super::condition::{Quantity, Subject};
+use super::glob::Glob;
+use super::paths::PathFacts;
+use super::selector::Selector;
+use super::{Action, Policy, Primary, Rule};
+
+/// Something that a policy may say, but probably does not mean.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// The line of the rule or path that it is about, counted from one; 0 for the default.
+    pub line: usize,
+    /// What is strange.
+    pub sentence: String,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+}
+
+impl Policy {
+    /// What is strange about it, in the order of the file. `known` are the paths of this host:
+    /// where it is empty, nothing is said about paths that are unknown here.
+    pub fn lint(&self, known: &[PathFacts]) -> Vec<Warning> {
+        let known: Vec<PathFacts> = known
+            .iter()
+            .map(|path| PathFacts { metered: self.is_metered(path), ..path.clone() })
+            .collect();
+        let mut warnings = self.never_asked();
+        if !known.is_empty() {
+            self.strangers(&known, &mut warnings);
+        }
+        self.uncounted(&known, &mut warnings);
+        for rule in &self.rules {
+            warnings.extend(primary_is_not_allowed(rule, &known));
+        }
+        warnings.sort_by_key(|warning| warning.line);
+        warnings
+    }
+
+    /// Rules that an earlier one leaves nothing to.
+    fn never_asked(&self) -> Vec<Warning> {
+        let hidden = self.rules.iter().enumerate().filter_map(|(index, rule)| {
+            let before = self.rules.iter().take(index).find(|before| before.takes_all_of(rule))?;
+            Some(Warning {
+                line: rule.line,
+                sentence: format!(
+                    "the rule `{}` never decides: `{}` (line {}) takes all that it matches",
+                    rule.name, before.name, before.line
+                ),
+                hint: Some("the first rule that matches decides: move the narrower one up".into()),
+            })
+        });
+        hidden.collect()
+    }
+
+    fn strangers(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
+        let mut stranger = |line, name: &str| {
+            let names = known.iter().flat_map(|path| [path.name.as_str(), path.kind.as_str()]);
+            warnings.push(Warning {
+                line,
+                sentence: format!("no path here is named or of the kind `{name}`"),
+                hint: nearest(name, names.clone())
+                    .map(|near| format!("did you mean `{near}`?"))
+                    .or_else(|| {
+                        let mut names: Vec<&str> = names.collect();
+                        names.sort_unstable();
+                        names.dedup();
+                        Some(format!("there is {}", names.join(", ")))
+                    }),
+            });
+        };
+        for network in &self.networks {
+            let is_there = |path: &PathFacts| {
+                [&path.name, &path.kind].iter().any(|word| network.name.eq_ignore_ascii_case(word))
+            };
+            if !known.iter().any(is_there) {
+                stranger(network.line, &network.name);
+            }
+        }
+        let default = (0, &self.default, &[][..]);
+        let rules = self.rules.iter().map(|rule| (rule.line, &rule.action, &rule.when[..]));
+        for (line, action, when) in rules.chain([default]) {
+            let primary = match action {
+                Action::Bond { primary: Some(Primary::Paths(primary)), .. } => Some(primary),
+                _ => None,
+            };
+            let allowed = match action {
+                Action::Bond { paths, .. } => Some(paths),
+                _ => None,
+            };
+            let asked = when.iter().filter_map(|condition| match &condition.subject {
+                Subject::Paths(paths) => Some(paths),
+                _ => None,
+            });
+            let mut said: Vec<&Glob> = Vec::new();
+            for paths in allowed.into_iter().chain(primary).chain(asked) {
+                for word in paths.strangers(known) {
+                    if !said.contains(&word) {
+                        said.push(word);
+                        stranger(line, word.as_str());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Conditions on what is left of a data plan that nobody gave.
+    fn uncounted(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
+        for rule in &self.rules {
+            for condition in rule.when.iter().filter(|one| one.quantity == Quantity::Left) {
+                let (Subject::Paths(paths) | Subject::LowestLatency(paths)) = &condition.subject
+                else {
+                    continue;
+                };
+                let mut meant = known.iter().filter(|path| paths.fits(path)).peekable();
+                let counted = match meant.peek() {
+                    Some(_) => meant.any(|path| self.plan(&path.name, &path.kind).is_some()),
+                    None => self.networks.iter().any(|network| network.plan.is_some()),
+                };
+                if !counted {
+                    warnings.push(Warning {
+                        line: rule.line,
+                        sentence: format!("`{condition}` never holds: its path has no data plan"),
+                        hint: Some(
+                            "say how much there is, like monthly = \"10GB\" under [paths.lte]"
+                                .into(),
+                        ),
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn primary_is_not_allowed(rule: &Rule, known: &[PathFacts]) -> Option<Warning> {
+    let Action::Bond { paths, primary: Some(Primary::Paths(primary)), .. } = &rule.action else {
+        return None;
+    };
+    let mut meant = known.iter().filter(|path| primary.fits(path)).peekable();
+    meant.peek()?;
+    (!meant.any(|path| paths.fits(path))).then(|| Warning {
+        line: rule.line,
+        sentence: format!("the primary path {primary} is not among the paths of `{}`", rule.name),
+        hint: Some("add it to `paths`, or leave `primary` out".into()),
+    })
+}
+
+impl Rule {
+    /// Whether `other`, which comes later, is left with nothing.
+    fn takes_all_of(&self, other: &Self) -> bool {
+        self.when.iter().all(|condition| other.when.contains(condition))
+            && covers(&self.only, &other.only)
+            && covers(&other.not, &self.not)
+    }
+}
+
+/// Whether each of `theirs` has one of `mine` that takes whatever it fits.
+fn covers(mine: &[Selector], theirs: &[Selector]) -> bool {
+    theirs.iter().all(|b| mine.iter().any(|a| a.covers(b)))
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "the default: {}", self.sentence),
+            line => write!(f, "line {line}: {}", self.sentence),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Which paths a rule means, and what is known of them.
+
+use std::fmt;
+
+use manyways_trace::human::{InvalidValue, quoted};
+use manyways_trace::{Rate, Size, Span};
+
+use super::glob::Glob;
+use crate::sched::{PathId, PathSet};
+
+/// What is known of a path. `None` is not known, or not yet.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathFacts {
+    /// Its number on this bond.
+    pub id: PathId,
+    /// Its name, as the user knows it: `wlan0`, `wifi`, `lte`.
+    pub name: String,
+    /// The kind of its network: `wifi`, `cellular`, `ethernet`, …
+    pub kind: String,
+    /// Whether it can carry anything now.
+    pub up: bool,
+    /// Whether the system says that its bytes cost money. A policy may know better.
+    pub metered: bool,
+    /// What it carried since its data plan began anew.
+    pub used: Option<Size>,
+    /// The throughput that it has to offer, which may be more than what flows.
+    pub rate: Option<Rate>,
+    /// The share of that which is in use, from 0 to 1.
+    pub load: Option<f64>,
+    /// Its round trip.
+    pub rtt: Option<Span>,
+    /// The share of packets that it loses, from 0 to 1.
+    pub loss: Option<f64>,
+}
+
+/// The world as far as a policy asks about it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Surroundings {
+    /// The paths of the bond, also those that are down.
+    pub paths: Vec<PathFacts>,
+    /// What the battery holds, in percent. `None` without a battery.
+    pub battery: Option<u8>,
+    /// Whether it is being charged, or there is none.
+    pub charging: Option<bool>,
+}
+
+/// Paths in words: any of some, and none of others.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Paths {
+    with: Vec<Word>,
+    without: Vec<Word>,
+}
+
+/// One word for paths.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Word {
+    All,
+    Metered,
+    Unmetered,
+    /// A name, or else a kind.
+    Named(Glob),
+}
+
+impl PathFacts {
+    /// A path that is up and of which nothing else is known.
+    pub fn new(id: PathId, name: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            id,
+            name: name.into(),
+            kind: kind.into(),
+            up: true,
+            metered: false,
+            used: None,
+            rate: None,
+            load: None,
+            rtt: None,
+            loss: None,
+        }
+    }
+}
+
+impl Word {
+    fn read(text: &str) -> Result<Self, InvalidValue> {
+        Ok(match text {
+            "all" => Self::All,
+            "metered" => Self::Metered,
+            "unmetered" => Self::Unmetered,
+            _ => Self::Named(Glob::any_case(text)?),
+        })
+    }
+
+    pub(super) fn fits(&self, path: &PathFacts) -> bool {
+        match self {
+            Self::All => true,
+            Self::Metered => path.metered,
+            Self::Unmetered => !path.metered,
+            Self::Named(glob) => glob.fits(&path.name) || glob.fits(&path.kind),
+        }
+    }
+}
+
+impl Paths {
+    pub(super) fn all() -> Self {
+        Self { with: vec![Word::All], without: Vec::new() }
+    }
+
+    /// Words like `wifi` and `!metered`; without any of the first sort, all but those of the
+    /// second.
+    pub(super) fn read<'t>(words: impl IntoIterator<Item = &'t str>) -> Result<Self, InvalidValue> {
+        let mut paths = Self { with: Vec::new(), without: Vec::new() };
+        for word in words {
+            match word.strip_prefix('!') {
+                Some(word) => paths.without.push(Word::read(word)?),
+                None => paths.with.push(Word::read(word)?),
+            }
+        }
+        if paths.with.is_empty() {
+            paths.with.push(Word::All);
+        }
+        Ok(paths)
+    }
+
+    pub(super) fn fits(&self, path: &PathFacts) -> bool {
+        self.with.iter().any(|word| word.fits(path))
+            && !self.without.iter().any(|word| word.fits(path))
+    }
+
+    /// As numbers. All of them are all that will ever be; otherwise only known paths can be meant.
+    pub(super) fn among(&self, known: &[PathFacts]) -> PathSet {
+        if self.without.is_empty() && self.with.contains(&Word::All) {
+            return PathSet::ALL;
+        }
+        known.iter().filter(|path| self.fits(path)).map(|path| path.id).collect()
+    }
+
+    /// The words that name no path of `known`.
+    pub(super) fn strangers(&self, known: &[PathFacts]) -> impl Iterator<Item = &Glob> {
+        self.with
+            .iter()
+            .chain(&self.without)
+            .filter(|word| !known.iter().any(|path| word.fits(path)))
+            .filter_map(|word| match word {
+                Word::Named(glob) => Some(glob),
+                _ => None,
+            })
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Metered => f.write_str("metered"),
+            Self::Unmetered => f.write_str("unmetered"),
+            Self::Named(glob) => f.write_str(&quoted(glob.as_str())),
+        }
+    }
+}
+
+impl fmt::Display for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with = self.with.iter().map(Word::to_string);
+        let without = self.without.iter().map(|word| format!("!{word}"));
+        f.write_str(&with.chain(without).collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_go_by_name_kind_and_cost() {
+        let mut lte = PathFacts::new(PathId(2), "wwan0", "cellular");
+        lte.metered = true;
+        let known = [
+            PathFacts::new(PathId(0), "wlan0", "wifi"),
+            PathFacts::new(PathId(1), "eth0", "ethernet"),
+            lte,
+        ];
+        let among = |words: &[&str]| Paths::read(words.iter().copied()).unwrap().among(&known);
+        let set = |ids: &[u8]| ids.iter().map(|id| PathId(*id)).collect::<PathSet>();
+        assert_eq!(among(&["wlan0"]), set(&[0]));
+        assert_eq!(among(&["WiFi", "cellular"]), set(&[0, 2]));
+        assert_eq!(among(&["metered"]), set(&[2]));
+        assert_eq!(among(&["unmetered", "!eth*"]), set(&[0]));
+        assert_eq!(among(&["!cellular"]), set(&[0, 1]));
+        assert_eq!(among(&["dsl"]), PathSet::NONE);
+        assert_eq!(among(&["all"]), PathSet::ALL);
+        assert!(Paths::read(["!"]).is_err() && Paths::read([""]).is_err());
+    }
+}

@@ -1,0 +1,402 @@
+//! The policy file (TOML): text in, a [`Policy`] or the place that is wrong out.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+
+use manyways_trace::human::{InvalidValue, probability, quoted};
+use manyways_trace::nearest::nearest;
+use manyways_trace::table::{Entry, Fault, Table, document, place, unknown};
+use manyways_trace::{Size, Span};
+
+use super::condition::{Condition, HOLD, MARGIN_PERCENT, Quantity, Subject};
+use super::gauge::Test;
+use super::glob::Glob;
+use super::paths::Paths;
+use super::selector::{Key, Protocol, Selector, User};
+use super::{Action, Network, Plan, Policy, Primary, Rule};
+use crate::sched::Kind;
+
+/// The longest policy file, in bytes.
+pub const MAX_TEXT: usize = 1 << 18;
+/// The most rules of a policy.
+pub const MAX_RULES: usize = 1_000;
+/// The most patterns in one list of a policy.
+pub const MAX_PATTERNS: usize = 1_000;
+/// The most networks of which a policy says something.
+const MAX_NETWORKS: usize = 64;
+/// The longest name of a rule, in characters.
+const MAX_NAME: usize = 64;
+/// A measured value may be asked to last for at most this long.
+const MAX_HOLD: Span = Span::from_secs(3_600);
+
+const ACTION_KEYS: [&str; 6] = ["scheduler", "paths", "primary", "priority", "direct", "block"];
+
+/// What is wrong with a policy file, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {sentence}")]
+pub struct PolicyError {
+    /// Counted from one.
+    pub line: usize,
+    /// In characters, counted from one.
+    pub column: usize,
+    /// What is wrong.
+    pub sentence: String,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+}
+
+impl Policy {
+    /// Reads a policy file.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let read = if text.len() > MAX_TEXT {
+            Err(Fault::new(0, format!("a policy has at most {MAX_TEXT} bytes")))
+        } else {
+            document(text, "the policy", |root| policy(root, text))
+        };
+        read.map_err(|fault| {
+            let (line, column) = place(text, fault.at);
+            PolicyError { line, column, sentence: fault.sentence, hint: fault.hint }
+        })
+    }
+}
+
+fn policy(root: Table<'_>, text: &str) -> Result<Policy, Fault> {
+    let root = root.only(&["default", "paths", "rule"])?;
+    let networks = match root.entry("paths") {
+        None => Vec::new(),
+        Some(entry) => networks(&entry, text)?,
+    };
+    let default = match root.entry("default") {
+        None => Action::default(),
+        Some(entry) => action(&entry.table("the default")?, &Action::default())?,
+    };
+    let tables = match root.entry("rule") {
+        None => Vec::new(),
+        Some(entry) => entry.tables("a rule")?,
+    };
+    if let Some(table) = tables.get(MAX_RULES) {
+        return Err(Fault::new(table.at, format!("a policy has at most {MAX_RULES} rules")));
+    }
+    let mut names = HashSet::new();
+    let mut rules = Vec::with_capacity(tables.len());
+    for table in tables {
+        let name = table.required("name")?;
+        let rule = rule(table, &default, text)?;
+        if !names.insert(rule.name.clone()) {
+            let sentence = format!("there are two rules `{}`", quoted(&rule.name));
+            return Err(Fault::new(name.at(), sentence)
+                .hint("give each its own name: it is how a decision is explained"));
+        }
+        rules.push(rule);
+    }
+    Ok(Policy { rules, default, networks })
+}
+
+fn networks(entry: &Entry<'_>, text: &str) -> Result<Vec<Network>, Fault> {
+    let all = entry.table("the paths")?;
+    if let Some(entry) = all.entries.get(MAX_NETWORKS) {
+        let sentence = format!("a policy names at most {MAX_NETWORKS} paths");
+        return Err(Fault::new(entry.key_at, sentence));
+    }
+    all.entries
+        .iter()
+        .map(|entry| {
+            if !Glob::exact(entry.key).is_ok_and(|name| name.is_plain()) {
+                let sentence = format!("`{}` cannot name a path", quoted(entry.key));
+                return Err(Fault::new(entry.key_at, sentence)
+                    .hint("write the name of a path, or a kind like wifi or cellular"));
+            }
+            let table = entry.table("a path")?.only(&["metered", "monthly", "from-day"])?;
+            let from_day = table.entry("from-day");
+            let monthly = table.entry("monthly");
+            let plan = match (monthly, from_day) {
+                (None, None) => None,
+                (None, Some(day)) => {
+                    return Err(Fault::new(day.key_at, "`from-day` belongs to a data plan")
+                        .hint("add one, like monthly = \"10GB\""));
+                }
+                (Some(monthly), day) => Some(Plan {
+                    monthly: monthly.read::<Size>()?,
+                    from_day: day.map_or(Ok(1), |day| month_day(&day))?,
+                }),
+            };
+            Ok(Network {
+                name: entry.key.to_owned(),
+                line: place(text, entry.key_at).0,
+                metered: table.entry("metered").map(|entry| entry.flag()).transpose()?,
+                plan,
+            })
+        })
+        .collect()
+}
+
+fn month_day(entry: &Entry<'_>) -> Result<u8, Fault> {
+    let day = u8::try_from(entry.whole()?).ok().filter(|day| (1..=28).contains(day));
+    day.ok_or_else(|| entry.fault("a day from 1 to 28 was expected, which every month has"))
+}
+
+fn rule(table: Table<'_>, default: &Action, text: &str) -> Result<Rule, Fault> {
+    let table = table.only(&["name", "match", "not", "when", "use"])?;
+    let name = table.required("name")?;
+    let words = name.one_line()?;
+    if words.trim().is_empty() || words.chars().count() > MAX_NAME {
+        return Err(name.fault(format!("a name of up to {MAX_NAME} characters was expected")));
+    }
+    let act = table.required("use").map_err(|fault| {
+        fault.hint("say what is to be done, like use = { paths = \"wifi\" } or use = {}")
+    })?;
+    let action = action(&act.table("`use`")?, default)?;
+    let selected = |key: &str, what| match table.entry(key) {
+        None => Ok(Vec::new()),
+        Some(entry) => list(&entry)?.iter().map(|one| selector(one.table(what)?)).collect(),
+    };
+    let mut only: Vec<Selector> = selected("match", "`match`")?;
+    if only.is_empty() {
+        only.push(Selector::default());
+    }
+    let when = match table.entry("when") {
+        None => Vec::new(),
+        Some(entry) => conditions(&entry.table("`when`")?, &action)?,
+    };
+    Ok(Rule {
+        name: words.to_owned(),
+        line: place(text, name.key_at).0,
+        only,
+        not: selected("not", "`not`")?,
+        when,
+        action,
+    })
+}
+
+fn selector(table: Table<'_>) -> Result<Selector, Fault> {
+    let table = table.only(&Key::ALL.map(Key::word))?;
+    if table.entries.is_empty() {
+        return Err(Fault::new(table.at, format!("{} is empty", table.what))
+            .hint("leave it out, or add what flows have to fit, like port = 443"));
+    }
+    Ok(Selector {
+        process: patterns(&table, Key::Process, Glob::any_case)?,
+        user: patterns(&table, Key::User, |text| match text.parse() {
+            Ok(uid) => Ok(User::Uid(uid)),
+            Err(_) => Glob::exact(text).map(User::Name),
+        })?,
+        cgroup: patterns(&table, Key::Cgroup, FromStr::from_str)?,
+        domain: patterns(&table, Key::Domain, FromStr::from_str)?,
+        address: patterns(&table, Key::Address, FromStr::from_str)?,
+        port: patterns(&table, Key::Port, FromStr::from_str)?,
+        protocol: patterns(&table, Key::Protocol, |text| match text {
+            "tcp" => Ok(Protocol::Tcp),
+            "udp" => Ok(Protocol::Udp),
+            _ => Err(InvalidValue::new(text, "a protocol", "tcp or udp")),
+        })?,
+        bytes: patterns(&table, Key::Bytes, FromStr::from_str)?,
+    })
+}
+
+/// One pattern or a list of them, of which any is to fit.
+fn patterns<T>(
+    table: &Table<'_>,
+    key: Key,
+    read: impl Fn(&str) -> Result<T, InvalidValue>,
+) -> Result<Vec<T>, Fault> {
+    let Some(entry) = table.entry(key.word()) else { return Ok(Vec::new()) };
+    list(&entry)?
+        .into_iter()
+        .map(|item| {
+            // Only numbers may stand without quotes.
+            let text = match key {
+                Key::Port | Key::User => item.words()?,
+                _ => item.string()?.to_owned(),
+            };
+            read(&text).map_err(|error| item.fault(error))
+        })
+        .collect()
+}
+
+/// One value or a list of them that is not empty.
+fn list<'t>(entry: &Entry<'t>) -> Result<Vec<Entry<'t>>, Fault> {
+    let items = entry.items();
+    match items.len() {
+        0 => Err(entry.fault("the list is empty and would fit nothing").hint("leave the key out")),
+        1..=MAX_PATTERNS => Ok(items),
+        _ => Err(entry.fault(format!("a list has at most {MAX_PATTERNS} entries"))),
+    }
+}
+
+fn paths(entry: &Entry<'_>) -> Result<Paths, Fault> {
+    let words = list(entry)?.iter().map(Entry::string).collect::<Result<Vec<_>, _>>()?;
+    Paths::read(words).map_err(|error| {
+        entry.fault(error).hint("name paths or kinds, or write all, metered, unmetered or !lte")
+    })
+}
+
+/// What `use` or the default says; what it leaves out is as in `base`.
+fn action(table: &Table<'_>, base: &Action) -> Result<Action, Fault> {
+    if let Some(entry) = table.entries.iter().find(|entry| !ACTION_KEYS.contains(&entry.key)) {
+        return Err(unknown(entry, table.what, &ACTION_KEYS));
+    }
+    for (key, action) in [("direct", Action::Direct), ("block", Action::Block)] {
+        let Some(entry) = table.entry(key) else { continue };
+        if !entry.flag()? {
+            return Err(entry.fault("true was expected").hint("leave the key out"));
+        }
+        if let Some(other) = table.entries.iter().find(|other| other.key != key) {
+            let sentence = format!("`{}` means nothing beside `{key}`", other.key);
+            return Err(Fault::new(other.key_at, sentence).hint("leave one of them out"));
+        }
+        return Ok(action);
+    }
+    let (mut scheduler, mut allowed, mut primary, mut priority) = match base.clone() {
+        Action::Bond { scheduler, paths, primary, priority } => {
+            (scheduler, paths, primary, priority)
+        }
+        Action::Direct | Action::Block => (Kind::default(), Paths::all(), None, 1),
+    };
+    if let Some(entry) = table.entry("scheduler") {
+        scheduler = entry.read().map_err(|fault: Fault| {
+            let word = entry.string().unwrap_or_default();
+            match nearest(word, Kind::ALL.map(Kind::word)) {
+                Some(near) => fault.hint(format!("did you mean `{near}`?")),
+                None => fault,
+            }
+        })?;
+    }
+    if let Some(entry) = table.entry("paths") {
+        allowed = paths(&entry)?;
+    }
+    if let Some(entry) = table.entry("primary") {
+        primary = Some(match entry.string()? {
+            "lowest-latency" => Primary::LowestLatency,
+            word => Primary::Paths(Paths::read([word]).map_err(|error| {
+                entry.fault(error).hint("name a path or a kind, or write lowest-latency")
+            })?),
+        });
+    }
+    if let Some(entry) = table.entry("priority") {
+        priority = match entry.words()?.as_str() {
+            "low" => 0,
+            "normal" => 1,
+            "high" => 2,
+            text => text.parse().map_err(|_| {
+                entry.fault("low, normal, high or a number from 0 to 255 was expected")
+            })?,
+        };
+    }
+    Ok(Action::Bond { scheduler, paths: allowed, primary, priority })
+}
+
+fn conditions(table: &Table<'_>, action: &Action) -> Result<Vec<Condition>, Fault> {
+    let margin = match table.entry("margin") {
+        None => MARGIN_PERCENT,
+        Some(entry) => {
+            let share = probability(entry.string()?).map_err(|error| entry.fault(error))?;
+            if share > 0.9 {
+                return Err(entry.fault("a margin of at most 90% was expected"));
+            }
+            (share * 100.0).round() as u64
+        }
+    };
+    let hold = match table.entry("hold") {
+        None => HOLD,
+        Some(entry) => {
+            let hold = entry.read()?;
+            if hold > MAX_HOLD {
+                return Err(entry.fault("at most 1h was expected"));
+            }
+            hold
+        }
+    };
+    let mut all = Vec::new();
+    for entry in &table.entries {
+        let mut device = |quantity| {
+            condition(entry, Subject::Device, quantity, "", margin, hold).map(|one| all.push(one))
+        };
+        match entry.key {
+            "margin" | "hold" => {}
+            "battery" => device(Quantity::Battery)?,
+            "charging" => device(Quantity::Charging)?,
+            _ if !entry.is_table() => {
+                let fault = unknown(entry, table.what, &["battery", "charging", "hold", "margin"]);
+                return Err(match fault.hint.as_deref() {
+                    Some(hint) if hint.starts_with("did you") => fault,
+                    _ => fault.hint(
+                        "the keys are battery, charging, hold, margin, and paths, like \
+                         wifi.rate = \"<1mbit\"",
+                    ),
+                });
+            }
+            word => {
+                let subject = subject(entry, action)?;
+                let facts = entry.table("a path in `when`")?;
+                for fact in &facts.entries {
+                    let known = Quantity::OF_PATHS;
+                    let quantity =
+                        known
+                            .into_iter()
+                            .find(|quantity| quantity.word() == fact.key)
+                            .ok_or_else(|| unknown(fact, facts.what, &known.map(Quantity::word)))?;
+                    let word = format!("{word}.");
+                    all.push(condition(fact, subject.clone(), quantity, &word, margin, hold)?);
+                }
+                if facts.entries.is_empty() {
+                    return Err(Fault::new(entry.key_at, format!("nothing is asked of `{word}`"))
+                        .hint("add what must hold, like wifi.rate = \"<1mbit\""));
+                }
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(Fault::new(table.at, "`when` has no condition")
+            .hint("leave it out, or add one, like wifi.rate = \"<1mbit\" or battery = \">20%\""));
+    }
+    for key in ["margin", "hold"] {
+        if let Some(entry) = table.entry(key)
+            && !all.iter().any(|condition| condition.quantity.has_to_last())
+        {
+            let sentence =
+                format!("`{key}` is for up, rate, load, rtt and loss, and none is asked for");
+            return Err(Fault::new(entry.key_at, sentence).hint("leave it out"));
+        }
+    }
+    Ok(all)
+}
+
+/// Which paths a key of `when` means.
+fn subject(entry: &Entry<'_>, action: &Action) -> Result<Subject, Fault> {
+    if entry.key != "primary" {
+        let paths = Paths::read([entry.key])
+            .map_err(|error| Fault::new(entry.key_at, error.to_string()))?;
+        return Ok(Subject::Paths(paths));
+    }
+    match action {
+        Action::Bond { primary: Some(Primary::Paths(primary)), .. } => {
+            Ok(Subject::Paths(primary.clone()))
+        }
+        Action::Bond { primary: Some(Primary::LowestLatency), paths, .. } => {
+            Ok(Subject::LowestLatency(paths.clone()))
+        }
+        _ => Err(Fault::new(entry.key_at, "this rule has no primary path")
+            .hint("name it, like use = { primary = \"wifi\" }, or ask about the path by its name")),
+    }
+}
+
+fn condition(
+    entry: &Entry<'_>,
+    subject: Subject,
+    quantity: Quantity,
+    of: &str,
+    margin: u64,
+    hold: Span,
+) -> Result<Condition, Fault> {
+    let (test, words) = if quantity.is_yes_or_no() {
+        let yes = entry.flag()?;
+        let hold = if quantity.has_to_last() { hold } else { Span::ZERO };
+        (Test::yes_or_no(yes, hold), yes.to_string())
+    } else {
+        let text = entry.string()?;
+        let test = Test::read(quantity, text, margin, hold).map_err(|error| entry.fault(error))?;
+        (test, text.split_whitespace().collect())
+    };
+    let text = format!("{of}{} {words}", quantity.word());
+    Ok(Condition { subject, quantity, test, text })
+}

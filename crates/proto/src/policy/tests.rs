@@ -1,0 +1,57 @@
+mod deciding;
+mod examples;
+mod lint;
+mod random;
+mod reading;
+
+use manyways_trace::{Rate, Size, Span, Time};
+
+use super::*;
+use crate::sched::{PathId, PathSet, Treatment};
+
+const WIFI: PathId = PathId(0);
+const LTE: PathId = PathId(1);
+
+fn at(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+fn set<const N: usize>(ids: [PathId; N]) -> PathSet {
+    ids.into_iter().collect()
+}
+
+/// A phone with Wi-Fi and LTE, of which everything is known and nothing is wrong.
+fn phone() -> Surroundings {
+    let path = |id, name: &str, kind: &str, mbps, rtt| PathFacts {
+        rate: Some(Rate::from_mbps(mbps)),
+        load: Some(0.1),
+        rtt: Some(Span::from_millis(rtt)),
+        loss: Some(0.0),
+        ..PathFacts::new(id, name, kind)
+    };
+    let mut lte = path(LTE, "wwan0", "cellular", 20, 60);
+    lte.metered = true;
+    lte.used = Some(Size::from_bytes(1_000_000_000));
+    Surroundings {
+        paths: vec![path(WIFI, "wlan0", "wifi", 50, 20), lte],
+        battery: Some(80),
+        charging: Some(false),
+    }
+}
+
+fn engine(text: &str) -> Engine {
+    let mut engine = Engine::new(Policy::parse(text).unwrap());
+    engine.observe(Time::ZERO, &phone());
+    engine
+}
+
+fn treatment(decision: Decision) -> Treatment {
+    match decision {
+        Decision::Bond(treatment) => treatment,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn web<'a>(domain: &'a str) -> Flow<'a> {
+    Flow { domain: Some(domain), ..Flow::new(Protocol::Tcp, 443) }
+}

@@ -1,0 +1,210 @@
+//! The files of `docs/policies`, each as a story.
+
+use super::*;
+
+const FOUR_APPS: &str = include_str!("../../../../../docs/policies/four-apps.toml");
+const LTE_WHEN_SLOW: &str = include_str!("../../../../../docs/policies/lte-when-wifi-is-slow.toml");
+const CALLS: &str = include_str!("../../../../../docs/policies/calls.toml");
+const NEVER_METERED: &str = include_str!("../../../../../docs/policies/never-metered.toml");
+const OVERFLOW: &str = include_str!("../../../../../docs/policies/overflow-to-5g.toml");
+
+const PAGE: &str = include_str!("../../../../../docs/bond-policy.md");
+
+#[test]
+fn none_of_them_is_strange() {
+    for text in [FOUR_APPS, LTE_WHEN_SLOW, CALLS, NEVER_METERED, OVERFLOW] {
+        let warnings = Policy::parse(text).unwrap().lint(&phone().paths);
+        assert_eq!(warnings, [], "{text}");
+    }
+}
+
+#[test]
+fn what_the_page_shows_reads() {
+    let shown: Vec<&str> = PAGE
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|after| after.split_once("```").map(|(text, _)| text))
+        .collect();
+    assert!(shown.len() >= 4, "{}", shown.len());
+    for text in shown {
+        if let Err(error) = Policy::parse(text) {
+            panic!("{error}\n{text}");
+        }
+    }
+}
+
+fn paths(engine: &Engine, flow: &Flow<'_>) -> PathSet {
+    treatment(engine.decide(flow).decision).paths
+}
+
+#[test]
+fn four_apps() {
+    let mut engine = engine(FOUR_APPS);
+    let udp = |process| Flow { process: Some(process), ..Flow::new(Protocol::Udp, 40_000) };
+    let call = [udp("skypeforlinux"), web("api.skype.com"), Flow::new(Protocol::Udp, 3479)];
+    let messenger = [web("edge-mqtt.facebook.com"), web("www.messenger.com")];
+    let single = call
+        .iter()
+        .map(|flow| (flow, "call"))
+        .chain(messenger.iter().map(|flow| (flow, "messenger")));
+    for (flow, rule) in single.clone() {
+        let verdict = engine.decide(flow);
+        assert_eq!(verdict.rule, Some(rule));
+        let treatment = treatment(verdict.decision);
+        assert_eq!((treatment.scheduler, treatment.paths), (Kind::Single, set([WIFI])));
+    }
+    let many = [
+        (web("rr4---sn-4g5e.googlevideo.com"), "video"),
+        (web("www.youtube.com"), "video"),
+        (web("r3.sn.gvt1.com"), "app-store"),
+        (Flow { user: Some("_apt"), ..web("deb.debian.org") }, "app-store"),
+    ];
+    for (flow, rule) in &many {
+        let verdict = engine.decide(flow);
+        assert_eq!(verdict.rule, Some(*rule));
+        let treatment = treatment(verdict.decision);
+        assert_eq!((treatment.scheduler, treatment.paths), (Kind::BufferAware, PathSet::ALL));
+    }
+    // All else is on Wi-Fi, and moves when that is gone; call and messenger wait.
+    let other = treatment(engine.decide(&web("example.com")).decision);
+    assert_eq!((other.scheduler, other.primary), (Kind::Single, Some(WIFI)));
+    assert!(other.paths.has(LTE));
+    let mut world = phone();
+    world.paths[0].up = false;
+    engine.observe(at(1), &world);
+    for (flow, _) in single {
+        assert!(engine.explain(flow).waits);
+    }
+    assert!(!engine.explain(&web("example.com")).waits);
+}
+
+#[test]
+fn lte_only_when_wifi_is_slow() {
+    let mut engine = engine(LTE_WHEN_SLOW);
+    let flow = web("a.example");
+    let wifi = |kbps| {
+        let mut world = phone();
+        world.paths[0].rate = Some(Rate::from_kbps(kbps));
+        world
+    };
+    assert_eq!(paths(&engine, &flow), set([WIFI]));
+    // A short dip is none.
+    engine.observe(at(1_000), &wifi(300));
+    engine.observe(at(3_000), &wifi(5_000));
+    engine.observe(at(4_500), &wifi(5_000));
+    assert_eq!(paths(&engine, &flow), set([WIFI]));
+    engine.observe(at(10_000), &wifi(999));
+    engine.observe(at(13_000), &wifi(999));
+    let slow = treatment(engine.decide(&flow).decision);
+    assert_eq!((slow.paths, slow.primary), (PathSet::ALL, Some(WIFI)));
+    // A little better is not enough.
+    engine.observe(at(20_000), &wifi(1_199));
+    engine.observe(at(40_000), &wifi(1_199));
+    assert_eq!(paths(&engine, &flow), PathSet::ALL);
+    engine.observe(at(41_000), &wifi(1_200));
+    engine.observe(at(44_000), &wifi(1_200));
+    assert_eq!(paths(&engine, &flow), set([WIFI]));
+    // Gone is as slow as can be, at once.
+    let mut world = wifi(1_200);
+    world.paths[0].up = false;
+    engine.observe(at(45_000), &world);
+    assert_eq!(paths(&engine, &flow), PathSet::ALL);
+    world.paths.remove(0);
+    engine.observe(at(46_000), &world);
+    assert_eq!(paths(&engine, &flow), PathSet::ALL);
+}
+
+#[test]
+fn calls_on_the_lowest_latency_and_redundant_when_lossy() {
+    let mut engine = engine(CALLS);
+    let zoom = Flow { process: Some("zoom"), ..Flow::new(Protocol::Udp, 8801) };
+    let meet = Flow { process: Some("chrome"), ..Flow::new(Protocol::Udp, 19305) };
+    let of = |engine: &Engine, flow: &Flow<'_>| {
+        let treatment = treatment(engine.decide(flow).decision);
+        (treatment.scheduler, treatment.primary)
+    };
+    let mut world = phone();
+    for flow in [zoom, meet] {
+        assert_eq!(of(&engine, &flow), (Kind::Single, Some(WIFI)));
+    }
+    assert_eq!(engine.decide(&web("zoom.us")).rule, None);
+    // Loss on the path that is not used is nobody's business.
+    world.paths[1].loss = Some(0.3);
+    engine.observe(at(1_000), &world);
+    engine.observe(at(9_000), &world);
+    assert_eq!(of(&engine, &zoom), (Kind::Single, Some(WIFI)));
+    world.paths[1].loss = Some(0.0);
+    world.paths[0].loss = Some(0.02);
+    engine.observe(at(10_000), &world);
+    engine.observe(at(11_000), &world);
+    assert_eq!(of(&engine, &zoom), (Kind::Redundant, Some(WIFI)));
+    world.paths[0].loss = Some(0.009);
+    engine.observe(at(12_000), &world);
+    engine.observe(at(20_000), &world);
+    assert_eq!(of(&engine, &zoom).0, Kind::Redundant, "within the margin");
+    world.paths[0].loss = Some(0.0);
+    engine.observe(at(21_000), &world);
+    engine.observe(at(22_000), &world);
+    assert_eq!(of(&engine, &zoom).0, Kind::Single);
+    // Wi-Fi gets crowded, and LTE is clearly quicker for three seconds.
+    world.paths[0].rtt = Some(Span::from_millis(200));
+    engine.observe(at(30_000), &world);
+    assert_eq!(engine.next_wakeup(), Some(at(33_000)));
+    assert_eq!(of(&engine, &zoom), (Kind::Single, Some(WIFI)));
+    assert!(engine.observe(at(33_000), &world));
+    assert_eq!(of(&engine, &zoom), (Kind::Single, Some(LTE)));
+}
+
+#[test]
+fn never_on_a_metered_path() {
+    let mut engine = engine(NEVER_METERED);
+    let flow = web("a.example");
+    assert_eq!(paths(&engine, &flow), set([WIFI]));
+    let mut world = phone();
+    world.paths[0].up = false;
+    engine.observe(at(1), &world);
+    assert!(engine.explain(&flow).waits && !paths(&engine, &flow).has(LTE));
+    // Wi-Fi comes back as a phone's hotspot.
+    world.paths[0].up = true;
+    world.paths[0].metered = true;
+    assert!(engine.observe(at(2), &world));
+    assert_eq!(paths(&engine, &flow), PathSet::NONE);
+    assert!(engine.explain(&flow).waits);
+}
+
+#[test]
+fn overflow_to_5g() {
+    let mut engine = engine(OVERFLOW);
+    let small = web("a.example");
+    let bulk = Flow { bytes: Size::from_bytes(5_000_000), ..small };
+    let mut world = phone();
+    assert_eq!(paths(&engine, &bulk), set([WIFI]));
+    world.paths[0].load = Some(0.95);
+    engine.observe(at(1_000), &world);
+    engine.observe(at(4_000), &world);
+    assert_eq!(engine.decide(&bulk).rule, Some("wifi is full"));
+    assert_eq!(paths(&engine, &bulk), PathSet::ALL);
+    assert_eq!(paths(&engine, &small), set([WIFI]));
+    assert_eq!(engine.ask_again_at(&small), Some(Size::from_bytes(1_000_001)));
+    // The plan is nearly used up.
+    world.paths[1].used = Some(Size::from_bytes(45_000_000_000));
+    engine.observe(at(5_000), &world);
+    assert_eq!(paths(&engine, &bulk), set([WIFI]));
+    assert_eq!(engine.ask_again_at(&small), None);
+    // Not full, but slow.
+    world = phone();
+    world.paths[0].rate = Some(Rate::from_mbps(5));
+    engine.observe(at(10_000), &world);
+    engine.observe(at(13_000), &world);
+    assert_eq!(engine.decide(&bulk).rule, Some("wifi is slow"));
+    // Gone: everything moves at once, and back only when it has lasted.
+    world = phone();
+    world.paths[0].up = false;
+    engine.observe(at(20_000), &world);
+    assert_eq!(paths(&engine, &small), PathSet::ALL);
+    world.paths[0].up = true;
+    engine.observe(at(21_000), &world);
+    assert_eq!(engine.decide(&small).rule, Some("no wifi"));
+    engine.observe(at(24_000), &world);
+    assert_eq!(paths(&engine, &small), set([WIFI]));
+}

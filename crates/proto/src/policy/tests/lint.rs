@@ -1,0 +1,76 @@
+use super::*;
+
+fn warnings(text: &str, known: &[PathFacts]) -> Vec<String> {
+    Policy::parse(text).unwrap().lint(known).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_rule_that_an_earlier_one_hides_is_named() {
+    let hides = |first: &str, second: &str| {
+        let text = format!(
+            "[[rule]]\nname = 'a'\n{first}\nuse = {{}}\n[[rule]]\nname = 'b'\n{second}\nuse = {{}}\n"
+        );
+        let warnings = warnings(&text, &[]);
+        if let Some(warning) = warnings.first() {
+            let expected = "the rule `b` never decides: `a` (line 2) takes all that it matches";
+            assert_eq!(warning.split_once(": ").unwrap().1, expected);
+        }
+        !warnings.is_empty()
+    };
+    assert!(hides("", "match = { port = 443 }"));
+    assert!(!hides("match = { port = 443 }", ""));
+    assert!(hides("match = { port = '1-1000' }", "match = { port = [22, '80-443'], user = 'a' }"));
+    assert!(!hides("match = { port = '1-1000' }", "match = { port = [22, 1001] }"));
+    assert!(hides("match = { domain = '.a.com' }", "match = { domain = '*.b.a.com' }"));
+    assert!(!hides("match = { domain = '*.a.com' }", "match = { domain = 'a.com' }"));
+    assert!(hides("match = { address = '10.0.0.0/8' }", "match = { address = '10.1.0.0/16' }"));
+    assert!(hides("match = { process = 'te*' }", "match = { process = 'teams' }"));
+    assert!(hides("match = [{ port = 1 }, { port = 2 }]", "match = { port = 2 }"));
+    assert!(!hides("match = { port = 1 }\nnot = { user = 'x' }", "match = { port = 1 }"));
+    let but = |not: &str| format!("match = {{ port = 1 }}\nnot = {not}");
+    let (narrow, wide) = (but("{ user = 'x', domain = '*.a' }"), but("{ domain = '.a' }"));
+    assert!(hides(&narrow, &wide) && !hides(&wide, &narrow));
+    assert!(!hides("when = { battery = '<20%' }", ""));
+    assert!(hides("when = { battery = '<20%' }", "when = { battery = '<20%', charging = true }"));
+}
+
+#[test]
+fn paths_that_this_host_lacks_are_named_unless_it_has_none() {
+    let text = "[paths.wlan1]\nmetered = true\n[[rule]]\nname = 'a'\n\
+                when = { ethernet.rate = '<1mbit' }\nuse = { paths = ['wfi', 'celular'] }\n";
+    assert_eq!(warnings(text, &[]), Vec::<String>::new());
+    let policy = Policy::parse(text).unwrap();
+    let warnings = policy.lint(&phone().paths);
+    let found: Vec<(usize, &str, &str)> = warnings
+        .iter()
+        .map(|one| (one.line, one.sentence.as_str(), one.hint.as_deref().unwrap()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (1, "no path here is named or of the kind `wlan1`", "did you mean `wlan0`?"),
+            (4, "no path here is named or of the kind `wfi`", "did you mean `wifi`?"),
+            (4, "no path here is named or of the kind `celular`", "did you mean `cellular`?"),
+            (
+                4,
+                "no path here is named or of the kind `ethernet`",
+                "there is cellular, wifi, wlan0, wwan0"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_plan_that_is_missing_and_a_primary_path_that_is_not_allowed() {
+    let left = "[[rule]]\nname = 'a'\nwhen = { cellular.left = '>1GB' }\nuse = {}\n";
+    let expected = "line 2: `cellular.left >1GB` never holds: its path has no data plan";
+    assert_eq!(warnings(left, &[]), [expected]);
+    assert_eq!(warnings(left, &phone().paths), [expected]);
+    let plan = format!("{left}[paths.wwan0]\nmonthly = '10GB'");
+    assert_eq!(warnings(&plan, &phone().paths), Vec::<String>::new());
+    let primary = "[[rule]]\nname = 'a'\nuse = { paths = 'cellular', primary = 'wlan0' }";
+    assert_eq!(
+        warnings(primary, &phone().paths),
+        ["line 2: the primary path wlan0 is not among the paths of `a`"]
+    );
+}
