@@ -35,7 +35,6 @@
 //! ```
 
 mod answers;
-mod base64;
 pub mod conditions;
 mod dial;
 pub mod digest;

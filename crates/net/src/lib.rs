@@ -5,6 +5,8 @@
 //! [`lab::Lab`] for the emulator and with [`fetch`] for downloads.
 #![forbid(unsafe_code)]
 
+mod base64;
+pub mod bond;
 pub mod fetch;
 pub mod lab;
 pub mod resolve;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::base64;
+use crate::base64;
 
 /// A number has so many digits at most, …
 const MOST_DIGITS: usize = 15;

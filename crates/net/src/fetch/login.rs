@@ -6,7 +6,7 @@ use std::fmt;
 
 use http::HeaderValue;
 
-use super::base64;
+use crate::base64;
 use super::location::decode;
 
 /// A user name and a password.

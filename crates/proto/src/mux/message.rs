@@ -320,33 +320,9 @@ impl<P> Message<P> {
     }
 }
 
-impl<P: AsRef<[u8]>> Message<P> {
-    /// Appends the whole message to `out`. It carries at most [`MOST_PAYLOAD`] bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let payload = self.payload().map_or(&[][..], AsRef::as_ref);
-        self.encode_head(payload.len(), out);
-        out.extend_from_slice(payload);
-    }
-}
-
-impl<'a> Message<&'a [u8]> {
-    /// The message at the beginning of `bytes`, and how long it is; nothing where more bytes are
-    /// needed to tell.
-    ///
-    /// # Errors
-    /// Where no message begins so, whatever follows.
-    pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, DecodeError> {
-        let mut reader = Reader { rest: bytes, short: false };
-        match reader.message() {
-            Ok(message) => Ok(Some((message, bytes.len() - reader.rest.len()))),
-            Err(_) if reader.short && bytes.len() < MOST_MESSAGE => Ok(None),
-            Err(_) if reader.short => Err(DecodeError::TooLong),
-            Err(error) => Err(error),
-        }
-    }
-
+impl<T> Message<T> {
     /// The same message with its bytes held otherwise.
-    pub fn map<P>(self, hold: impl FnOnce(&'a [u8]) -> P) -> Message<P> {
+    pub fn map<P>(self, hold: impl FnOnce(T) -> P) -> Message<P> {
         match self {
             Self::Hello(hello) => Message::Hello(hello),
             Self::Welcome(welcome) => Message::Welcome(welcome),
@@ -373,6 +349,32 @@ impl<'a> Message<&'a [u8]> {
             Self::Ping { number } => Message::Ping { number },
             Self::Pong { number } => Message::Pong { number },
             Self::Bye => Message::Bye,
+        }
+    }
+}
+
+impl<P: AsRef<[u8]>> Message<P> {
+    /// Appends the whole message to `out`. It carries at most [`MOST_PAYLOAD`] bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let payload = self.payload().map_or(&[][..], AsRef::as_ref);
+        self.encode_head(payload.len(), out);
+        out.extend_from_slice(payload);
+    }
+}
+
+impl<'a> Message<&'a [u8]> {
+    /// The message at the beginning of `bytes`, and how long it is; nothing where more bytes are
+    /// needed to tell.
+    ///
+    /// # Errors
+    /// Where no message begins so, whatever follows.
+    pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, DecodeError> {
+        let mut reader = Reader { rest: bytes, short: false };
+        match reader.message() {
+            Ok(message) => Ok(Some((message, bytes.len() - reader.rest.len()))),
+            Err(_) if reader.short && bytes.len() < MOST_MESSAGE => Ok(None),
+            Err(_) if reader.short => Err(DecodeError::TooLong),
+            Err(error) => Err(error),
         }
     }
 }

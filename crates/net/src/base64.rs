@@ -3,7 +3,7 @@
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// With padding.
-pub(super) fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
@@ -17,7 +17,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Padding may be missing, as RFC 9651 §4.2.7 wishes of readers; nothing else may.
-pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let letters = text.iter().rposition(|b| *b != b'=').map_or(0, |last| last + 1);
     let padding = text.len() - letters;
     let complete = letters.next_multiple_of(4) - letters;

@@ -1,0 +1,248 @@
+//! A carrier over TCP: messages in TLS records, and what the kernel says of the connection.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use manyways_proto::mux::{Condition, DecodeError, Message, Payload};
+use manyways_sys::socket::{set_notsent_lowat, tcp_state};
+use manyways_trace::{Rate, Size, Span};
+use rustls::Connection;
+use tokio::net::TcpStream;
+
+/// One read takes so much at most.
+const READ: usize = 256 << 10;
+/// A message's bytes are copied out of what was read unless they are so many: a few of them would
+/// keep all of it.
+const COPIED: usize = 8 << 10;
+/// What waits in the kernel at this end: so long, but no less and no more than this.
+const UNSENT_TIME: Span = Span::from_millis(5);
+const LEAST_UNSENT: u64 = 6 << 10;
+const MOST_UNSENT: u64 = 1 << 20;
+
+/// The bytes of applications.
+#[derive(Clone, Debug)]
+pub(super) struct Chunk(pub(super) Bytes);
+
+impl Payload for Chunk {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn slice(&self, from: usize, to: usize) -> Self {
+        Self(self.0.slice(from..to))
+    }
+
+    fn empty() -> Self {
+        Self(Bytes::new())
+    }
+
+    fn join(first: &Self, second: &Self) -> Self {
+        Self([&first.0[..], &second.0[..]].concat().into())
+    }
+}
+
+/// An authenticated connection, and what of it is half read or half written.
+pub(super) struct TcpCarrier {
+    pub(super) stream: Rc<TcpStream>,
+    tls: Connection,
+    /// Messages that were not encrypted yet.
+    plain: Vec<u8>,
+    /// The beginning of a message whose rest has not come.
+    begun: BytesMut,
+    limit: u64,
+    /// Bytes of the connection that came and went, encrypted.
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+/// Why a carrier has ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CarrierError {
+    #[error("the connection ended")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Tls(#[from] rustls::Error),
+    #[error("{0}")]
+    Message(#[from] DecodeError),
+}
+
+impl TcpCarrier {
+    pub(super) fn new(stream: TcpStream, mut tls: Connection) -> Self {
+        // What is written is encrypted at once and handed on; it never waits for the buffer.
+        tls.set_buffer_limit(None);
+        let _ = stream.set_nodelay(true);
+        let mut carrier = Self {
+            stream: Rc::new(stream),
+            tls,
+            plain: Vec::new(),
+            begun: BytesMut::new(),
+            limit: 0,
+            received: 0,
+            sent: 0,
+        };
+        carrier.set_limit(LEAST_UNSENT);
+        carrier
+    }
+
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
+    }
+
+    fn set_limit(&mut self, bytes: u64) {
+        if self.limit != bytes && set_notsent_lowat(self.stream.as_fd(), Size::from_bytes(bytes)).is_ok()
+        {
+            self.limit = bytes;
+        }
+    }
+
+    /// What the kernel says of the connection now; nothing where it says nothing.
+    pub(super) fn condition(&mut self) -> Option<Condition> {
+        let state = tcp_state(self.stream.as_fd()).ok()?;
+        let rtt = state.rtt.unwrap_or(Span::from_millis(100));
+        let bytes = |packets: u32| Size::from_bytes(u64::from(packets) * state.mss.as_bytes());
+        let window = bytes(state.cwnd);
+        let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
+        let unsent = state.unsent + Size::from_bytes(self.waiting() as u64);
+        // The kernel says when half of this is free. Twice as much changes nothing there, so small
+        // differences are not worth a call.
+        let wanted = rate.size_in(UNSENT_TIME).as_bytes().clamp(LEAST_UNSENT, MOST_UNSENT);
+        if wanted > self.limit * 5 / 4 || wanted < self.limit * 3 / 4 {
+            self.set_limit(wanted);
+        }
+        Some(Condition {
+            rtt,
+            rtt_var: state.rtt_var.unwrap_or_default(),
+            window,
+            in_flight: bytes(state.unacked.saturating_sub(state.sacked)),
+            unsent,
+            rate,
+            acknowledged: state.bytes_acked.as_bytes(),
+            datagram: None,
+        })
+    }
+
+    /// How much it takes before it is to be written.
+    pub(super) fn room(&self) -> usize {
+        usize::try_from(self.limit).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes that are encrypted and not with the kernel.
+    fn waiting(&self) -> usize {
+        // The library does not say how many; that there are some is enough.
+        if self.tls.wants_write() { 16 << 10 } else { 0 }
+    }
+
+    /// Queues a message.
+    pub(super) fn queue(&mut self, message: &Message<Chunk>) {
+        let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
+        message.encode_head(payload.len(), &mut self.plain);
+        self.plain.extend_from_slice(payload);
+    }
+
+    /// Writes what is queued. Whether the kernel took all.
+    pub(super) fn flush(&mut self) -> Result<bool, CarrierError> {
+        if !self.plain.is_empty() {
+            self.tls.writer().write_all(&self.plain)?;
+            self.plain.clear();
+            if self.plain.capacity() > MOST_UNSENT as usize {
+                self.plain = Vec::new();
+            }
+        }
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Socket(&self.stream)) {
+                Ok(0) => return Err(CarrierError::Closed),
+                Ok(bytes) => self.sent += bytes as u64,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what is there and calls `with` for each message; nothing where nothing is there.
+    pub(super) fn read(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        mut with: impl FnMut(Message<Chunk>),
+    ) -> Result<(), CarrierError> {
+        buffer.resize(READ, 0);
+        let count = match self.stream.try_read(buffer) {
+            Ok(0) => return Err(CarrierError::Closed),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        self.received += count as u64;
+        let mut rest = &buffer[..count];
+        while !rest.is_empty() {
+            self.tls.read_tls(&mut rest)?;
+            self.decrypt(&mut with)?;
+        }
+        Ok(())
+    }
+
+    /// What had come with the handshake.
+    pub(super) fn decrypt(
+        &mut self,
+        mut with: impl FnMut(Message<Chunk>),
+    ) -> Result<(), CarrierError> {
+        let state = match self.tls.process_new_packets() {
+            Ok(state) => state,
+            Err(error) => {
+                // The peer shall hear why.
+                let _ = self.flush();
+                return Err(error.into());
+            }
+        };
+        let mut more = state.plaintext_bytes_to_read();
+        self.begun.reserve(more);
+        while more > 0 {
+            let start = self.begun.len();
+            self.begun.resize(start + more, 0);
+            let count = self.tls.reader().read(&mut self.begun[start..])?;
+            self.begun.truncate(start + count);
+            more -= count.max(1).min(more);
+        }
+        while let Some((message, length)) = Message::decode(&self.begun)? {
+            let size = message.payload().map_or(0, |data| data.len());
+            // The application's bytes are always the last of a message.
+            if size >= COPIED {
+                let message = message.map(|_| ());
+                let mut whole = self.begun.split_to(length);
+                whole.advance(length - size);
+                let bytes = whole.freeze();
+                with(message.map(|()| Chunk(bytes)));
+            } else {
+                let message = message.map(|data| Chunk(Bytes::copy_from_slice(data)));
+                self.begun.advance(length);
+                with(message);
+            }
+        }
+        if state.peer_has_closed() {
+            return Err(CarrierError::Closed);
+        }
+        Ok(())
+    }
+}
+
+/// The library writes through this, as many records at a time as the kernel takes.
+struct Socket<'a>(&'a TcpStream);
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! TLS 1.3 between the two ends, each known by its raw public key (RFC 7250): no authority, no
+//! names, no other versions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
+use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved,
+    ServerConfig, SignatureScheme,
+};
+
+use super::key::{PrivateKey, PublicKey};
+
+/// What both ends call the protocol in the handshake.
+const PROTOCOL: &[u8] = b"manyways-bond/1";
+
+/// Who is let in.
+pub(super) type Doorman = dyn Fn(&PublicKey) -> bool + Send + Sync;
+
+/// A client that talks to the gateway of this key.
+pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientConfig>, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let doorman = Keys { accept: Arc::new(move |key| *key == gateway), provider };
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&doorman.provider))
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(doorman))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::new(
+            certified(own)?,
+        ))));
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.enable_sni = false;
+    // Each carrier is authenticated anew.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+/// A gateway that lets in whom `doorman` knows.
+pub(super) fn gateway(
+    own: &PrivateKey,
+    doorman: Arc<Doorman>,
+) -> Result<Arc<ServerConfig>, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let doorman = Keys { accept: doorman, provider };
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&doorman.provider))
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(Arc::new(doorman))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified(
+            own,
+        )?))));
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn certified(own: &PrivateKey) -> Result<CertifiedKey, Error> {
+    let key = ring::sign::any_eddsa_type(
+        &own.der().clone_key().secret_pkcs8().ok_or(Error::General("no PKCS #8".to_owned()))?,
+    )?;
+    Ok(CertifiedKey::new(vec![CertificateDer::from(own.public().spki())], key))
+}
+
+trait Pkcs8 {
+    fn secret_pkcs8(&self) -> Option<rustls::pki_types::PrivatePkcs8KeyDer<'_>>;
+}
+
+impl Pkcs8 for rustls::pki_types::PrivateKeyDer<'_> {
+    fn secret_pkcs8(&self) -> Option<rustls::pki_types::PrivatePkcs8KeyDer<'_>> {
+        match self {
+            Self::Pkcs8(der) => Some(der.clone_key()),
+            _ => None,
+        }
+    }
+}
+
+/// The public key that the other end has proved to own.
+pub(super) fn peer_key(certificates: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
+    PublicKey::from_spki(certificates?.first()?)
+}
+
+/// Judges the other end by its key alone.
+struct Keys {
+    accept: Arc<Doorman>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Keys {
+    fn judge(&self, presented: &CertificateDer<'_>) -> Result<(), Error> {
+        match PublicKey::from_spki(presented) {
+            Some(key) if (self.accept)(&key) => Ok(()),
+            _ => Err(CertificateError::ApplicationVerificationFailure.into()),
+        }
+    }
+
+    fn check(
+        &self,
+        message: &[u8],
+        presented: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature_with_raw_key(
+            message,
+            &SubjectPublicKeyInfoDer::from(presented.as_ref()),
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
+}
+
+impl ServerCertVerifier for Keys {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.judge(end_entity).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Keys {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.judge(end_entity).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.check(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
