@@ -14,6 +14,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use crate::prefix::Prefix;
+
 /// More messages than any dump of ours needs; a dump that is longer is cut off.
 const DUMP_LIMIT: usize = 100_000;
 
@@ -44,6 +46,8 @@ pub(super) struct Link {
 pub(super) struct Address {
     pub index: u32,
     pub ip: IpAddr,
+    /// The network that it makes reachable; on a point-to-point link the peer's side.
+    pub subnet: Prefix,
     /// Deprecated, still being checked for duplicates, or found to be one.
     pub unfit: bool,
     /// An IPv6 privacy address.
@@ -352,6 +356,7 @@ fn read_address(message: &AddressMessage) -> Option<Address> {
     Some(Address {
         index: message.header.index,
         ip,
+        subnet: Prefix::new(address.unwrap_or(ip), message.header.prefix_len),
         unfit: unchecked || flags.intersects(AddressFlags::Deprecated | AddressFlags::Dadfailed),
         temporary: ip.is_ipv6() && flags.contains(AddressFlags::Secondary),
         routable: matches!(message.header.scope, AddressScope::Universe | AddressScope::Site),
