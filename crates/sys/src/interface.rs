@@ -11,6 +11,7 @@ mod kind;
 mod mark;
 mod reach;
 mod records;
+pub mod watch;
 
 use std::fmt;
 use std::net::IpAddr;
