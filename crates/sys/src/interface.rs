@@ -6,7 +6,7 @@
 //! managers leave behind.
 
 pub mod announced;
-mod kernel;
+pub(crate) mod kernel;
 mod kind;
 mod mark;
 mod reach;

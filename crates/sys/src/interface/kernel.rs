@@ -290,10 +290,10 @@ impl Kernel {
 }
 
 /// Bytes of a message's header.
-const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 
 /// The messages of one datagram, header and all, each with its type and sequence number.
-pub(super) fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
+pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let (length, kind, sequence) = header(rest)?;
