@@ -10,6 +10,7 @@ pub mod interface;
 pub mod netns;
 pub mod poll;
 pub mod prefix;
+pub mod privilege;
 pub mod process;
 pub mod sandbox;
 pub mod signal;
