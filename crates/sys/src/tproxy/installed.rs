@@ -17,7 +17,8 @@ pub struct Installed {
     to: Targets,
     /// The chains as `nft` printed them right after they were made.
     chains: String,
-    families: Vec<&'static str>,
+    /// The families that the kernel has, each with the routing rules as `ip` printed them.
+    families: Vec<(&'static str, Vec<String>)>,
     removed: bool,
 }
 
@@ -29,27 +30,36 @@ pub enum Missing {
     Table,
     /// The chains of the table were changed, or a cgroup that they name has gone.
     Chains,
-    /// The routing rule of a family.
-    Rule(&'static str),
-    /// The route of a family.
-    Route(&'static str),
+    /// A routing rule of IPv4.
+    RuleV4,
+    /// A routing rule of IPv6.
+    RuleV6,
+    /// The route of IPv4.
+    RouteV4,
+    /// The route of IPv6.
+    RouteV6,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let family = |flag: &str| if flag == "-4" { "IPv4" } else { "IPv6" };
-        match self {
-            Self::Table => f.write_str("the nftables table is gone"),
-            Self::Chains => f.write_str("the chains of the nftables table were changed"),
-            Self::Rule(flag) => write!(f, "the routing rule of {} is gone", family(flag)),
-            Self::Route(flag) => write!(f, "the route of {} is gone", family(flag)),
-        }
+        f.write_str(match self {
+            Self::Table => "the nftables table is gone",
+            Self::Chains => "the chains of the nftables table were changed",
+            Self::RuleV4 => "a routing rule of IPv4 is gone",
+            Self::RuleV6 => "a routing rule of IPv6 is gone",
+            Self::RouteV4 => "the route of IPv4 is gone",
+            Self::RouteV6 => "the route of IPv6 is gone",
+        })
     }
 }
 
 impl Rules {
     /// Puts the rules in, in place of those of the same names that this process or one that is dead
-    /// has put in. They hold from now on for [`Rules::patience`].
+    /// has put in. They hold from now on for [`Rules::patience`]. (Whether a process lives is judged
+    /// by what `/proc` shows: two in different PID namespaces take each other for dead.)
+    ///
+    /// Connections that are there go on as they began; flows of datagrams do too, where the kernel
+    /// tracked them before.
     ///
     /// # Errors
     /// [`Error::InUse`] where another living process holds them; [`Error::Taken`] where another
@@ -60,6 +70,7 @@ impl Rules {
         let own = (std::process::id() as i32, started(std::process::id() as i32).unwrap_or(0));
         let before = command::nft_table(&self.names.nft)?;
         let script = script::table(self, own, before.is_none())?;
+        let routing = script::routing(self)?;
         free(before.as_deref())?;
         let families = families();
         for family in &families {
@@ -70,12 +81,13 @@ impl Rules {
             names: self.names.clone(),
             to: self.to,
             chains: String::new(),
-            families,
+            families: families.into_iter().map(|family| (family, Vec::new())).collect(),
             removed: false,
         };
         // Without a mark on any packet these do nothing yet.
-        for family in &installed.families {
-            route(&self.names, family)?;
+        for (family, rules) in &mut installed.families {
+            route(&self.names, &routing, family)?;
+            *rules = rules_at(&self.names, family)?;
         }
         if let Err(error) = command::nft(&script) {
             let raced = command::nft_table(&self.names.nft).ok().flatten();
@@ -125,12 +137,17 @@ impl Installed {
             Some(table) if chains(&table) != self.chains => missing.push(Missing::Chains),
             Some(_) => {}
         }
-        for family in &self.families {
-            if !rules_at(&self.names, family)?.iter().any(|rule| is_ours(&self.names, rule)) {
-                missing.push(Missing::Rule(family));
+        for (family, rules) in &self.families {
+            let (rule, route) = match *family {
+                "-4" => (Missing::RuleV4, Missing::RouteV4),
+                _ => (Missing::RuleV6, Missing::RouteV6),
+            };
+            let now = rules_at(&self.names, family)?;
+            if !rules.iter().all(|rule| now.contains(rule)) {
+                missing.push(rule);
             }
             if routes(&self.names, family)?.is_empty() {
-                missing.push(Missing::Route(family));
+                missing.push(route);
             }
         }
         Ok(missing)
@@ -187,18 +204,29 @@ fn take_out(names: &Names) -> Result<bool, Error> {
     Ok(found)
 }
 
-fn route(names: &Names, family: &str) -> Result<(), Error> {
+/// The route and the rules that lead to it, in place of those of an earlier run, perhaps with other
+/// marks.
+fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error> {
     let (priority, number) = (names.priority.to_string(), names.route_table.to_string());
     let which = ["route", "replace", "local", "default", "dev", "lo", "table", &number];
     command::ip(&[&[family], &which[..]].concat())?;
-    // Of an earlier run, perhaps with another mark.
-    for rule in rules_at(names, family)? {
-        if is_ours(names, &rule) {
-            command::ip(&[family, "rule", "del", "pref", &priority, "lookup", &number])?;
-        }
+    let wanted: Vec<String> = rules
+        .iter()
+        .map(|rule| format!("{priority}:\tfrom all {} lookup {number}", rule.join(" ")))
+        .collect();
+    let there = rules_at(names, family)?;
+    // Connections that are under way need them at every moment.
+    if there == wanted {
+        return Ok(());
     }
-    let mark = format!("{0:#x}/{0:#x}", names.mark);
-    command::ip(&[family, "rule", "add", "fwmark", &mark, "lookup", &number, "pref", &priority])?;
+    for _ in there.iter().filter(|rule| is_ours(names, rule)) {
+        command::ip(&[family, "rule", "del", "pref", &priority, "lookup", &number])?;
+    }
+    for rule in rules {
+        let mut words = vec![family, "rule", "add", "pref", &priority, "lookup", &number];
+        words.extend(rule.iter().map(String::as_str));
+        command::ip(&words)?;
+    }
     Ok(())
 }
 
@@ -236,7 +264,8 @@ fn free_numbers(names: &Names, family: &str) -> Result<(), Error> {
 
 fn rules_at(names: &Names, family: &str) -> Result<Vec<String>, Error> {
     let text = command::ip(&["-N", family, "rule", "show", "pref", &names.priority.to_string()])?;
-    Ok(lines(&text))
+    // What is said of a rule whose interface is not there at the moment.
+    Ok(lines(&text.replace(" [detached]", "")))
 }
 
 fn is_ours(names: &Names, rule: &str) -> bool {

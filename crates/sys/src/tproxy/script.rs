@@ -61,7 +61,9 @@ flags interval
         "meta l4proto != { tcp, udp } accept".to_owned(),
         "ct state { invalid, untracked } accept".to_owned(),
         "ct direction reply accept".to_owned(),
-        "fib daddr type != unicast accept".to_owned(),
+        // Not what is unreachable: the proxy may well know a way.
+        "fib daddr type { local, broadcast, anycast, multicast, blackhole, prohibit } accept"
+            .to_owned(),
         "ip daddr @direct4 accept".to_owned(),
         "ip6 daddr @direct6 accept".to_owned(),
         "udp dport { 67, 68, 546, 547 } accept".to_owned(),
@@ -85,10 +87,7 @@ flags interval
 
 /// What this host sends: marked in `output`, handed over where it comes in again, in `loopback`.
 fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
-    let mut selected = Vec::new();
-    for selection in &rules.what {
-        selected.extend(conditions(selection)?);
-    }
+    let selected = selected(rules)?;
     if selected.is_empty() {
         return Ok(());
     }
@@ -143,20 +142,14 @@ fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
 /// What comes in on other interfaces, handed over right there. Without a socket that takes it, it
 /// has not been marked, and simply goes on.
 fn forwarded(text: &mut String, rules: &Rules) -> Result<(), Error> {
-    let mut interfaces = Vec::new();
-    for selection in &rules.what {
-        if let Selection::From(names) = selection {
-            for name in names {
-                interfaces.push(quoted(name, "an interface's name")?);
-            }
-        }
-    }
+    let interfaces = interfaces(rules)?;
     if interfaces.is_empty() {
         return Ok(());
     }
-    let mark = rules.names.mark;
+    let Names { mark, own_mark, .. } = rules.names;
+    let names: Vec<String> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
     let marks =
-        format!("ct mark set ct mark | {mark:#x} meta mark set meta mark | {mark:#x} accept");
+        format!("ct mark set ct mark | {mark:#x} meta mark set meta mark | {own_mark:#x} accept");
     let mut take = hand_over(&rules.to, &marks);
     take.push(format!("{LATER} reject with tcp reset"));
     take.push(otherwise(rules.when_dead));
@@ -168,7 +161,7 @@ fn forwarded(text: &mut String, rules: &Rules) -> Result<(), Error> {
 
     let mut entry = vec![
         format!("type filter hook prerouting {PRIORITY}"),
-        format!("iifname != {{ {} }} accept", List(&interfaces)),
+        format!("iifname != {{ {} }} accept", List(&names)),
         "jump spare".to_owned(),
         format!("{LATER} goto take"),
     ];
@@ -176,6 +169,21 @@ fn forwarded(text: &mut String, rules: &Rules) -> Result<(), Error> {
     entry.extend(while_alive("take_alive", rules.when_dead));
     chain(text, "forwarded", &entry);
     Ok(())
+}
+
+/// What the routing rules select, in the words of `ip rule`. With `src_valid_mark`, which VPNs set,
+/// the way back to a packet's source is looked up by the packet's mark: that of local traffic would
+/// make all that comes in look as if it came from here.
+pub(super) fn routing(rules: &Rules) -> Result<Vec<Vec<String>>, Error> {
+    let words = |mark: u32| ["fwmark".to_owned(), format!("{mark:#x}/{mark:#x}")];
+    let mut all = Vec::new();
+    if !selected(rules)?.is_empty() {
+        all.push(words(rules.names.mark).to_vec());
+    }
+    for name in interfaces(rules)? {
+        all.push([&words(rules.names.own_mark)[..], &["iif".to_owned(), name]].concat());
+    }
+    Ok(all)
 }
 
 /// The set that says that the proxy lives, as full as it was first.
@@ -260,7 +268,28 @@ fn otherwise(when_dead: WhenDead) -> String {
     }
 }
 
+/// The interfaces whose traffic is selected, once each.
+fn interfaces(rules: &Rules) -> Result<Vec<String>, Error> {
+    let mut all = Vec::new();
+    for selection in &rules.what {
+        if let Selection::From(names) = selection {
+            for name in names {
+                quoted(name, "an interface's name")?;
+                if !all.contains(name) {
+                    all.push(name.clone());
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// The beginnings of the rules that select what this host sends.
+fn selected(rules: &Rules) -> Result<Vec<String>, Error> {
+    let all = rules.what.iter().map(conditions).collect::<Result<Vec<_>, _>>()?;
+    Ok(all.concat())
+}
+
 fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
     Ok(match selection {
         Selection::All => vec![String::new()],

@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -24,6 +25,24 @@ fn rules(proxy: &Proxy) -> Rules {
         to: proxy.targets(),
         what: vec![Selection::All],
         direct: private(),
+        own_users: Vec::new(),
+        when_dead: WhenDead::Open,
+        patience: PATIENCE,
+    }
+}
+
+/// Rules that are good to be looked at.
+fn without_proxy() -> Rules {
+    Rules {
+        names: Names::default(),
+        to: Targets {
+            tcp_v4: Target::Proxy(1),
+            tcp_v6: Target::Reject,
+            udp_v4: Target::Direct,
+            udp_v6: Target::Direct,
+        },
+        what: vec![Selection::All],
+        direct: Vec::new(),
         own_users: Vec::new(),
         when_dead: WhenDead::Open,
         patience: PATIENCE,
@@ -74,6 +93,9 @@ fn what_is_excluded_passes_by() {
         let near = connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(near.local_addr().unwrap(), listener.accept().unwrap().1);
         assert_eq!(ask_tcp(world::PRIVATE).unwrap(), "direct");
+        // Who chooses an interface means it.
+        assert_eq!(world::ask_tcp_through(V4, "wan").unwrap(), "direct");
+        assert_eq!(world::ask_tcp_through(V6, "wan").unwrap(), "direct");
         installed.set_direct(&[]).unwrap();
         assert_eq!(ask_tcp(world::PRIVATE).unwrap(), proxied(world::PRIVATE));
         let both: Vec<Prefix> = [V4, V6].iter().map(|to| Prefix::from(to.ip())).collect();
@@ -254,6 +276,26 @@ fn what_comes_in_on_an_interface_is_taken_and_goes_on_without_a_proxy() {
             assert_eq!(world.lan(|| ask_udp(to, None)).unwrap(), proxied(to));
             assert_eq!(ask_tcp(to).unwrap(), "direct", "this host's own is not selected");
         }
+        let own = vec![Selection::All, Selection::From(vec!["lan".to_owned()])];
+        let both = Rules { what: own, ..rules.clone() }.install().unwrap();
+        // Such as VPNs set, and distributions.
+        for (setting, value) in [("rp_filter", "1"), ("src_valid_mark", "1")] {
+            for of in ["all", "lan", "wan"] {
+                fs::write(format!("/proc/sys/net/ipv4/conf/{of}/{setting}"), value).unwrap();
+            }
+        }
+        for to in [V4, V6] {
+            assert_eq!(world.lan(|| ask_tcp(to)).unwrap(), proxied(to));
+            assert_eq!(world.lan(|| ask_udp(to, None)).unwrap(), proxied(to));
+            assert_eq!(ask_tcp(to).unwrap(), proxied(to));
+            assert_eq!(ask_udp(to, None).unwrap(), proxied(to));
+        }
+        world::ip("-6 route del default");
+        assert_eq!(world.lan(|| ask_tcp(V6)).unwrap(), proxied(V6), "the proxy may know a way");
+        world::ip("-6 route add default via 2001:db8:51::2");
+        std::mem::forget(both);
+
+        let _installed = rules.install().unwrap();
         drop(proxy);
         for to in [V4, V6] {
             assert_eq!(world.lan(|| ask_tcp(to)).unwrap(), "direct");
@@ -313,7 +355,7 @@ fn what_somebody_takes_away_is_missed() {
         world::ip("-4 rule del pref 417");
         world::ip("-6 route flush table 4917");
         let missing = installed.check().unwrap();
-        assert_eq!(missing, [Missing::Rule("-4"), Missing::Route("-6")]);
+        assert_eq!(missing, [Missing::RuleV4, Missing::RouteV6]);
         command::nft("flush chain inet manyways-bond spare\n").unwrap();
         assert_eq!(installed.check().unwrap()[0], Missing::Chains);
         command::nft("flush ruleset\n").unwrap();
@@ -344,21 +386,40 @@ fn numbers_that_others_use_are_refused_and_left_alone() {
 }
 
 #[test]
+fn without_rights_or_programs_the_error_says_so() {
+    let names = Names::default();
+    match std::env::var(CHILD).as_deref() {
+        Ok("plain") => {
+            crate::privilege::drop_to("nobody").unwrap();
+            assert!(matches!(remove(&names), Err(Error::NotPermitted)));
+            assert!(matches!(without_proxy().install(), Err(Error::NotPermitted)));
+        }
+        Ok(_) => assert!(matches!(remove(&names), Err(Error::NoProgram { program: "nft", .. }))),
+        Err(_) => {
+            let Some(world) = World::new() else { return };
+            world.run(|| {
+                assert!(probe::lacking().is_none(), "the other tests have all that they need");
+                for (case, path) in
+                    [("plain", std::env::var("PATH").unwrap()), ("bare", "/".into())]
+                {
+                    let output = Command::new(std::env::current_exe().unwrap())
+                        .args(["--exact", "--nocapture"])
+                        .arg("tproxy::tests::without_rights_or_programs_the_error_says_so")
+                        .env(CHILD, case)
+                        .env("PATH", path)
+                        .output()
+                        .unwrap();
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    assert!(output.status.success(), "{case}: {said}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
 fn nonsense_is_refused_before_anything_is_changed() {
-    let good = Rules {
-        names: Names::default(),
-        to: Targets {
-            tcp_v4: Target::Proxy(1),
-            tcp_v6: Target::Reject,
-            udp_v4: Target::Direct,
-            udp_v6: Target::Direct,
-        },
-        what: vec![Selection::All],
-        direct: Vec::new(),
-        own_users: Vec::new(),
-        when_dead: WhenDead::Open,
-        patience: PATIENCE,
-    };
+    let good = without_proxy();
     let text = |rules: &Rules| script::table(rules, (1, 1), true);
     assert!(text(&good).is_ok());
     let quote = vec![Selection::From(vec!["lan\" } accept".to_owned()])];

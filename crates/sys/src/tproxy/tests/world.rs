@@ -300,6 +300,16 @@ fn connect_marked(to: SocketAddr, mark: u32) -> io::Result<TcpStream> {
     if mark != 0 {
         set_mark(&socket, mark)?;
     }
+    connect_with(socket, to)
+}
+
+pub fn ask_tcp_through(to: SocketAddr, interface: &str) -> io::Result<String> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.bind_device(Some(interface.as_bytes()))?;
+    answer(&mut connect_with(socket, to)?)
+}
+
+fn connect_with(socket: Socket, to: SocketAddr) -> io::Result<TcpStream> {
     socket.connect_timeout(&to.into(), PATIENCE)?;
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE))?;
