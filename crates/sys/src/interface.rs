@@ -6,11 +6,12 @@
 //! managers leave behind.
 
 pub mod announced;
-mod kernel;
+pub(crate) mod kernel;
 mod kind;
 mod mark;
 mod reach;
 mod records;
+pub mod watch;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,6 +20,8 @@ use kernel::{Address, Kernel, Link};
 use kind::Facts;
 pub use mark::Mark;
 use records::{Record, Records};
+
+use crate::prefix::Prefix;
 
 /// One network interface of this host (of the network namespace of the calling thread).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -319,6 +322,22 @@ pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError
     interfaces
         .sort_by_key(|interface| (interface.metric.is_none(), interface.metric, interface.index));
     Ok(interfaces)
+}
+
+/// The networks that this host holds an address in, on all its interfaces but loopback, as far as
+/// such a network is more than one address.
+pub fn subnets() -> Result<Vec<Prefix>, ListError> {
+    let addresses = Kernel::open().and_then(|mut kernel| kernel.addresses());
+    let addresses = addresses.map_err(ListError::Netlink)?;
+    let mut subnets: Vec<Prefix> = addresses
+        .into_iter()
+        .filter(|address| !address.ip.is_loopback())
+        .map(|address| address.subnet)
+        .filter(|subnet| subnet.bits() < if subnet.address().is_ipv4() { 32 } else { 128 })
+        .collect();
+    subnets.sort();
+    subnets.dedup();
+    Ok(subnets)
 }
 
 /// The ways out of one interface.

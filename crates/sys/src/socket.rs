@@ -1,50 +1,82 @@
-//! What the kernel knows of a connection.
+//! What the kernel knows of a connection, and what it can be told about a socket.
+
+mod state;
+pub mod transparent;
 
 use std::io;
-use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use manyways_trace::Span;
+use manyways_trace::{Size, Span};
+use socket2::SockRef;
 
-/// The smoothed round trip that TCP measures on this connection, `None` before the first sample.
+pub use state::{TcpState, tcp_round_trip, tcp_state};
+
+/// Lets a TCP socket be writable only while fewer than `most` of its bytes wait to be sent for the
+/// first time, so that they wait where they can still take another path.
 ///
 /// # Errors
 /// Where the descriptor is not a TCP socket.
-pub fn tcp_round_trip(socket: BorrowedFd<'_>) -> io::Result<Option<Span>> {
-    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
-    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `info`, which is that large; all of it
-    // is zero where the kernel writes less, and every bit pattern is a valid `tcp_info`.
-    let info = unsafe {
-        let status = libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
-            &raw mut length,
-        );
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        info.assume_init()
-    };
-    Ok((info.tcpi_rtt > 0).then(|| Span::from_micros(u64::from(info.tcpi_rtt))))
+pub fn set_notsent_lowat(socket: BorrowedFd<'_>, most: Size) -> io::Result<()> {
+    let bytes = u32::try_from(most.as_bytes()).unwrap_or(u32::MAX);
+    SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
+}
+
+/// Chooses the congestion control of a TCP socket by its name: `cubic`, `reno`, `bbr`.
+///
+/// # Errors
+/// `NotFound` where this kernel does not have it, `PermissionDenied` where it is not among the
+/// `net.ipv4.tcp_allowed_congestion_control` of the host and this is not root.
+pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<()> {
+    SockRef::from(&socket).set_tcp_congestion(name.as_bytes())
+}
+
+/// Ends a TCP connection with `ETIMEDOUT` when what it sent stays unacknowledged for so long; zero
+/// goes back to the kernel's own patience of about a quarter of an hour. In whole milliseconds.
+///
+/// # Errors
+/// Where the descriptor is not a TCP socket.
+pub fn set_user_timeout(socket: BorrowedFd<'_>, patience: Span) -> io::Result<()> {
+    let patience = (!patience.is_zero()).then(|| {
+        // Rounded up, because zero would mean the opposite.
+        std::time::Duration::from_millis(patience.as_nanos().div_ceil(1_000_000))
+    });
+    SockRef::from(&socket).set_tcp_user_timeout(patience)
+}
+
+/// Marks what a socket sends, for routing rules and the firewall.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN` (or, since Linux 5.17, `CAP_NET_RAW`).
+pub fn set_mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
+    SockRef::from(&socket).set_mark(mark)
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::fd::AsFd;
 
     use super::*;
 
     #[test]
-    fn a_connection_has_a_round_trip() {
+    fn options_are_kept_by_the_kernel() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let rtt = tcp_round_trip(near.as_fd()).unwrap().expect("the handshake is a sample");
-        assert!(rtt < Span::from_secs(1), "{rtt}");
+        set_notsent_lowat(near.as_fd(), Size::from_kib(16)).unwrap();
+        set_congestion_control(near.as_fd(), "reno").unwrap();
+        set_user_timeout(near.as_fd(), Span::from_micros(1500)).unwrap();
+        let socket = SockRef::from(&near);
+        assert_eq!(socket.tcp_notsent_lowat().unwrap(), 16 * 1024);
+        assert!(socket.tcp_congestion().unwrap().starts_with(b"reno\0"));
+        let patience = socket.tcp_user_timeout().unwrap();
+        assert_eq!(patience, Some(std::time::Duration::from_millis(2)), "rounded up");
+    }
+
+    #[test]
+    fn an_unknown_congestion_control_and_a_wrong_socket_are_errors() {
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(tcp_round_trip(datagrams.as_fd()).is_err());
+        assert!(set_notsent_lowat(datagrams.as_fd(), Size::from_kib(16)).is_err());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = set_congestion_control(listener.as_fd(), "no-such").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

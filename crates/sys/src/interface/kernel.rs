@@ -14,6 +14,8 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use crate::prefix::Prefix;
+
 /// More messages than any dump of ours needs; a dump that is longer is cut off.
 const DUMP_LIMIT: usize = 100_000;
 
@@ -44,6 +46,8 @@ pub(super) struct Link {
 pub(super) struct Address {
     pub index: u32,
     pub ip: IpAddr,
+    /// The network that it makes reachable; on a point-to-point link the peer's side.
+    pub subnet: Prefix,
     /// Deprecated, still being checked for duplicates, or found to be one.
     pub unfit: bool,
     /// An IPv6 privacy address.
@@ -247,18 +251,10 @@ impl Kernel {
         wanted: impl Fn(&[u8]) -> bool,
         mut take: impl FnMut(RouteNetlinkMessage),
     ) -> io::Result<()> {
-        const HEADER: usize = 16;
         let mut taken = 0;
         loop {
             let (bytes, _) = self.socket.recv_from_full()?;
-            let mut rest = bytes.as_slice();
-            while let Some((length, kind, sequence)) = header(rest) {
-                if length < HEADER || length > rest.len() {
-                    break;
-                }
-                let (message, after) = rest.split_at(length);
-                // Messages are padded to four bytes, the last one perhaps not.
-                rest = after.get(length.next_multiple_of(4) - length..).unwrap_or_default();
+            for (kind, sequence, message) in messages(&bytes) {
                 if sequence != self.sequence {
                     continue;
                 }
@@ -293,6 +289,24 @@ impl Kernel {
     }
 }
 
+/// Bytes of a message's header.
+pub(crate) const HEADER: usize = 16;
+
+/// The messages of one datagram, header and all, each with its type and sequence number.
+pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = (u16, u32, &[u8])> {
+    let mut rest = datagram;
+    std::iter::from_fn(move || {
+        let (length, kind, sequence) = header(rest)?;
+        if length < HEADER || length > rest.len() {
+            return None;
+        }
+        let (message, after) = rest.split_at(length);
+        // Messages are padded to four bytes, the last one perhaps not.
+        rest = after.get(length.next_multiple_of(4) - length..).unwrap_or_default();
+        Some((kind, sequence, message))
+    })
+}
+
 /// Length, type and sequence number.
 fn header(bytes: &[u8]) -> Option<(usize, u16, u32)> {
     let length = u32::from_ne_bytes(bytes.get(0..4)?.try_into().ok()?);
@@ -305,7 +319,7 @@ fn unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP))
 }
 
-fn read_link(message: &LinkMessage) -> Link {
+pub(super) fn read_link(message: &LinkMessage) -> Link {
     let flags = message.header.flags;
     let mut link = Link {
         index: message.header.index,
@@ -352,6 +366,7 @@ fn read_address(message: &AddressMessage) -> Option<Address> {
     Some(Address {
         index: message.header.index,
         ip,
+        subnet: Prefix::new(address.unwrap_or(ip), message.header.prefix_len),
         unfit: unchecked || flags.intersects(AddressFlags::Deprecated | AddressFlags::Dadfailed),
         temporary: ip.is_ipv6() && flags.contains(AddressFlags::Secondary),
         routable: matches!(message.header.scope, AddressScope::Universe | AddressScope::Site),

@@ -1,0 +1,261 @@
+//! Which process a connection belongs to.
+//!
+//! The kernel names a socket's user and inode (`NETLINK_SOCK_DIAG`); which process has that inode
+//! open is then looked for in `/proc`, which shows other users' processes to root only.
+
+mod diag;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use diag::Found;
+
+/// The transport of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// Whose a socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Owner {
+    /// The user that made it.
+    pub uid: u32,
+    /// The process that has it open; none where we may not look, or nobody has it any more. Of
+    /// several, the one that was found first.
+    pub process: Option<Process>,
+}
+
+/// A process, as far as it lets itself be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Process {
+    /// Its id.
+    pub pid: i32,
+    /// The kernel's name for it, of up to 15 bytes (`comm`).
+    pub name: String,
+    /// The file name of its program; none of another user's process, or of a thread of the kernel.
+    pub program: Option<String>,
+    /// Its cgroup of version 2, as a path from the hierarchy's root.
+    pub cgroup: Option<String>,
+}
+
+/// Processes that are remembered: most connections belong to one that had another one before.
+const RECENT: usize = 16;
+/// Descriptors that one search looks at. A host with more has other worries.
+const DESCRIPTORS: usize = 200_000;
+
+/// Looks owners up, and remembers who had some lately.
+#[derive(Debug, Default)]
+pub struct Owners {
+    recent: VecDeque<i32>,
+}
+
+/// [`Owners::find`] for one question alone.
+pub fn owner_of(
+    local: SocketAddr,
+    remote: SocketAddr,
+    protocol: Protocol,
+) -> io::Result<Option<Owner>> {
+    Owners::default().find(local, remote, protocol)
+}
+
+impl Owners {
+    /// Whose the socket is that talks from `local` to `remote`; none where there is no such socket
+    /// in the calling thread's network namespace. A datagram's socket need not be connected to
+    /// `remote`, nor be bound to the address of `local`, but it has its port.
+    ///
+    /// It blocks, for milliseconds where there are many processes.
+    ///
+    /// # Errors
+    /// Where the kernel does not answer; for UDP `NotFound` where it lacks the module `udp_diag`.
+    /// (That it lacks `tcp_diag` cannot be told from a connection that is not there.)
+    pub fn find(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        protocol: Protocol,
+    ) -> io::Result<Option<Owner>> {
+        let Some(Found { uid, inode }) = diag::find(local, remote, protocol)? else {
+            return Ok(None);
+        };
+        let process = (inode != 0).then(|| self.holder(uid, inode)).flatten();
+        Ok(Some(Owner { uid, process }))
+    }
+
+    fn holder(&mut self, uid: u32, inode: u32) -> Option<Process> {
+        let wanted = format!("socket:[{inode}]");
+        let mut left = DESCRIPTORS;
+        let pid = self
+            .recent
+            .iter()
+            .copied()
+            .find(|pid| has_open(*pid, &wanted, &mut left))
+            .or_else(|| search(uid, &wanted, &mut left))?;
+        self.recent.retain(|known| *known != pid);
+        self.recent.push_front(pid);
+        self.recent.truncate(RECENT);
+        process(pid)
+    }
+}
+
+/// Looks at all processes, those of the socket's user first.
+fn search(uid: u32, wanted: &str, left: &mut usize) -> Option<i32> {
+    let mut others = Vec::new();
+    for entry in fs::read_dir("/proc").ok()?.filter_map(Result::ok) {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        match entry.metadata() {
+            Ok(facts) if facts.uid() == uid => {
+                if has_open(pid, wanted, left) {
+                    return Some(pid);
+                }
+            }
+            // A socket can be handed on, and a process can change its user.
+            Ok(_) => others.push(pid),
+            Err(_) => {}
+        }
+    }
+    others.into_iter().find(|pid| has_open(*pid, wanted, left))
+}
+
+fn has_open(pid: i32, wanted: &str, left: &mut usize) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    descriptors.filter_map(Result::ok).any(|descriptor| {
+        *left = left.saturating_sub(1);
+        *left > 0
+            && fs::read_link(descriptor.path()).is_ok_and(|target| target == Path::new(wanted))
+    })
+}
+
+fn process(pid: i32) -> Option<Process> {
+    let folder = Path::new("/proc").join(pid.to_string());
+    // A name is any bytes.
+    let name = fs::read(folder.join("comm")).ok()?;
+    let program = fs::read_link(folder.join("exe")).ok();
+    let cgroups = fs::read_to_string(folder.join("cgroup")).unwrap_or_default();
+    Some(Process {
+        pid,
+        name: String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned(),
+        program: program.and_then(|path| {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            // What the kernel appends when an update has replaced the file.
+            Some(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
+        }),
+        cgroup: cgroups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn pid_of(local: SocketAddr, remote: SocketAddr, protocol: Protocol) -> i32 {
+        let owner = owner_of(local, remote, protocol).unwrap().expect("there is such a socket");
+        assert_eq!(owner.uid, nix::unistd::geteuid().as_raw());
+        owner.process.expect("it is our own").pid
+    }
+
+    #[test]
+    fn our_own_connections_are_ours() {
+        let own = std::process::id() as i32;
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(at).unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (local, remote) = (near.local_addr().unwrap(), near.peer_addr().unwrap());
+            assert_eq!(pid_of(local, remote, Protocol::Tcp), own);
+
+            let connected = UdpSocket::bind(at).unwrap();
+            let free = UdpSocket::bind(at).unwrap();
+            connected.connect(free.local_addr().unwrap()).unwrap();
+            let (local, remote) = (connected.local_addr().unwrap(), free.local_addr().unwrap());
+            assert_eq!(pid_of(local, remote, Protocol::Udp), own);
+            assert_eq!(pid_of(remote, local, Protocol::Udp), own);
+        }
+    }
+
+    #[test]
+    fn a_socket_of_both_families_is_found_by_its_ipv4_addresses() {
+        let own = std::process::id() as i32;
+        let both = |kind| {
+            let socket = socket2::Socket::new(socket2::Domain::IPV6, kind, None).unwrap();
+            socket.set_only_v6(false).unwrap();
+            socket
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let remote = listener.local_addr().unwrap();
+        let mapped: SocketAddr = format!("[::ffff:127.0.0.1]:{}", remote.port()).parse().unwrap();
+        let near = both(socket2::Type::STREAM);
+        near.connect(&mapped.into()).unwrap();
+        let local = listener.accept().unwrap().1;
+        assert_eq!(pid_of(local, remote, Protocol::Tcp), own);
+
+        let free = both(socket2::Type::DGRAM);
+        free.bind(&"[::]:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        let port = free.local_addr().unwrap().as_socket().unwrap().port();
+        assert_eq!(pid_of(([127, 0, 0, 1], port).into(), remote, Protocol::Udp), own);
+    }
+
+    #[test]
+    fn what_is_not_there_has_no_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let local = listener.local_addr().unwrap();
+        let nobody = "127.0.0.1:1".parse().unwrap();
+        // The listener has that port, but not that connection.
+        assert_eq!(owner_of(local, nobody, Protocol::Tcp).unwrap(), None);
+        let other = UdpSocket::bind("127.0.0.2:0").unwrap();
+        let elsewhere = ([127, 0, 0, 1], other.local_addr().unwrap().port()).into();
+        assert_eq!(owner_of(elsewhere, nobody, Protocol::Udp).unwrap(), None);
+    }
+
+    #[test]
+    fn a_connected_socket_is_preferred_to_one_that_is_open_to_all() {
+        let remote = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let bind = |at: SocketAddr| {
+            let socket =
+                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+            socket.set_reuse_address(true).unwrap();
+            socket.bind(&at.into()).unwrap();
+            UdpSocket::from(socket)
+        };
+        let connected = bind("127.0.0.1:0".parse().unwrap());
+        let local = connected.local_addr().unwrap();
+        connected.connect(remote).unwrap();
+        // Another process has one with the same port.
+        let open = bind(([0, 0, 0, 0], local.port()).into());
+        let theirs = Stdio::from(std::os::fd::OwnedFd::from(open));
+        let mut child = Command::new("sleep").arg("60").stdin(theirs).spawn().unwrap();
+        let found = pid_of(local, remote, Protocol::Udp);
+        let other = owner_of(([127, 0, 0, 9], local.port()).into(), remote, Protocol::Udp);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found, std::process::id() as i32);
+        let process = other.unwrap().unwrap().process.unwrap();
+        assert_eq!((process.pid, process.name.as_str()), (child.id() as i32, "sleep"));
+        assert!(process.program.is_some());
+    }
+
+    #[test]
+    fn who_was_found_before_is_asked_first() {
+        let mut owners = Owners::default();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = socket.local_addr().unwrap();
+        for _ in 0..2 {
+            let found = owners.find(local, local, Protocol::Udp).unwrap().unwrap();
+            assert_eq!(found.process.unwrap().pid, std::process::id() as i32);
+            assert_eq!(owners.recent, [std::process::id() as i32]);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `TCP_INFO`: what TCP thinks of a path.
+
+use std::io;
+use std::mem::{MaybeUninit, offset_of, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use manyways_trace::{Rate, Size, Span};
+
+/// What TCP measures on a connection and has under way. What an old kernel does not say is zero,
+/// or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TcpState {
+    /// The smoothed round trip; none before the first sample.
+    pub rtt: Option<Span>,
+    /// How much it varies (mean deviation); none before the first sample.
+    pub rtt_var: Option<Span>,
+    /// The smallest one of the last minutes (Linux 4.6).
+    pub min_rtt: Option<Span>,
+    /// How long TCP waits for an acknowledgement before it sends again.
+    pub rto: Span,
+    /// Packets that may be under way at once.
+    pub cwnd: u32,
+    /// The largest payload of a packet.
+    pub mss: Size,
+    /// Packets under way: sent and not acknowledged, those that are taken for lost included.
+    pub unacked: u32,
+    /// Packets of those that arrived out of order.
+    pub sacked: u32,
+    /// Packets of those that are taken for lost now.
+    pub lost: u32,
+    /// Bytes in the send buffer that were never sent (Linux 4.6).
+    pub unsent: Size,
+    /// The rate at which data was delivered lately; zero before the first sample (Linux 4.9).
+    pub delivery_rate: Rate,
+    /// Whether that rate was limited by how much there was to send, and not by the path.
+    pub app_limited: bool,
+    /// Bytes that the far end acknowledged, from the start on (Linux 4.1).
+    pub bytes_acked: Size,
+    /// Bytes that were received in order, from the start on (Linux 4.1).
+    pub bytes_received: Size,
+    /// Timeouts in a row without an acknowledgement: the connection stalls when this is not zero.
+    pub retransmits: u32,
+    /// Packets that were sent again, from the start on.
+    pub total_retrans: u32,
+    /// Time since the last data was sent, in the kernel's ticks of 1 to 10 ms.
+    pub last_data_sent: Span,
+    /// Time since the last data was received, in such ticks.
+    pub last_data_recv: Span,
+    /// Time since the last acknowledgement came, in such ticks.
+    pub last_ack_recv: Span,
+}
+
+/// The start of `struct tcp_info` of `linux/tcp.h`, which only ever grows at its end. libc's own
+/// ends where that of 2009 did.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct TcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    window_scales: u8,
+    /// Bit fields: whether the delivery rate is app-limited, and how Fast Open failed.
+    flags: u8,
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    // From here on not every kernel says it.
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+}
+
+// What the kernel's header says on every architecture that aligns u64 to 8 bytes.
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(offset_of!(TcpInfo, rtt) == 68);
+    assert!(offset_of!(TcpInfo, pacing_rate) == 104);
+    assert!(offset_of!(TcpInfo, notsent_bytes) == 144);
+    assert!(size_of::<TcpInfo>() == 168);
+};
+
+/// The first of the bit fields in [`TcpInfo::flags`].
+const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
+
+/// What TCP measures on this connection and has under way.
+///
+/// # Errors
+/// Where the descriptor is not a TCP socket.
+pub fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<TcpState> {
+    let (info, length) = tcp_info(socket)?;
+    Ok(interpret(&info, length))
+}
+
+/// The smoothed round trip that TCP measures on this connection, `None` before the first sample.
+///
+/// # Errors
+/// Where the descriptor is not a TCP socket.
+pub fn tcp_round_trip(socket: BorrowedFd<'_>) -> io::Result<Option<Span>> {
+    Ok(tcp_state(socket)?.rtt)
+}
+
+/// The block, zero where the kernel did not write, and how many bytes it did write.
+fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<(TcpInfo, usize)> {
+    let mut info = MaybeUninit::<TcpInfo>::zeroed();
+    let mut length = size_of::<TcpInfo>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into `info`, which is that large; all of it
+    // is zero where the kernel writes less, and every bit pattern is a valid `TcpInfo`.
+    unsafe {
+        let status = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        );
+        if status != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((info.assume_init(), length as usize))
+    }
+}
+
+fn interpret(info: &TcpInfo, length: usize) -> TcpState {
+    let micros = |value: u32| Span::from_micros(u64::from(value));
+    let millis = |value: u32| Span::from_millis(u64::from(value));
+    let sampled = info.rtt > 0;
+    // Before the first sample the kernel writes the largest number.
+    let has_min = length >= offset_of!(TcpInfo, min_rtt) + size_of::<u32>()
+        && !matches!(info.min_rtt, 0 | u32::MAX);
+    TcpState {
+        rtt: sampled.then(|| micros(info.rtt)),
+        rtt_var: sampled.then(|| micros(info.rttvar)),
+        min_rtt: has_min.then(|| micros(info.min_rtt)),
+        rto: micros(info.rto),
+        cwnd: info.snd_cwnd,
+        mss: Size::from_bytes(u64::from(info.snd_mss)),
+        unacked: info.unacked,
+        sacked: info.sacked,
+        lost: info.lost,
+        unsent: Size::from_bytes(u64::from(info.notsent_bytes)),
+        delivery_rate: Rate::from_bps(info.delivery_rate.saturating_mul(8)),
+        app_limited: info.flags & APP_LIMITED != 0,
+        bytes_acked: Size::from_bytes(info.bytes_acked),
+        bytes_received: Size::from_bytes(info.bytes_received),
+        retransmits: u32::from(info.retransmits),
+        total_retrans: info.total_retrans,
+        last_data_sent: millis(info.last_data_sent),
+        last_data_recv: millis(info.last_data_recv),
+        last_ack_recv: millis(info.last_ack_recv),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_connection_has_a_round_trip() {
+        let (near, _far) = pair();
+        let rtt = tcp_round_trip(near.as_fd()).unwrap().expect("the handshake is a sample");
+        assert!(rtt < Span::from_secs(1), "{rtt}");
+        let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(tcp_round_trip(datagrams.as_fd()).is_err());
+    }
+
+    #[test]
+    fn what_was_answered_is_acknowledged_and_what_does_not_fit_is_unsent() {
+        let (mut near, mut far) = pair();
+        let mut answer = [0; 1000];
+        near.write_all(&[7; 1000]).unwrap();
+        far.read_exact(&mut answer).unwrap();
+        far.write_all(&answer).unwrap();
+        near.read_exact(&mut answer).unwrap();
+        let state = tcp_state(near.as_fd()).unwrap();
+        // The handshake's SYN counts as one.
+        assert!(state.bytes_acked.as_bytes() >= 1000, "{state:?}");
+        assert_eq!(state.bytes_received.as_bytes(), 1000);
+        assert!(state.cwnd > 0 && state.mss.as_bytes() > 500, "{state:?}");
+        assert!(state.delivery_rate.as_bps() > 0, "{state:?}");
+        assert!(state.min_rtt.unwrap() <= state.rtt.unwrap() + state.rtt_var.unwrap());
+        assert_eq!((state.retransmits, state.unsent), (0, Size::ZERO));
+
+        near.set_nonblocking(true).unwrap();
+        while near.write(&[7; 65_536]).is_ok() {}
+        assert_eq!(near.write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        let state = tcp_state(near.as_fd()).unwrap();
+        assert!(state.unsent > Size::ZERO, "nobody reads: {state:?}");
+    }
+
+    #[test]
+    fn an_older_kernel_says_less() {
+        let (near, _far) = pair();
+        let (mut info, _) = tcp_info(near.as_fd()).unwrap();
+        info.min_rtt = 0;
+        let state = interpret(&info, offset_of!(TcpInfo, pacing_rate));
+        assert!(state.rtt.is_some());
+        assert_eq!(state.min_rtt, None);
+        info.min_rtt = u32::MAX;
+        assert_eq!(interpret(&info, size_of::<TcpInfo>()).min_rtt, None, "no sample yet");
+    }
+}

@@ -1,0 +1,61 @@
+//! Running `nft` and `ip`.
+
+use std::io::{ErrorKind, Write as _};
+use std::process::{Command, Stdio};
+
+use super::Error;
+
+/// Runs `nft` commands as one transaction.
+pub(super) fn nft(script: &str) -> Result<(), Error> {
+    run("nft", &["-f", "-"], script).map(drop)
+}
+
+/// Whether the kernel would take these `nft` commands; nothing is changed.
+pub(super) fn nft_would(script: &str) -> Result<(), Error> {
+    run("nft", &["-c", "-f", "-"], script).map(drop)
+}
+
+/// The table without its counters, as text; none where there is no such table.
+pub(super) fn nft_table(name: &str) -> Result<Option<String>, Error> {
+    match run("nft", &["-n", "-s", "list", "table", "inet", name], "") {
+        Ok(text) => Ok(Some(text)),
+        Err(Error::Refused { said, .. }) if said.contains("No such file") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs one `ip` command; gives what it writes.
+pub(super) fn ip(arguments: &[&str]) -> Result<String, Error> {
+    run("ip", arguments, "")
+}
+
+fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String, Error> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        // What it complains about is read by us.
+        .env("LC_ALL", "C")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| match (error.kind(), program) {
+            (ErrorKind::NotFound, "nft") => Error::NoProgram { program, package: "nftables" },
+            (ErrorKind::NotFound, _) => Error::NoProgram { program, package: "iproute2" },
+            _ => Error::NotRun { program, error },
+        })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that stops reading says why on its standard error.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output().map_err(|error| Error::NotRun { program, error })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("Operation not permitted") {
+        return Err(Error::NotPermitted);
+    }
+    // Below the complaint, nft repeats the script.
+    let said = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
+    Err(Error::Refused { program, said: said.trim().to_owned() })
+}

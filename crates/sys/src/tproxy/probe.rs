@@ -1,0 +1,163 @@
+//! What this kernel can and cannot do.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Error, command};
+
+/// What the rules are made of, and the module that each needs.
+const PARTS: [(&str, &str, &str); 7] = [
+    ("nftables for IPv4 and IPv6 at once", "nf_tables", ""),
+    ("transparent proxying", "nft_tproxy", "meta l4proto tcp tproxy ip to 127.0.0.1:1"),
+    ("connection tracking in nftables", "nft_ct", "ct direction reply"),
+    ("address types in nftables", "nft_fib_inet", "fib daddr type local"),
+    ("rejecting in nftables", "nft_reject_inet", "meta l4proto tcp reject with tcp reset"),
+    ("marks of connections", "nf_conntrack (CONFIG_NF_CONNTRACK_MARK)", "ct mark set 1"),
+    ("users of sockets", "nft_meta", "meta skuid 0"),
+];
+
+/// The part that is lacking, if one is, for the error of a whole that was refused.
+pub(super) fn lacking() -> Option<Error> {
+    PARTS.into_iter().find_map(|(what, module, rule)| {
+        let hook = if rule.contains("skuid") { "output" } else { "prerouting" };
+        let refused = command::nft_would(&format!(
+            "table inet manyways-probe {{\nchain probe {{\ntype filter hook {hook} priority \
+             mangle; policy accept;\n{rule}\n}}\n}}\n"
+        ));
+        match refused {
+            Err(Error::Refused { .. }) => Some(Error::KernelLacks { what, module }),
+            _ => None,
+        }
+    })
+}
+
+/// Why cgroups cannot be matched; the `Display` is the end of a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoCgroups {
+    /// Only the first version is in use.
+    #[error("this host has no cgroup2 hierarchy: select by user or by mark")]
+    NotMounted,
+    /// `nft` looks for cgroups below `/sys/fs/cgroup` only.
+    #[error("the cgroup2 hierarchy is at {}, where nft does not look: select by user or by mark", .at.display())]
+    Elsewhere {
+        /// Where it is.
+        at: PathBuf,
+    },
+    /// The kernel or `nft` does not know how.
+    #[error("nftables cannot match cgroups here ({said}): select by user or by mark")]
+    Refused {
+        /// What `nft` said.
+        said: String,
+    },
+    /// There is no such cgroup.
+    #[error("there is no such cgroup: make it first, or select by user or by mark")]
+    NoSuch,
+    /// The root of the hierarchy holds every process.
+    #[error("it is the root, which holds everybody: select all")]
+    Root,
+}
+
+/// A cgroup as `nft` wants it.
+pub(super) struct Cgroup {
+    /// Its path below `/sys/fs/cgroup`.
+    pub(super) path: String,
+    /// How deep it is in its hierarchy.
+    pub(super) level: usize,
+}
+
+/// Finds a cgroup by its path from the root of the hierarchy.
+pub(super) fn cgroup(path: &str) -> Result<Cgroup, NoCgroups> {
+    let root = root()?;
+    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    if parts.is_empty() {
+        return Err(NoCgroups::Root);
+    }
+    if parts.contains(&"..") {
+        return Err(NoCgroups::NoSuch);
+    }
+    let found = root.below.join(parts.join("/"));
+    if !Path::new(MOUNTS).join(&found).is_dir() {
+        return Err(NoCgroups::NoSuch);
+    }
+    Ok(Cgroup { path: found.to_string_lossy().into_owned(), level: parts.len() })
+}
+
+/// Whether [`super::Selection::Cgroup`] works on this host, and why it does not. Without the right
+/// to change the firewall it says what can be said without.
+pub fn can_match_cgroup() -> Result<(), NoCgroups> {
+    let root = root()?;
+    let folder = Path::new(MOUNTS).join(&root.below);
+    // Any cgroup will do to ask with; a hierarchy of nothing but its root has none to select.
+    let Some(any) = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(io::Result::ok)
+        .find(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+    else {
+        return Ok(());
+    };
+    let path = root.below.join(any.file_name());
+    let refused = command::nft_would(&format!(
+        "table inet manyways-probe {{\nchain probe {{\ntype route hook output priority mangle; \
+         policy accept;\nsocket cgroupv2 level 1 \"{}\"\n}}\n}}\n",
+        path.display()
+    ));
+    match refused {
+        Err(Error::Refused { said, .. }) => Err(NoCgroups::Refused { said }),
+        Err(error @ Error::NoProgram { .. }) => Err(NoCgroups::Refused { said: error.to_string() }),
+        _ => Ok(()),
+    }
+}
+
+/// Where `nft` looks for cgroups.
+const MOUNTS: &str = "/sys/fs/cgroup";
+
+struct Root {
+    /// Empty, or on a host of both versions often `unified`.
+    below: PathBuf,
+}
+
+fn root() -> Result<Root, NoCgroups> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let at = mount_point(&mounts).ok_or(NoCgroups::NotMounted)?;
+    match at.strip_prefix(MOUNTS) {
+        Ok(below) => Ok(Root { below: below.to_owned() }),
+        Err(_) => Err(NoCgroups::Elsewhere { at }),
+    }
+}
+
+/// Where the root of the cgroup2 hierarchy is mounted, by `/proc/PID/mountinfo`. Below
+/// `/sys/fs/cgroup`, where it is there too.
+fn mount_point(mounts: &str) -> Option<PathBuf> {
+    let mut points = mounts.lines().filter_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = before.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        (after.split(' ').next() == Some("cgroup2") && root == "/").then(|| PathBuf::from(point))
+    });
+    let first = points.next()?;
+    if first.starts_with(MOUNTS) {
+        return Some(first);
+    }
+    Some(points.find(|point| point.starts_with(MOUNTS)).unwrap_or(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hierarchy_is_found_where_both_versions_are() {
+        let hybrid = "30 25 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755\n\
+                      31 30 0:27 / /sys/fs/cgroup/unified rw shared:5 - cgroup2 cgroup2 rw\n\
+                      32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n";
+        assert_eq!(mount_point(hybrid).unwrap(), Path::new("/sys/fs/cgroup/unified"));
+        let elsewhere = "31 30 0:27 / /mnt/cg rw - cgroup2 none rw\n";
+        assert_eq!(mount_point(elsewhere).unwrap(), Path::new("/mnt/cg"));
+        let both = format!("{elsewhere}{hybrid}");
+        assert_eq!(mount_point(&both).unwrap(), Path::new("/sys/fs/cgroup/unified"));
+        assert_eq!(mount_point("32 30 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw"), None);
+    }
+}

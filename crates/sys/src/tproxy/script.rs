@@ -1,0 +1,350 @@
+//! The rules as text for `nft -f`.
+
+use std::fmt::{self, Display, Write as _};
+
+use super::{Error, Names, Rules, Selection, Target, Targets, WhenDead, probe};
+use crate::prefix::Prefix;
+
+/// Never taken, whatever the settings: what does not leave the link, or the host.
+const NEVER: [&str; 7] = [
+    "0.0.0.0/8",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "224.0.0.0/3",
+    "::/127",
+    "fe80::/10",
+    "ff00::/8",
+];
+
+/// Begins the name of the chain that says whose rules these are.
+pub(super) const HOLDER: &str = "held_by_";
+
+/// Right before the hooks that mangle, so that the last word on a mark is somebody else's.
+const PRIORITY: &str = "priority mangle - 5; policy accept;";
+
+/// Packets of TCP other than a connection's first. Their connection was decided on; most of those
+/// that end one no longer belong to a process that could be asked for.
+const LATER: &str = "tcp flags & (syn | ack) != syn";
+
+/// The whole table. `holder` is the process that keeps it alive: its id and its start.
+pub(super) fn table(rules: &Rules, holder: (i32, u64), create: bool) -> Result<String, Error> {
+    let names = &rules.names;
+    check(names)?;
+    let name = &names.nft;
+    let mut text = if create {
+        // An error where it is there, which is what two that start at once need.
+        format!("create table inet {name}\n")
+    } else {
+        format!("table inet {name}\ndelete table inet {name}\n")
+    };
+    let millis = rules.patience.as_nanos().div_ceil(1_000_000).max(1);
+    let _ = writeln!(
+        text,
+        "table inet {name} {{
+set alive {{
+typeof meta nfproto . meta l4proto
+flags dynamic,timeout
+timeout {millis}ms
+}}
+set direct4 {{
+type ipv4_addr
+flags interval
+}}
+set direct6 {{
+type ipv6_addr
+flags interval
+}}"
+    );
+    chain(&mut text, &format!("{HOLDER}{}_{}", holder.0, holder.1), &[]);
+    let mark = names.mark;
+    let spared = [
+        "meta l4proto != { tcp, udp } accept".to_owned(),
+        "ct state { invalid, untracked } accept".to_owned(),
+        "ct direction reply accept".to_owned(),
+        // Not what is unreachable: the proxy may well know a way.
+        "fib daddr type { local, broadcast, anycast, multicast, blackhole, prohibit } accept"
+            .to_owned(),
+        "ip daddr @direct4 accept".to_owned(),
+        "ip6 daddr @direct6 accept".to_owned(),
+        "udp dport { 67, 68, 546, 547 } accept".to_owned(),
+        // What was under way before the rules were there goes on as it began.
+        format!("{LATER} ct mark & {mark:#x} == 0 accept"),
+        format!("meta l4proto udp ct state != new ct mark & {mark:#x} == 0 accept"),
+    ];
+    chain(&mut text, "spare", &spared);
+    let refuse = [
+        "meta l4proto tcp reject with tcp reset".to_owned(),
+        "reject with icmpx admin-prohibited".to_owned(),
+    ];
+    chain(&mut text, "refuse", &refuse);
+    local(&mut text, rules)?;
+    forwarded(&mut text, rules)?;
+    text.push_str("}\n");
+    text.push_str(&alive(names, &rules.to));
+    text.push_str(&direct(names, &rules.direct));
+    Ok(text)
+}
+
+/// What this host sends: marked in `output`, handed over where it comes in again, in `loopback`.
+fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
+    let selected = selected(rules)?;
+    if selected.is_empty() {
+        return Ok(());
+    }
+    let Names { mark, own_mark, .. } = rules.names;
+    let divert = [
+        format!("ct mark set ct mark | {mark:#x}"),
+        format!("meta mark set meta mark | {mark:#x}"),
+    ];
+    chain(text, "divert", &divert);
+
+    let mut choose_alive = only(&rules.to, Target::Reject, "goto refuse");
+    choose_alive.push("goto divert".to_owned());
+    chain(text, "choose_alive", &choose_alive);
+
+    let mut choose = only(&rules.to, Target::Direct, "accept");
+    choose.extend(while_alive("choose_alive", rules.when_dead));
+    chain(text, "choose", &choose);
+
+    let mut output = vec![
+        format!("type route hook output {PRIORITY}"),
+        format!("meta mark & {own_mark:#x} == {own_mark:#x} accept"),
+    ];
+    if !rules.own_users.is_empty() {
+        output.push(format!("meta skuid {{ {} }} accept", List(&rules.own_users)));
+    }
+    output.push("jump spare".to_owned());
+    output.push(format!("{LATER} goto divert"));
+    output.extend(selected.into_iter().map(|condition| format!("{condition}goto choose")));
+    chain(text, "output", &output);
+
+    let mut to_proxy = hand_over(&rules.to, "accept");
+    // No socket took it, so the proxy is dead. The kernel sends a connection's first packet again,
+    // which then is decided on by the set that this empties. (A datagram is lost: an ICMP answer
+    // in the destination's name cannot be sent from this hook.)
+    to_proxy.push(format!("ct mark set ct mark & {:#x}", !mark));
+    to_proxy.push("delete @alive { meta nfproto . meta l4proto }".to_owned());
+    if rules.when_dead == WhenDead::Open {
+        to_proxy.push("tcp flags & (syn | ack) == syn drop".to_owned());
+    }
+    to_proxy.push("meta l4proto tcp reject with tcp reset".to_owned());
+    to_proxy.push("drop".to_owned());
+    chain(text, "to_proxy", &to_proxy);
+
+    let loopback = [
+        format!("type filter hook prerouting {PRIORITY}"),
+        format!("iifname \"lo\" meta mark & {mark:#x} == {mark:#x} goto to_proxy"),
+    ];
+    chain(text, "loopback", &loopback);
+    Ok(())
+}
+
+/// What comes in on other interfaces, handed over right there. Without a socket that takes it, it
+/// has not been marked, and simply goes on.
+fn forwarded(text: &mut String, rules: &Rules) -> Result<(), Error> {
+    let interfaces = interfaces(rules)?;
+    if interfaces.is_empty() {
+        return Ok(());
+    }
+    let Names { mark, own_mark, .. } = rules.names;
+    let names: Vec<String> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
+    let marks =
+        format!("ct mark set ct mark | {mark:#x} meta mark set meta mark | {own_mark:#x} accept");
+    let mut take = hand_over(&rules.to, &marks);
+    take.push(format!("{LATER} reject with tcp reset"));
+    take.push(otherwise(rules.when_dead));
+    chain(text, "take", &take);
+
+    let mut take_alive = only(&rules.to, Target::Reject, "goto refuse");
+    take_alive.push("goto take".to_owned());
+    chain(text, "take_alive", &take_alive);
+
+    let mut entry = vec![
+        format!("type filter hook prerouting {PRIORITY}"),
+        format!("iifname != {{ {} }} accept", List(&names)),
+        "jump spare".to_owned(),
+        format!("{LATER} goto take"),
+    ];
+    entry.extend(only(&rules.to, Target::Direct, "accept"));
+    entry.extend(while_alive("take_alive", rules.when_dead));
+    chain(text, "forwarded", &entry);
+    Ok(())
+}
+
+/// What the routing rules select, in the words of `ip rule`. With `src_valid_mark`, which VPNs set,
+/// the way back to a packet's source is looked up by the packet's mark: that of local traffic would
+/// make all that comes in look as if it came from here.
+pub(super) fn routing(rules: &Rules) -> Result<Vec<Vec<String>>, Error> {
+    let words = |mark: u32| ["fwmark".to_owned(), format!("{mark:#x}/{mark:#x}")];
+    let mut all = Vec::new();
+    if !selected(rules)?.is_empty() {
+        all.push(words(rules.names.mark).to_vec());
+    }
+    for name in interfaces(rules)? {
+        all.push([&words(rules.names.own_mark)[..], &["iif".to_owned(), name]].concat());
+    }
+    Ok(all)
+}
+
+/// The set that says that the proxy lives, as full as it was first.
+pub(super) fn alive(names: &Names, to: &Targets) -> String {
+    let living: Vec<String> = kinds(to)
+        .into_iter()
+        .filter(|(_, _, target)| *target != Target::Direct)
+        .map(|(family, protocol, _)| format!("{family} . {protocol}"))
+        .collect();
+    // Emptied first: to add an element that is there gives it no new lease of life on all kernels.
+    fill(&names.nft, "alive", &living)
+}
+
+/// The set that says that the proxy lives, empty: as if it were dead.
+pub(super) fn not_alive(names: &Names) -> String {
+    fill(&names.nft, "alive", &Vec::<String>::new())
+}
+
+/// The sets of destinations that are reached directly.
+pub(super) fn direct(names: &Names, prefixes: &[Prefix]) -> String {
+    let never = NEVER.iter().filter_map(|text| text.parse().ok());
+    // Sets of intervals want no overlaps.
+    let all = Prefix::merge(prefixes.iter().copied().chain(never).collect());
+    let (v4, v6): (Vec<Prefix>, Vec<Prefix>) =
+        all.into_iter().partition(|prefix| prefix.address().is_ipv4());
+    fill(&names.nft, "direct4", &v4) + &fill(&names.nft, "direct6", &v6)
+}
+
+fn fill<T: Display>(table: &str, set: &str, elements: &[T]) -> String {
+    let mut text = format!("flush set inet {table} {set}\n");
+    if !elements.is_empty() {
+        let _ = writeln!(text, "add element inet {table} {set} {{ {} }}", List(elements));
+    }
+    text
+}
+
+fn chain(text: &mut String, name: &str, rules: &[String]) {
+    let _ = writeln!(text, "chain {name} {{");
+    for rule in rules {
+        let _ = writeln!(text, "{rule}");
+    }
+    text.push_str("}\n");
+}
+
+/// Families and protocols, as nftables names them, and where their traffic goes.
+fn kinds(to: &Targets) -> [(&'static str, &'static str, Target); 4] {
+    [
+        ("ipv4", "tcp", to.tcp_v4),
+        ("ipv6", "tcp", to.tcp_v6),
+        ("ipv4", "udp", to.udp_v4),
+        ("ipv6", "udp", to.udp_v6),
+    ]
+}
+
+/// A verdict for every kind of traffic that has this target.
+fn only(to: &Targets, target: Target, verdict: &str) -> Vec<String> {
+    let of_target = kinds(to).into_iter().filter(|(_, _, own)| *own == target);
+    of_target
+        .map(|(family, protocol, _)| {
+            format!("meta nfproto {family} meta l4proto {protocol} {verdict}")
+        })
+        .collect()
+}
+
+fn hand_over(to: &Targets, then: &str) -> Vec<String> {
+    let rule = |(family, protocol, target)| {
+        let Target::Proxy(port) = target else { return None };
+        let at = if family == "ipv4" { "ip to 127.0.0.1" } else { "ip6 to [::1]" };
+        Some(format!("meta l4proto {protocol} tproxy {at}:{port} {then}"))
+    };
+    kinds(to).into_iter().filter_map(rule).collect()
+}
+
+fn while_alive(chain: &str, when_dead: WhenDead) -> [String; 2] {
+    [format!("meta nfproto . meta l4proto @alive goto {chain}"), otherwise(when_dead)]
+}
+
+fn otherwise(when_dead: WhenDead) -> String {
+    match when_dead {
+        WhenDead::Open => "accept".to_owned(),
+        WhenDead::Closed => "goto refuse".to_owned(),
+    }
+}
+
+/// The interfaces whose traffic is selected, once each.
+fn interfaces(rules: &Rules) -> Result<Vec<String>, Error> {
+    let mut all = Vec::new();
+    for selection in &rules.what {
+        if let Selection::From(names) = selection {
+            for name in names {
+                quoted(name, "an interface's name")?;
+                if !all.contains(name) {
+                    all.push(name.clone());
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The beginnings of the rules that select what this host sends.
+fn selected(rules: &Rules) -> Result<Vec<String>, Error> {
+    let all = rules.what.iter().map(conditions).collect::<Result<Vec<_>, _>>()?;
+    Ok(all.concat())
+}
+
+fn conditions(selection: &Selection) -> Result<Vec<String>, Error> {
+    Ok(match selection {
+        Selection::All => vec![String::new()],
+        Selection::Users(users) if users.is_empty() => Vec::new(),
+        Selection::Users(users) => vec![format!("meta skuid {{ {} }} ", List(users))],
+        Selection::Cgroup(path) => {
+            let found =
+                probe::cgroup(path).map_err(|why| Error::Cgroup { path: path.clone(), why })?;
+            let path = quoted(&found.path, "a cgroup")?;
+            vec![format!("socket cgroupv2 level {} {path} ", found.level)]
+        }
+        Selection::Marked(mark) => vec![format!("meta mark & {mark:#x} == {mark:#x} ")],
+        Selection::To(prefixes) => {
+            let merged = Prefix::merge(prefixes.clone());
+            let (v4, v6): (Vec<Prefix>, Vec<Prefix>) =
+                merged.into_iter().partition(|prefix| prefix.address().is_ipv4());
+            [("ip", v4), ("ip6", v6)]
+                .into_iter()
+                .filter(|(_, prefixes)| !prefixes.is_empty())
+                .map(|(family, prefixes)| format!("{family} daddr {{ {} }} ", List(&prefixes)))
+                .collect()
+        }
+        Selection::From(_) => Vec::new(),
+    })
+}
+
+/// nftables has quotes, but no way to write a quote within them.
+fn quoted(text: &str, what: &str) -> Result<String, Error> {
+    if text.is_empty() || text.contains(|c: char| c == '"' || c == '*' || c.is_control()) {
+        return Err(Error::Senseless(format!("{text:?} cannot be {what}")));
+    }
+    Ok(format!("\"{text}\""))
+}
+
+fn check(names: &Names) -> Result<(), Error> {
+    let fit = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !names.nft.starts_with(|c: char| c.is_ascii_alphabetic()) || !names.nft.chars().all(fit) {
+        let sentence = format!("{:?} cannot be a table: use letters, digits, - and _", names.nft);
+        return Err(Error::Senseless(sentence));
+    }
+    if names.mark == 0 || names.own_mark == 0 || names.mark & names.own_mark != 0 {
+        let sentence = "the two marks need bits of their own".to_owned();
+        return Err(Error::Senseless(sentence));
+    }
+    Ok(())
+}
+
+struct List<'a, T>(&'a [T]);
+
+impl<T: Display> Display for List<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, element) in self.0.iter().enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(f, "{comma}{element}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,490 @@
+//! Rules in namespaces without a name: a host with one link to the rest of the world, where one
+//! server says `direct` to everybody, and a proxy on the host that says what it was asked for.
+
+mod world;
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+
+use manyways_trace::Span;
+use world::{Proxy, V4, V6, World, ask_tcp, ask_udp, connect, udp_until};
+
+use super::*;
+
+/// Set in the process that is to be killed.
+const CHILD: &str = "MANYWAYS_TEST_TPROXY_CHILD";
+
+/// Longer than any test.
+const PATIENCE: Span = Span::from_secs(600);
+
+fn rules(proxy: &Proxy) -> Rules {
+    Rules {
+        names: Names::default(),
+        to: proxy.targets(),
+        what: vec![Selection::All],
+        direct: private(),
+        own_users: Vec::new(),
+        when_dead: WhenDead::Open,
+        patience: PATIENCE,
+    }
+}
+
+/// Rules that are good to be looked at.
+fn without_proxy() -> Rules {
+    Rules {
+        names: Names::default(),
+        to: Targets {
+            tcp_v4: Target::Proxy(1),
+            tcp_v6: Target::Reject,
+            udp_v4: Target::Direct,
+            udp_v6: Target::Direct,
+        },
+        what: vec![Selection::All],
+        direct: Vec::new(),
+        own_users: Vec::new(),
+        when_dead: WhenDead::Open,
+        patience: PATIENCE,
+    }
+}
+
+fn proxied(destination: SocketAddr) -> String {
+    format!("proxy {destination}")
+}
+
+#[test]
+fn all_that_the_host_sends_arrives_with_its_original_destination() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let rules = rules(&proxy).install().unwrap();
+        for to in [V4, V6] {
+            // One after the other, so that leftovers of the first are met by the next.
+            for _ in 0..3 {
+                assert_eq!(ask_tcp(to).unwrap(), proxied(to));
+                assert_eq!(ask_udp(to, None).unwrap(), proxied(to));
+            }
+        }
+        assert_eq!(rules.check().unwrap(), []);
+        rules.refresh().unwrap();
+        assert_eq!(rules.check().unwrap(), []);
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+    });
+}
+
+#[test]
+fn what_is_excluded_passes_by() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let mut rules = rules(&proxy);
+        rules.own_users = vec![4242];
+        let own = rules.names.own_mark;
+        let installed = rules.install().unwrap();
+        for to in [V4, V6] {
+            assert_eq!(world::ask_tcp_marked(to, own).unwrap(), "direct");
+            assert_eq!(ask_udp(to, Some(own)).unwrap(), "direct");
+            assert_eq!(world::as_user(4242, || ask_tcp(to)).unwrap(), "direct");
+            assert_eq!(world::as_user(4243, || ask_tcp(to)).unwrap(), proxied(to));
+        }
+        // The host's own address, and one of its subnet that is private.
+        let listener = TcpListener::bind(world::OWN).unwrap();
+        let near = connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(near.local_addr().unwrap(), listener.accept().unwrap().1);
+        assert_eq!(ask_tcp(world::PRIVATE).unwrap(), "direct");
+        // Who chooses an interface means it.
+        assert_eq!(world::ask_tcp_through(V4, "wan").unwrap(), "direct");
+        assert_eq!(world::ask_tcp_through(V6, "wan").unwrap(), "direct");
+        installed.set_direct(&[]).unwrap();
+        assert_eq!(ask_tcp(world::PRIVATE).unwrap(), proxied(world::PRIVATE));
+        let both: Vec<Prefix> = [V4, V6].iter().map(|to| Prefix::from(to.ip())).collect();
+        installed.set_direct(&both).unwrap();
+        for to in [V4, V6] {
+            assert_eq!(ask_tcp(to).unwrap(), "direct");
+            assert_eq!(ask_udp(to, None).unwrap(), "direct");
+        }
+        let subnets: Vec<String> = connected().unwrap().iter().map(Prefix::to_string).collect();
+        assert!(subnets.contains(&"198.51.100.0/24".to_owned()), "{subnets:?}");
+        assert!(subnets.contains(&"2001:db8:51::/64".to_owned()), "{subnets:?}");
+    });
+}
+
+#[test]
+fn only_what_is_selected_is_taken() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let mut rules = rules(&proxy);
+        rules.what = vec![
+            Selection::Users(vec![4242]),
+            Selection::Marked(0x40),
+            Selection::To(vec![world::OTHER.ip().into()]),
+        ];
+        let installed = rules.install().unwrap();
+        for to in [V4, V6] {
+            assert_eq!(ask_tcp(to).unwrap(), "direct");
+            assert_eq!(ask_udp(to, None).unwrap(), "direct");
+            assert_eq!(ask_udp(to, Some(0x41)).unwrap(), proxied(to));
+            assert_eq!(world::as_user(4242, || ask_tcp(to)).unwrap(), proxied(to));
+        }
+        assert_eq!(ask_tcp(world::OTHER).unwrap(), proxied(world::OTHER));
+        installed.remove().unwrap();
+        assert_eq!(ask_tcp(world::OTHER).unwrap(), "direct");
+    });
+}
+
+#[test]
+fn a_family_that_is_rejected_is_so_at_once_and_one_that_is_direct_is_left_alone() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let mut rules = rules(&proxy);
+        rules.to.tcp_v6 = Target::Reject;
+        rules.to.udp_v6 = Target::Reject;
+        rules.to.udp_v4 = Target::Direct;
+        let _installed = rules.install().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+        assert_eq!(ask_tcp(V6).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        assert_eq!(ask_udp(V4, None).unwrap(), "direct");
+        assert_ne!(ask_udp(V6, None).unwrap_err().kind(), ErrorKind::WouldBlock);
+    });
+}
+
+#[test]
+fn nothing_is_left_after_removal() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let rules = rules(&proxy);
+        let before = world::everything();
+        let installed = rules.install().unwrap();
+        assert_ne!(world::everything(), before);
+        installed.remove().unwrap();
+        assert_eq!(world::everything(), before);
+        drop(rules.install().unwrap());
+        assert_eq!(world::everything(), before);
+        assert!(!remove(&rules.names).unwrap(), "there was nothing to remove");
+
+        let once = rules.install().unwrap();
+        let installed = world::everything();
+        let twice = rules.install().unwrap();
+        assert_eq!(world::everything(), installed, "in place of the first");
+        drop((once, twice));
+        assert_eq!(world::everything(), before);
+    });
+}
+
+#[test]
+fn a_connection_from_before_goes_on_as_it_began() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let mut echo = connect(world::ECHO).unwrap();
+        let mut answer = [0; 4];
+        echo.write_all(b"ping").unwrap();
+        echo.read_exact(&mut answer).unwrap();
+        let server = TcpListener::bind(world::OWN).unwrap();
+        let mut served = world.far(|| connect(server.local_addr().unwrap())).unwrap();
+        let mut inside = server.accept().unwrap().0;
+
+        let proxy = Proxy::start();
+        let _installed = rules(&proxy).install().unwrap();
+        echo.write_all(b"pong").unwrap();
+        echo.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"pong");
+        // The host serves: the first packet that the rules see is one of its answers.
+        inside.write_all(b"data").unwrap();
+        served.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"data");
+        let mut later = world.far(|| connect(server.local_addr().unwrap())).unwrap();
+        server.accept().unwrap().0.write_all(b"more").unwrap();
+        later.read_exact(&mut answer).unwrap();
+    });
+}
+
+#[test]
+fn without_its_proxy_traffic_flows_directly() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let installed = rules(&proxy).install().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+        drop(proxy);
+        // The first packet finds out, and is sent again.
+        for to in [V4, V6] {
+            assert_eq!(ask_tcp(to).unwrap(), "direct");
+            assert_eq!(udp_until(to, "direct"), "direct");
+        }
+        let proxy = Proxy::start();
+        let again = Rules { patience: PATIENCE, ..rules(&proxy) }.install().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+        again.pause().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), "direct");
+        assert_eq!(ask_udp(V4, None).unwrap(), "direct");
+        again.refresh().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+        drop((installed, again));
+    });
+}
+
+#[test]
+fn a_proxy_that_hangs_loses_new_traffic_only() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let _installed =
+            Rules { patience: Span::from_millis(300), ..rules(&proxy) }.install().unwrap();
+        let mut kept = connect(V4).unwrap();
+        while ask_tcp(V4).unwrap() != "direct" {}
+        while ask_tcp(V6).unwrap() != "direct" {}
+        assert_eq!(ask_udp(V4, None).unwrap(), "direct");
+        assert_eq!(world::answer(&mut kept).unwrap(), proxied(V4), "it goes on");
+    });
+}
+
+#[test]
+fn without_its_proxy_traffic_is_rejected_when_that_is_wanted() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let rules = Rules { when_dead: WhenDead::Closed, ..rules(&proxy) };
+        let _installed = rules.install().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+        drop(proxy);
+        for to in [V4, V6] {
+            for _ in 0..2 {
+                assert_eq!(ask_tcp(to).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+            }
+            // The datagram that finds out is lost; the next ones are rejected.
+            let _ = ask_udp(to, None);
+            assert_ne!(ask_udp(to, None).unwrap_err().kind(), ErrorKind::WouldBlock);
+        }
+        assert_eq!(ask_tcp(world::PRIVATE).unwrap(), "direct", "the local network goes on");
+        assert_eq!(world::ask_tcp_marked(V4, rules.names.own_mark).unwrap(), "direct");
+    });
+}
+
+#[test]
+fn what_comes_in_on_an_interface_is_taken_and_goes_on_without_a_proxy() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let rules = Rules { what: vec![Selection::From(vec!["lan".to_owned()])], ..rules(&proxy) };
+        let _installed = rules.install().unwrap();
+        for to in [V4, V6] {
+            assert_eq!(world.lan(|| ask_tcp(to)).unwrap(), proxied(to));
+            assert_eq!(world.lan(|| ask_udp(to, None)).unwrap(), proxied(to));
+            assert_eq!(ask_tcp(to).unwrap(), "direct", "this host's own is not selected");
+        }
+        let own = vec![Selection::All, Selection::From(vec!["lan".to_owned()])];
+        let both = Rules { what: own, ..rules.clone() }.install().unwrap();
+        // Such as VPNs set, and distributions.
+        for (setting, value) in [("rp_filter", "1"), ("src_valid_mark", "1")] {
+            for of in ["all", "lan", "wan"] {
+                fs::write(format!("/proc/sys/net/ipv4/conf/{of}/{setting}"), value).unwrap();
+            }
+        }
+        for to in [V4, V6] {
+            assert_eq!(world.lan(|| ask_tcp(to)).unwrap(), proxied(to));
+            assert_eq!(world.lan(|| ask_udp(to, None)).unwrap(), proxied(to));
+            assert_eq!(ask_tcp(to).unwrap(), proxied(to));
+            assert_eq!(ask_udp(to, None).unwrap(), proxied(to));
+        }
+        world::ip("-6 route del default");
+        assert_eq!(world.lan(|| ask_tcp(V6)).unwrap(), proxied(V6), "the proxy may know a way");
+        world::ip("-6 route add default via 2001:db8:51::2");
+        std::mem::forget(both);
+
+        let _installed = rules.install().unwrap();
+        drop(proxy);
+        for to in [V4, V6] {
+            assert_eq!(world.lan(|| ask_tcp(to)).unwrap(), "direct");
+            assert_eq!(world.lan(|| ask_udp(to, None)).unwrap(), "direct");
+        }
+        let proxy = Proxy::start();
+        let _closed =
+            Rules { when_dead: WhenDead::Closed, to: proxy.targets(), ..rules }.install().unwrap();
+        assert_eq!(world.lan(|| ask_tcp(V4)).unwrap(), proxied(V4));
+        drop(proxy);
+        for to in [V4, V6] {
+            let error = world.lan(|| ask_tcp(to)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            let error = world.lan(|| ask_udp(to, None)).unwrap_err();
+            assert_ne!(error.kind(), ErrorKind::WouldBlock);
+        }
+    });
+}
+
+#[test]
+fn a_cgroup_is_selected_where_the_host_can() {
+    let Some(world) = World::new() else { return };
+    if let Err(why) = can_match_cgroup() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let Some(group) = world::Group::make() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let rules = Rules { what: vec![Selection::Cgroup(group.path.clone())], ..rules(&proxy) };
+        let installed = rules.install().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), "direct");
+        let script = format!(
+            "echo $$ > {}/cgroup.procs && exec 3<>/dev/tcp/{}/{} && echo >&3 && cat <&3",
+            group.folder.display(),
+            V4.ip(),
+            V4.port(),
+        );
+        let bounded = ["20", "bash", "-c", &script];
+        let output = Command::new("timeout").args(bounded).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), proxied(V4), "{output:?}");
+        assert_eq!(installed.check().unwrap(), []);
+
+        let none = vec![Selection::Cgroup("/manyways/none".to_owned())];
+        let error = Rules { what: none, ..rules.clone() }.install().unwrap_err();
+        assert!(matches!(error, Error::Cgroup { why: NoCgroups::NoSuch, .. }), "{error}");
+    });
+}
+
+#[test]
+fn what_somebody_takes_away_is_missed() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let rules = rules(&proxy);
+        let installed = rules.install().unwrap();
+        world::ip("-4 rule del pref 417");
+        world::ip("-6 route flush table 4917");
+        let missing = installed.check().unwrap();
+        assert_eq!(missing, [Missing::RuleV4, Missing::RouteV6]);
+        command::nft("flush chain inet manyways-bond spare\n").unwrap();
+        assert_eq!(installed.check().unwrap()[0], Missing::Chains);
+        command::nft("flush ruleset\n").unwrap();
+        assert_eq!(installed.check().unwrap()[0], Missing::Table);
+        assert!(installed.refresh().is_err());
+        let mended = rules.install().unwrap();
+        assert_eq!(mended.check().unwrap(), []);
+        assert_eq!(ask_tcp(V6).unwrap(), proxied(V6));
+    });
+}
+
+#[test]
+fn numbers_that_others_use_are_refused_and_left_alone() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let rules = rules(&Proxy::start());
+        world::ip("rule add from 192.0.2.1 lookup 5 pref 417");
+        let before = world::everything();
+        let error = rules.install().unwrap_err();
+        assert!(matches!(error, Error::Taken { .. }), "{error}");
+        assert_eq!(world::everything(), before);
+        world::ip("rule del pref 417");
+        world::ip("-6 route add blackhole default table 4917");
+        let before = world::everything();
+        assert!(matches!(rules.install().unwrap_err(), Error::Taken { .. }));
+        assert_eq!(world::everything(), before);
+    });
+}
+
+#[test]
+fn without_rights_or_programs_the_error_says_so() {
+    let names = Names::default();
+    match std::env::var(CHILD).as_deref() {
+        Ok("plain") => {
+            crate::privilege::drop_to("nobody").unwrap();
+            assert!(matches!(remove(&names), Err(Error::NotPermitted)));
+            assert!(matches!(without_proxy().install(), Err(Error::NotPermitted)));
+        }
+        Ok(_) => assert!(matches!(remove(&names), Err(Error::NoProgram { program: "nft", .. }))),
+        Err(_) => {
+            let Some(world) = World::new() else { return };
+            world.run(|| {
+                assert!(probe::lacking().is_none(), "the other tests have all that they need");
+                for (case, path) in
+                    [("plain", std::env::var("PATH").unwrap()), ("bare", "/".into())]
+                {
+                    let output = Command::new(std::env::current_exe().unwrap())
+                        .args(["--exact", "--nocapture"])
+                        .arg("tproxy::tests::without_rights_or_programs_the_error_says_so")
+                        .env(CHILD, case)
+                        .env("PATH", path)
+                        .output()
+                        .unwrap();
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    assert!(output.status.success(), "{case}: {said}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_changed() {
+    let good = without_proxy();
+    let text = |rules: &Rules| script::table(rules, (1, 1), true);
+    assert!(text(&good).is_ok());
+    let quote = vec![Selection::From(vec!["lan\" } accept".to_owned()])];
+    let overlapping = Names { own_mark: 0x3000_0000, ..Names::default() };
+    let spaced = Names { nft: "a b".to_owned(), ..Names::default() };
+    for bad in [
+        Rules { what: quote, ..good.clone() },
+        Rules { names: overlapping, ..good.clone() },
+        Rules { names: spaced, ..good.clone() },
+    ] {
+        assert!(matches!(text(&bad), Err(Error::Senseless(_))), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_what_the_next_one_takes_over() {
+    if std::env::var_os(CHILD).is_some() {
+        let proxy = Proxy::start();
+        let _installed = rules(&proxy).install().unwrap();
+        println!("\ninstalled");
+        // Killed while it reads.
+        let _ = io::stdin().read(&mut [0]);
+        return;
+    }
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let before = world::everything();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("tproxy::tests::a_killed_process_leaves_what_the_next_one_takes_over")
+            .env(CHILD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        assert!(said.into_iter().any(|line| line == "installed"));
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+
+        let proxy = Proxy::start();
+        let other = rules(&proxy);
+        let pid = child.id() as i32;
+        for error in [other.install().unwrap_err(), remove(&other.names).unwrap_err()] {
+            assert!(matches!(error, Error::InUse { pid: who } if who == pid), "{error}");
+        }
+        assert_eq!(ask_tcp(V6).unwrap(), proxied(V6), "the first one's rules are whole");
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        assert_eq!(ask_tcp(V4).unwrap(), "direct", "the host is not cut off");
+        let installed = other.install().unwrap();
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+        std::mem::forget(installed);
+        assert!(remove(&other.names).unwrap());
+        assert_eq!(world::everything(), before);
+    });
+}
+
+/// Takes the far end's stream along, so that an answer can be awaited.
+impl World {
+    fn far(&self, work: impl FnOnce() -> io::Result<TcpStream> + Send) -> io::Result<TcpStream> {
+        self.far.run(work)
+    }
+
+    fn lan(&self, work: impl FnOnce() -> io::Result<String> + Send) -> io::Result<String> {
+        self.lan.run(work)
+    }
+}
