@@ -1,7 +1,14 @@
 //! Every application over every network: a client that takes connections in, a gateway that takes
 //! them on, and carriers between the two.
 
+pub mod allow;
 mod carrier;
+pub mod door;
+pub mod gateway;
+mod greeting;
 pub mod key;
 mod session;
 mod tls;
+mod udp;
+
+pub use greeting::GreetError;

@@ -36,7 +36,7 @@
 
 mod answers;
 pub mod conditions;
-mod dial;
+pub(crate) mod dial;
 pub mod digest;
 mod exchange;
 mod journal;

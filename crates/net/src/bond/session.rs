@@ -163,7 +163,13 @@ impl Handle {
     }
 
     /// Another carrier is there, greetings exchanged.
-    pub(super) fn attach(&self, path: PathId, mut io: TcpCarrier) -> CarrierId {
+    /// Those messages of it are there that came `early`, with the greeting.
+    pub(super) fn attach(
+        &self,
+        path: PathId,
+        mut io: TcpCarrier,
+        early: Vec<Message<Chunk>>,
+    ) -> CarrierId {
         let wake = Rc::new(Notify::new());
         let stream = Rc::clone(&io.stream);
         let condition =
@@ -208,8 +214,11 @@ impl Handle {
             if let Some(slot) = session.carriers.get_mut(&id) {
                 slot.task = Some(task.abort_handle());
             }
-            // What came with the greeting.
-            session.carrier_ready(id, Ok(Ready::EMPTY));
+            let now = session.clock.now();
+            for message in early {
+                session.mux.handle(now, Input::Message { carrier: id, message });
+            }
+            session.pump();
         });
         id
     }
@@ -348,9 +357,6 @@ impl Session {
         let done = match ready {
             Ok(ready) => {
                 let mut done = Ok(());
-                if ready.is_empty() {
-                    done = slot.io.decrypt(|message| messages.push(message));
-                }
                 if ready.is_readable() || ready.is_read_closed() {
                     done = slot.io.read(&mut self.buffer, |message| messages.push(message));
                 }

@@ -436,7 +436,7 @@ async fn connect(
 ///
 /// Binding to the interface needs no privilege since Linux 5.7; where it is refused, the source
 /// address has to do, which is enough where the host routes by source.
-fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocket> {
+pub(crate) fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocket> {
     let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let transport = if path.mptcp { Transport::MPTCP } else { Transport::TCP };
     let socket = Socket::new(domain, Type::STREAM, Some(transport))?;
@@ -560,7 +560,7 @@ fn handshake(why: &rustls::Error) -> &'static str {
 }
 
 /// An I/O error without the `(os error 111)` that tells a user nothing.
-pub(super) fn plain(error: &io::Error) -> String {
+pub(crate) fn plain(error: &io::Error) -> String {
     // The library that found it out adds its address.
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return "it was closed too early".to_owned();

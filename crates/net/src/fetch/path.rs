@@ -112,13 +112,13 @@ impl PathSpec {
     }
 
     /// Whether a server of this family can be reached.
-    pub(super) fn has_family(&self, server: IpAddr) -> bool {
+    pub(crate) fn has_family(&self, server: IpAddr) -> bool {
         self.addresses.is_empty() || self.source(server).is_some()
     }
 
     /// Whether its interface is up and has a carrier, as far as the system tells. Without one, name
     /// servers and servers would be waited for in vain.
-    pub(super) fn has_carrier(&self) -> bool {
+    pub(crate) fn has_carrier(&self) -> bool {
         let Some(device) = &self.device else { return true };
         match std::fs::read_to_string(format!("/sys/class/net/{device}/carrier")) {
             Ok(carrier) => carrier.trim() != "0",

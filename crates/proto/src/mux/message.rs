@@ -5,6 +5,7 @@
 //! A carrier brings a sequence of messages, whole and in order; where one does not read, the
 //! carrier has failed.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::sched::{Kind, PathId, PathSet, Treatment};
@@ -617,6 +618,16 @@ fn put_datagram(out: &mut Vec<u8>, flow: FlowId, count: u32, label: u8, peer: &T
     number(out, count.into());
     out.push(label);
     put_target(out, peer);
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(IpAddr::V6(address), port) => write!(f, "[{address}]:{port}"),
+            Self::Address(address, port) => write!(f, "{address}:{port}"),
+            Self::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
 }
 
 impl ResetCode {

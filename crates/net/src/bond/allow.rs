@@ -1,0 +1,201 @@
+//! The list of those whom a gateway lets in: a line each, `KEY NAME [LIMIT=VALUE …]`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use super::key::PublicKey;
+
+/// What a client may use at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Sessions, each with its carriers.
+    pub sessions: u32,
+    /// Streams of a session.
+    pub streams: u32,
+    /// Datagram flows of a session.
+    pub flows: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { sessions: 4, streams: 32_768, flows: 4_096 }
+    }
+}
+
+/// Somebody who is let in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Guest {
+    /// What the log calls them.
+    pub name: String,
+    /// What they may use.
+    pub limits: Limits,
+}
+
+/// Why a list does not read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{path}:{line}: {why}")]
+pub struct AllowError {
+    path: String,
+    line: usize,
+    why: String,
+}
+
+/// Everybody on a list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Guests(HashMap<PublicKey, Guest>);
+
+impl Guests {
+    /// Reads the text of a list. `path` is for the words of errors.
+    ///
+    /// # Errors
+    /// With the line that is wrong.
+    pub fn parse(text: &str, path: &str) -> Result<Self, AllowError> {
+        let mut guests = HashMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let wrong = |why: String| AllowError { path: path.to_owned(), line: number, why };
+            let (key, guest) = entry(line).map_err(wrong)?;
+            if guests.insert(key, guest).is_some() {
+                return Err(wrong(format!("the key {key} is there twice")));
+            }
+        }
+        Ok(Self(guests))
+    }
+
+    /// Who has this key.
+    pub fn find(&self, key: &PublicKey) -> Option<&Guest> {
+        self.0.get(key)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nobody is let in.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
+    let mut words = line.split_whitespace();
+    let key: PublicKey =
+        words.next().unwrap_or_default().parse().map_err(|error| format!("{error}"))?;
+    let name = words.next().ok_or("a name for the key is missing: KEY NAME [LIMIT=VALUE …]")?;
+    if name.contains('=') {
+        return Err(format!("a name for the key is needed before {name:?}"));
+    }
+    let mut limits = Limits::default();
+    for word in words {
+        let wrong = || format!("{word:?} is no limit: there are sessions=N, streams=N and flows=N");
+        let (what, value) = word.split_once('=').ok_or_else(wrong)?;
+        let value: u32 = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+        match what {
+            "sessions" => limits.sessions = value,
+            "streams" => limits.streams = value,
+            "flows" => limits.flows = value,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok((key, Guest { name: name.to_owned(), limits }))
+}
+
+/// A list in a file, which is read again when it has changed. One that does not read any more
+/// leaves the old one in force.
+#[derive(Clone, Debug)]
+pub struct AllowFile(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    path: PathBuf,
+    state: Mutex<(Option<SystemTime>, Arc<Guests>)>,
+}
+
+/// Why a file is no list.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("{path}: {why}", path = .0.display(), why = .1)]
+    Read(PathBuf, #[source] std::io::Error),
+    /// A line is wrong.
+    #[error(transparent)]
+    Line(#[from] AllowError),
+}
+
+impl AllowFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or a line is wrong.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
+        let (guests, modified) = read(path)?;
+        let state = Mutex::new((modified, Arc::new(guests)));
+        Ok(Self(Arc::new(Inner { path: path.to_owned(), state })))
+    }
+
+    /// Those who are let in now.
+    pub fn guests(&self) -> Arc<Guests> {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let modified = fs::metadata(&self.0.path).and_then(|found| found.modified()).ok();
+        if modified.is_some() && modified != state.0 {
+            match read(&self.0.path) {
+                Ok((guests, modified)) => {
+                    tracing::info!("{}: {} keys", self.0.path.display(), guests.len());
+                    *state = (modified, Arc::new(guests));
+                }
+                Err(error) => {
+                    tracing::warn!("the allow-file of before stays in force: {error}");
+                    state.0 = modified;
+                }
+            }
+        }
+        Arc::clone(&state.1)
+    }
+}
+
+fn read(path: &Path) -> Result<(Guests, Option<SystemTime>), FileError> {
+    let failed = |error| FileError::Read(path.to_owned(), error);
+    let modified = fs::metadata(path).and_then(|found| found.modified()).map_err(failed)?;
+    let text = fs::read_to_string(path).map_err(failed)?;
+    Ok((Guests::parse(&text, &path.display().to_string())?, Some(modified)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+    #[test]
+    fn a_line_is_a_key_a_name_and_limits() {
+        let text = format!("# those who may\n\n{KEY} phone streams=10 # mine\n");
+        let guests = Guests::parse(&text, "allow").unwrap();
+        let guest = guests.find(&KEY.parse().unwrap()).unwrap();
+        assert_eq!((guest.name.as_str(), guest.limits.streams), ("phone", 10));
+        assert_eq!(guest.limits.sessions, Limits::default().sessions);
+        assert_eq!(guests.find(&PublicKey([1; 32])), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        for (text, words) in [
+            ("key phone".to_owned(), "allow:1: \"key\" is no public key"),
+            (KEY.to_owned(), "allow:1: a name"),
+            (format!("{KEY} streams=1"), "allow:1: a name"),
+            (format!("\n{KEY} a b"), "allow:2: \"b\" is no limit"),
+            (format!("{KEY} a streams=x"), "allow:1: \"x\" is no number"),
+            (format!("{KEY} a\n{KEY} b"), "allow:2: the key"),
+        ] {
+            let error = Guests::parse(&text, "allow").unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
+    }
+}

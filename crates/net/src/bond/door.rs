@@ -1,0 +1,88 @@
+//! Where a gateway lets its clients go.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use manyways_sys::prefix::Prefix;
+
+/// What is closed by default: a gateway is no way into the network that it stands in.
+#[derive(Clone, Debug, Default)]
+pub struct Door {
+    /// Destinations that are open though they are not public.
+    pub open: Vec<Prefix>,
+    /// The gateway's own addresses.
+    pub own: Vec<IpAddr>,
+}
+
+impl Door {
+    /// Whether a client may go there.
+    pub fn lets(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if self.open.iter().any(|prefix| prefix.contains(address)) {
+            return true;
+        }
+        !self.own.contains(&address) && is_public(address)
+    }
+}
+
+/// Whether an address is one of the internet at large.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, _] = v4.octets();
+            !(v4.is_private()
+                || v4.is_loopback()
+                || v4.is_link_local()
+                || v4.is_multicast()
+                || v4.is_broadcast()
+                || v4.is_unspecified()
+                // "This network", shared by carriers, for protocols, for benchmarks, and reserved.
+                || a == 0
+                || (a == 100 && (64..128).contains(&b))
+                || (a == 192 && b == 0 && c == 0)
+                || (a == 198 && (18..20).contains(&b))
+                || a >= 240)
+        }
+        IpAddr::V6(v6) => {
+            let first = v6.segments()[0];
+            if let Some(v4) = embedded(v6) {
+                return is_public(v4.into());
+            }
+            // Global unicast is 2000::/3, and everything else is for somebody in particular.
+            (0x2000..0x4000).contains(&first)
+        }
+    }
+}
+
+/// The IPv4 address that a translator would take an IPv6 address for: NAT64 (RFC 6052) and 6to4.
+fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let s = v6.segments();
+    let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match s {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(of(high, low)),
+        [0x2002, high, low, ..] => Some(of(high, low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_internet_at_large_is_open() {
+        let own: IpAddr = "203.0.113.9".parse().unwrap();
+        let door = Door { open: vec!["10.1.0.0/16".parse().unwrap()], own: vec![own] };
+        let lets = |text: &str| door.lets(text.parse().unwrap());
+        for open in ["93.184.216.34", "2606:2800:220:1::1", "10.1.2.3", "64:ff9b::5db8:d822"] {
+            assert!(lets(open), "{open}");
+        }
+        for closed in [
+            "127.0.0.1", "10.2.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "0.0.0.0",
+            "100.64.0.1", "224.0.0.1", "255.255.255.255", "203.0.113.9", "::1", "::", "fe80::1",
+            "fd00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.2.0.1", "64:ff9b::a02:1",
+            "2002:7f00:1::1", "240.0.0.1", "198.18.0.1",
+        ] {
+            assert!(!lets(closed), "{closed}");
+        }
+    }
+}

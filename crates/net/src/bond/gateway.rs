@@ -1,0 +1,384 @@
+//! The gateway: lets clients in and takes their connections on.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use manyways_proto::mux::{
+    Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION,
+    Welcome,
+};
+use rustls::Connection;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::allow::{AllowFile, Guest};
+use super::carrier::TcpCarrier;
+use super::door::Door;
+use super::greeting::{self, PATIENCE};
+use super::key::{PrivateKey, PublicKey};
+use super::session::{Event, Handle};
+use super::tls;
+use super::udp::Outlets;
+
+/// A session without carriers is kept for so long: its client may be changing networks.
+const ABSENCE: Duration = Duration::from_secs(45);
+/// A server gets so long to answer.
+const CONNECT: Duration = Duration::from_secs(15);
+/// Its next address is tried beside the one before it after this (RFC 8305 §5).
+const STAGGER: Duration = Duration::from_millis(250);
+const MOST_ADDRESSES: usize = 8;
+/// Connections that have not greeted yet.
+const MOST_STRANGERS: usize = 256;
+
+/// What a gateway is told.
+#[derive(Debug)]
+pub struct GatewayConfig {
+    /// Where it listens.
+    pub listen: Vec<SocketAddr>,
+    /// Its own key.
+    pub key: PrivateKey,
+    /// Whom it lets in.
+    pub allow: AllowFile,
+    /// Where it lets them go.
+    pub door: Door,
+}
+
+/// Why a gateway does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// It cannot listen there.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+struct Gateway {
+    allow: AllowFile,
+    door: Door,
+    families: (bool, bool),
+    sessions: RefCell<HashMap<(PublicKey, [u8; 16]), Session>>,
+}
+
+struct Session {
+    handle: Handle,
+    guest: Guest,
+    carriers: u32,
+    empty_since: Option<Instant>,
+}
+
+/// A gateway that listens.
+pub struct Listening {
+    listeners: Vec<TcpListener>,
+    acceptor: TlsAcceptor,
+    gateway: Rc<Gateway>,
+}
+
+/// Binds the sockets. [`Listening::run`] serves them.
+///
+/// # Errors
+/// Where it cannot listen, or TLS cannot be set up.
+pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
+    let allow = config.allow.clone();
+    let doorman = move |key: &PublicKey| allow.guests().find(key).is_some();
+    let acceptor = TlsAcceptor::from(tls::gateway(&config.key, Arc::new(doorman))?);
+    let mut listeners = Vec::new();
+    for address in &config.listen {
+        let failed = |error| GatewayError::Listen(*address, error);
+        listeners.push(listener(*address).map_err(failed)?);
+    }
+    let gateway = Rc::new(Gateway {
+        allow: config.allow,
+        door: config.door,
+        families: families(),
+        sessions: RefCell::default(),
+    });
+    Ok(Listening { listeners, acceptor, gateway })
+}
+
+fn listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM,
+        Some(socket2::Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Whether this host reaches the internet over IPv4 and over IPv6. Nothing is sent: the kernel is
+/// asked for the way.
+fn families() -> (bool, bool) {
+    let reaches = |own: &str, to: &str| {
+        std::net::UdpSocket::bind(own).is_ok_and(|socket| socket.connect(to).is_ok())
+    };
+    (reaches("0.0.0.0:0", "198.41.0.4:53"), reaches("[::]:0", "[2001:503:ba3e::2:30]:53"))
+}
+
+impl Listening {
+    /// The addresses at which it listens, ports included.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Serves until `stop` is ready. Runs on the calling thread's local tasks.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let strangers = Rc::new(tokio::sync::Semaphore::new(MOST_STRANGERS));
+        for listener in self.listeners {
+            let (acceptor, gateway) = (self.acceptor.clone(), Rc::clone(&self.gateway));
+            let strangers = Rc::clone(&strangers);
+            tokio::task::spawn_local(async move {
+                loop {
+                    let (stream, from) = match listener.accept().await {
+                        Ok(accepted) => accepted,
+                        Err(error) => {
+                            // Out of descriptors, most likely: some may be free soon.
+                            tracing::warn!("cannot accept a connection: {error}");
+                            tokio::time::sleep(Duration::from_millis(100)).await;
+                            continue;
+                        }
+                    };
+                    let (acceptor, gateway) = (acceptor.clone(), Rc::clone(&gateway));
+                    let strangers = Rc::clone(&strangers);
+                    tokio::task::spawn_local(async move {
+                        let Ok(_stranger) = strangers.try_acquire() else {
+                            return tracing::debug!("{from}: too many at a time");
+                        };
+                        let greeted = timeout(PATIENCE, gateway.take(acceptor, stream)).await;
+                        match greeted {
+                            Ok(Ok(())) => {}
+                            Ok(Err(why)) => tracing::info!("{from} is not let in: {why}"),
+                            Err(_) => tracing::info!("{from} is not let in: it did not greet"),
+                        }
+                    });
+                }
+            });
+        }
+        let gateway = Rc::clone(&self.gateway);
+        let sweep = async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                gateway.sweep();
+            }
+        };
+        tokio::select! {
+            () = stop => {}
+            () = sweep => {}
+        }
+        for (_, session) in self.gateway.sessions.borrow_mut().drain() {
+            session.handle.close();
+        }
+    }
+}
+
+impl Gateway {
+    /// A connection that says nothing yet.
+    async fn take(self: Rc<Self>, acceptor: TlsAcceptor, stream: TcpStream) -> Result<(), String> {
+        let from = stream.peer_addr().map_err(|error| error.to_string())?;
+        let accepted = acceptor.accept(stream).await;
+        let (stream, tls) = accepted.map_err(|error| error.to_string())?.into_inner();
+        let key = tls::peer_key(tls.peer_certificates()).ok_or("it has no key")?;
+        let guests = self.allow.guests();
+        let guest = guests.find(&key).ok_or("its key is not known")?.clone();
+        let mut io = TcpCarrier::new(stream, Connection::Server(tls));
+        let (hello, early) = greeting::hear(&mut io).await.map_err(|error| error.to_string())?;
+        let id = (key, hello.session);
+        let known = self.sessions.borrow().contains_key(&id);
+        if hello.resumes && !known {
+            let words = "it does not know this session, and may have been started anew";
+            greeting::refuse(&mut io, RefuseCode::Unknown, words.to_owned()).await;
+            return Ok(());
+        }
+        let own = self.sessions.borrow().keys().filter(|(owner, _)| *owner == key).count();
+        if !known && own >= guest.limits.sessions as usize {
+            let words = format!("{} has {own} sessions already", guest.name);
+            greeting::refuse(&mut io, RefuseCode::Limit, words.clone()).await;
+            return Err(words);
+        }
+        if !known {
+            self.begin(id, guest.clone(), &hello);
+        }
+        let config = Config::new(Role::Gateway);
+        let welcome = Welcome {
+            version: VERSION,
+            credit: config.credit,
+            stream_credit: config.stream_credit,
+            streams: u64::from(guest.limits.streams),
+            v4: self.families.0,
+            v6: self.families.1,
+        };
+        greeting::welcome(&mut io, welcome).await.map_err(|error| error.to_string())?;
+        let mut sessions = self.sessions.borrow_mut();
+        let Some(session) = sessions.get_mut(&id) else { return Ok(()) };
+        session.carriers += 1;
+        session.empty_since = None;
+        let handle = session.handle.clone();
+        drop(sessions);
+        let path = hello.path;
+        tracing::info!("{}: path {} from {from}", guest.name, path.0);
+        handle.attach(path, io, early);
+        Ok(())
+    }
+
+    fn begin(self: &Rc<Self>, id: (PublicKey, [u8; 16]), guest: Guest, hello: &Hello) {
+        let mut config = Config::new(Role::Gateway);
+        config.streams = u64::from(guest.limits.streams);
+        config.flows = u64::from(guest.limits.flows);
+        let (handle, events) = Handle::new(config);
+        let (credit, stream_credit) = (hello.credit, hello.stream_credit);
+        handle.handle(Input::Allowance { credit, stream_credit });
+        tracing::info!("{}: a session begins", guest.name);
+        let session = Session {
+            handle: handle.clone(),
+            guest: guest.clone(),
+            carriers: 0,
+            empty_since: Some(Instant::now()),
+        };
+        self.sessions.borrow_mut().insert(id, session);
+        let gateway = Rc::clone(self);
+        tokio::task::spawn_local(gateway.serve(id, guest, handle, events));
+    }
+
+    /// Does what a session's client wants.
+    async fn serve(
+        self: Rc<Self>,
+        id: (PublicKey, [u8; 16]),
+        guest: Guest,
+        handle: Handle,
+        mut events: mpsc::UnboundedReceiver<Event>,
+    ) {
+        let name = guest.name;
+        let outlets = Outlets::new(handle.clone());
+        while let Some(event) = events.recv().await {
+            match event {
+                Event::Open { stream, target } => {
+                    let (gateway, handle) = (Rc::clone(&self), handle.clone());
+                    let name = name.clone();
+                    tokio::task::spawn_local(async move {
+                        gateway.connect(&name, &handle, stream, target).await;
+                    });
+                }
+                Event::Datagram { flow, label, peer, data } => {
+                    match self.one_address(&peer).await {
+                        Some(to) => outlets.send(flow, label, to, &data).await,
+                        None => tracing::debug!("{name}: a datagram to {peer:?} is dropped"),
+                    }
+                }
+                Event::CloseFlow { flow } => outlets.close(flow),
+                Event::Lost { path, why, .. } => {
+                    tracing::info!("{name}: path {} has ended: {why}", path.0);
+                    if let Some(session) = self.sessions.borrow_mut().get_mut(&id) {
+                        session.carriers = session.carriers.saturating_sub(1);
+                        if session.carriers == 0 {
+                            session.empty_since = Some(Instant::now());
+                        }
+                    }
+                }
+                Event::Suspect { path, .. } => {
+                    tracing::debug!("{name}: path {} does not get through", path.0);
+                }
+                Event::Bye => {
+                    tracing::info!("{name}: the session ends");
+                    self.sessions.borrow_mut().remove(&id);
+                    handle.close();
+                }
+            }
+        }
+    }
+
+    /// Ends the sessions whose clients have been gone for long.
+    fn sweep(&self) {
+        self.sessions.borrow_mut().retain(|_, session| {
+            let gone = session.empty_since.is_some_and(|since| since.elapsed() > ABSENCE);
+            if gone {
+                tracing::info!("{}: the session ends, its client is gone", session.guest.name);
+                session.handle.close();
+            }
+            !gone
+        });
+    }
+
+    async fn connect(&self, name: &str, handle: &Handle, stream: StreamId, target: Target) {
+        match timeout(CONNECT, self.reach(&target)).await.unwrap_or(Err(ResetCode::Timeout)) {
+            Ok(socket) => {
+                tracing::debug!("{name}: {target} is reached");
+                handle.adopt(stream, socket);
+            }
+            Err(code) => {
+                tracing::info!("{name}: {target} is not reached: {code:?}");
+                handle.refuse(stream, code);
+            }
+        }
+    }
+
+    async fn reach(&self, target: &Target) -> Result<TcpStream, ResetCode> {
+        let addresses = self.addresses(target).await?;
+        let mut attempts = tokio::task::JoinSet::new();
+        let mut waiting = addresses.into_iter();
+        let mut last = ResetCode::Unreachable;
+        loop {
+            if let Some(address) = waiting.next() {
+                attempts.spawn_local(TcpStream::connect(address));
+            } else if attempts.is_empty() {
+                return Err(last);
+            }
+            let more = waiting.len() > 0;
+            let ended = tokio::select! {
+                ended = attempts.join_next() => ended,
+                () = tokio::time::sleep(STAGGER), if more => continue,
+            };
+            match ended {
+                Some(Ok(Ok(socket))) => return Ok(socket),
+                Some(Ok(Err(error))) => {
+                    last = match error.kind() {
+                        io::ErrorKind::ConnectionRefused => ResetCode::Refused,
+                        io::ErrorKind::TimedOut => ResetCode::Timeout,
+                        _ => ResetCode::Unreachable,
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The addresses of a target that are open to clients.
+    async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ResetCode> {
+        let found: Vec<SocketAddr> = match target {
+            Target::Address(address, port) => vec![SocketAddr::new(*address, *port)],
+            Target::Name(name, port) => match tokio::net::lookup_host((name.as_str(), *port)).await {
+                Ok(found) => found.take(MOST_ADDRESSES).collect(),
+                Err(_) => return Err(ResetCode::NoName),
+            },
+        };
+        let open: Vec<SocketAddr> =
+            found.iter().copied().filter(|to| self.door.lets(to.ip())).collect();
+        match (found.is_empty(), open.is_empty()) {
+            (true, _) => Err(ResetCode::NoName),
+            (false, true) => Err(ResetCode::Forbidden),
+            (false, false) => Ok(open),
+        }
+    }
+
+    async fn one_address(&self, target: &Target) -> Option<SocketAddr> {
+        self.addresses(target).await.ok()?.first().copied()
+    }
+}
+
+/// An address that a flow's datagram came from, as the protocol says it.
+pub(super) fn target(address: SocketAddr) -> Target {
+    let ip: IpAddr = address.ip().to_canonical();
+    Target::Address(ip, address.port())
+}
