@@ -3,11 +3,15 @@
 
 pub mod allow;
 mod carrier;
+pub mod client;
+mod connect;
 pub mod door;
 pub mod gateway;
 mod greeting;
+pub mod intercept;
 pub mod key;
 mod session;
+mod socks;
 mod tls;
 mod udp;
 

@@ -561,6 +561,11 @@ impl<P: Payload> Mux<P> {
         self.streams.get(&stream).map(|stream| self.treatment_of(stream.label))
     }
 
+    /// What labels stand for now.
+    pub fn labels(&self) -> Vec<(u8, Treatment)> {
+        self.labels.iter().map(|(id, (_, treatment))| (*id, *treatment)).collect()
+    }
+
     fn treatment_of(&self, label: u8) -> Treatment {
         self.labels.get(&label).map_or_else(Treatment::default, |(_, treatment)| *treatment)
     }

@@ -1,8 +1,10 @@
-//! The operating system, wrapped: namespaces, TUN devices, netlink, timers, signals.
+//! The operating system, wrapped: namespaces, TUN devices, netlink, sockets, firewall rules,
+//! timers, signals.
 //!
 //! This is the only crate of manyways with `unsafe` code, and it decides nothing: it knows no
 //! link, no scheduler and no scenario. Start with [`tun::Tun`] and [`netns::NetNs`] for the
-//! emulator, and with [`interface::list`] for the networks that a host has.
+//! emulator, with [`interface::list`] for the networks that a host has, and with
+//! [`tproxy::Rules`] for bringing its traffic to a proxy.
 
 pub mod clock;
 pub mod foreign;

@@ -13,6 +13,9 @@
 //! Open the proxy's sockets ([`crate::socket::transparent`]) on `127.0.0.1` and `::1`, with
 //! [`Names::own_mark`] on each, and on every other socket of the proxy; then install.
 //!
+//! Left alone are sockets that are bound to an interface, connections that were there before, and
+//! whatever the firewall does not track.
+//!
 //! All of it acts in the network namespace of the calling thread, needs `CAP_NET_ADMIN`, `nft` and
 //! `ip`, and blocks for some milliseconds.
 
@@ -48,7 +51,8 @@ pub struct Rules {
     pub own_users: Vec<u32>,
     /// What happens when there is no proxy.
     pub when_dead: WhenDead,
-    /// How long the rules hold without [`Installed::refresh`].
+    /// How long the rules hold without [`Installed::refresh`]; some seconds. What matters is a proxy
+    /// that hangs: a dead one is noticed at once.
     pub patience: Span,
 }
 

@@ -94,7 +94,8 @@ impl TcpCarrier {
     }
 
     fn set_limit(&mut self, bytes: u64) {
-        if self.limit != bytes && set_notsent_lowat(self.stream.as_fd(), Size::from_bytes(bytes)).is_ok()
+        if self.limit != bytes
+            && set_notsent_lowat(self.stream.as_fd(), Size::from_bytes(bytes)).is_ok()
         {
             self.limit = bytes;
         }

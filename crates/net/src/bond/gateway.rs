@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use manyways_proto::mux::{
-    Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION,
-    Welcome,
+    Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
 use rustls::Connection;
 use tokio::net::{TcpListener, TcpStream};
@@ -358,7 +357,8 @@ impl Gateway {
     async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ResetCode> {
         let found: Vec<SocketAddr> = match target {
             Target::Address(address, port) => vec![SocketAddr::new(*address, *port)],
-            Target::Name(name, port) => match tokio::net::lookup_host((name.as_str(), *port)).await {
+            Target::Name(name, port) => match tokio::net::lookup_host((name.as_str(), *port)).await
+            {
                 Ok(found) => found.take(MOST_ADDRESSES).collect(),
                 Err(_) => return Err(ResetCode::NoName),
             },

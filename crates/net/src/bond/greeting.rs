@@ -63,10 +63,7 @@ impl GreetError {
 
     /// Whether trying again is of no use until somebody changes something.
     pub fn lasts(&self) -> bool {
-        matches!(
-            self,
-            Self::WrongGateway | Self::UnknownKey | Self::NotOurs(_) | Self::Version(_)
-        )
+        matches!(self, Self::WrongGateway | Self::UnknownKey | Self::NotOurs(_) | Self::Version(_))
     }
 
     /// What a TLS handshake with a gateway failed of.
@@ -140,9 +137,7 @@ pub(super) async fn hello(
 }
 
 /// The gateway's part: hears who wants what.
-pub(super) async fn hear(
-    io: &mut TcpCarrier,
-) -> Result<(Hello, Vec<Message<Chunk>>), GreetError> {
+pub(super) async fn hear(io: &mut TcpCarrier) -> Result<(Hello, Vec<Message<Chunk>>), GreetError> {
     match first(io).await? {
         (Message::Hello(hello), _) if hello.version != VERSION => {
             let words = format!("this gateway speaks version {VERSION} of the protocol");

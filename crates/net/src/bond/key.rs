@@ -131,11 +131,8 @@ impl PrivateKey {
 
     fn pem(&self) -> String {
         let text = base64::encode(self.der.secret_pkcs8_der());
-        let lines: Vec<&str> = text
-            .as_bytes()
-            .chunks(64)
-            .filter_map(|line| std::str::from_utf8(line).ok())
-            .collect();
+        let lines: Vec<&str> =
+            text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
         format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
     }
 

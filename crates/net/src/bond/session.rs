@@ -36,13 +36,30 @@ const WRITES: usize = 32;
 #[derive(Debug)]
 pub(super) enum Event {
     /// Connect a stream, see [`Handle::adopt`] and [`Handle::refuse`].
-    Open { stream: StreamId, target: Target },
-    Datagram { flow: FlowId, label: u8, peer: Target, data: Bytes },
-    CloseFlow { flow: FlowId },
+    Open {
+        stream: StreamId,
+        target: Target,
+    },
+    Datagram {
+        flow: FlowId,
+        label: u8,
+        peer: Target,
+        data: Bytes,
+    },
+    CloseFlow {
+        flow: FlowId,
+    },
     /// A carrier does not get through.
-    Suspect { carrier: CarrierId, path: PathId },
+    Suspect {
+        carrier: CarrierId,
+        path: PathId,
+    },
     /// A carrier has ended.
-    Lost { carrier: CarrierId, path: PathId, why: CarrierError },
+    Lost {
+        carrier: CarrierId,
+        path: PathId,
+        why: CarrierError,
+    },
     /// The peer's session is over.
     Bye,
 }
@@ -172,8 +189,7 @@ impl Handle {
     ) -> CarrierId {
         let wake = Rc::new(Notify::new());
         let stream = Rc::clone(&io.stream);
-        let condition =
-            io.condition().unwrap_or_else(|| Condition::fresh(Span::from_millis(100)));
+        let condition = io.condition().unwrap_or_else(|| Condition::fresh(Span::from_millis(100)));
         let id = self.with(|session| {
             let id = CarrierId(session.next_carrier);
             session.next_carrier += 1;
@@ -232,7 +248,13 @@ impl Handle {
     }
 
     /// An application's connection becomes a stream. `first` was read of it already.
-    pub(super) fn open(&self, socket: TcpStream, target: Target, label: u8, first: Bytes) -> StreamId {
+    pub(super) fn open(
+        &self,
+        socket: TcpStream,
+        target: Target,
+        label: u8,
+        first: Bytes,
+    ) -> StreamId {
         let stream = self.with(|session| {
             let stream = StreamId(session.next_stream);
             session.next_stream += 1;
@@ -410,7 +432,9 @@ impl Session {
     fn read_in(&mut self, id: StreamId) {
         let now = self.clock.now();
         let Some(application) = self.applications.get_mut(&id) else { return };
-        let Some(socket) = application.socket.as_ref().filter(|_| application.reads) else { return };
+        let Some(socket) = application.socket.as_ref().filter(|_| application.reads) else {
+            return;
+        };
         let appetite = self.mux.appetite(id);
         if appetite == 0 {
             application.reads = false;
@@ -501,6 +525,17 @@ impl Session {
         }
     }
 
+    /// All begins anew: nothing of before is left but what labels stand for.
+    pub(super) fn renew(&mut self, config: Config) {
+        self.close();
+        let labels = self.mux.labels();
+        self.mux = Mux::new(config);
+        self.next_stream = 0;
+        for (id, treatment) in labels {
+            self.set_label(id, treatment);
+        }
+    }
+
     fn close(&mut self) {
         for id in self.applications.keys().copied().collect::<Vec<_>>() {
             self.forget(id, true);
@@ -558,7 +593,8 @@ impl Session {
         let wakeup = self.mux.next_wakeup();
         if wakeup != self.wakeup {
             // A later time than before is found out when the earlier one comes.
-            if wakeup.is_some_and(|at| self.wakeup.is_none_or(|before| at < before || before <= now))
+            if wakeup
+                .is_some_and(|at| self.wakeup.is_none_or(|before| at < before || before <= now))
             {
                 self.timer.notify_one();
                 self.wakeup = wakeup;
@@ -631,11 +667,11 @@ impl Session {
                 Event::Datagram { flow, label, peer, data: data.0 }
             }
             Output::CloseFlow { flow } => Event::CloseFlow { flow },
-            Output::Suspect { carrier } => {
-                Event::Suspect { carrier, path: path(self, carrier) }
-            }
+            Output::Suspect { carrier } => Event::Suspect { carrier, path: path(self, carrier) },
             Output::Breach { carrier, what } => {
-                tracing::warn!("a carrier is closed, since the other end broke the protocol: {what}");
+                tracing::warn!(
+                    "a carrier is closed, since the other end broke the protocol: {what}"
+                );
                 return self.lose(carrier, CarrierError::Closed);
             }
             Output::Bye => Event::Bye,

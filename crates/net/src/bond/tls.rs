@@ -13,8 +13,8 @@ use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved,
-    ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
+    PeerMisbehaved, ServerConfig, SignatureScheme,
 };
 
 use super::key::{PrivateKey, PublicKey};
@@ -44,10 +44,7 @@ pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientC
 }
 
 /// A gateway that lets in whom `doorman` knows.
-pub(super) fn gateway(
-    own: &PrivateKey,
-    doorman: Arc<Doorman>,
-) -> Result<Arc<ServerConfig>, Error> {
+pub(super) fn gateway(own: &PrivateKey, doorman: Arc<Doorman>) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
     let doorman = Keys { accept: doorman, provider };
     let mut config = ServerConfig::builder_with_provider(Arc::clone(&doorman.provider))

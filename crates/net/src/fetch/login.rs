@@ -6,8 +6,8 @@ use std::fmt;
 
 use http::HeaderValue;
 
-use crate::base64;
 use super::location::decode;
+use crate::base64;
 
 /// A user name and a password.
 #[derive(Clone, PartialEq, Eq)]

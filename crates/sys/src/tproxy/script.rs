@@ -119,15 +119,15 @@ fn local(text: &mut String, rules: &Rules) -> Result<(), Error> {
     chain(text, "output", &output);
 
     let mut to_proxy = hand_over(&rules.to, "accept");
-    // No socket took it, so the proxy is dead. The kernel sends a connection's first packet again,
-    // which then is decided on by the set that this empties. (A datagram is lost: an ICMP answer
-    // in the destination's name cannot be sent from this hook.)
+    to_proxy.push(format!("{LATER} reject with tcp reset"));
+    // No socket took what is new, so the proxy is dead. The kernel sends a connection's first
+    // packet again, which then is decided on by the set that this empties. (A datagram is lost: an
+    // ICMP answer in the destination's name cannot be sent from this hook.)
     to_proxy.push(format!("ct mark set ct mark & {:#x}", !mark));
     to_proxy.push("delete @alive { meta nfproto . meta l4proto }".to_owned());
-    if rules.when_dead == WhenDead::Open {
-        to_proxy.push("tcp flags & (syn | ack) == syn drop".to_owned());
+    if rules.when_dead == WhenDead::Closed {
+        to_proxy.push("meta l4proto tcp reject with tcp reset".to_owned());
     }
-    to_proxy.push("meta l4proto tcp reject with tcp reset".to_owned());
     to_proxy.push("drop".to_owned());
     chain(text, "to_proxy", &to_proxy);
 

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
 use manyways_trace::Span;
+use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
 use world::{Proxy, V4, V6, World, ask_tcp, ask_udp, connect, udp_until};
 
 use super::*;
@@ -70,6 +71,29 @@ fn all_that_the_host_sends_arrives_with_its_original_destination() {
         rules.refresh().unwrap();
         assert_eq!(rules.check().unwrap(), []);
         assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
+    });
+}
+
+#[test]
+fn a_batch_of_datagrams_and_a_large_one_arrive_as_they_were_sent() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let _installed = rules(&proxy).install().unwrap();
+        for (any, to) in [("0.0.0.0:0", V4), ("[::]:0", V6)] {
+            let socket = world::datagrams(any, to);
+            // As libraries for QUIC send.
+            setsockopt(&socket, UdpGsoSegment, &1200).unwrap();
+            socket.send(&[7; 3000]).unwrap();
+            let mut buffer = [0; 64];
+            for _ in 0..3 {
+                let length = socket.recv(&mut buffer).unwrap();
+                assert_eq!(&buffer[..length], proxied(to).as_bytes());
+            }
+            let socket = world::datagrams(any, to);
+            socket.send(&[7; 20_000]).unwrap();
+            assert!(socket.recv(&mut buffer).is_ok());
+        }
     });
 }
 
@@ -466,9 +490,14 @@ fn a_killed_process_leaves_what_the_next_one_takes_over() {
             assert!(matches!(error, Error::InUse { pid: who } if who == pid), "{error}");
         }
         assert_eq!(ask_tcp(V6).unwrap(), proxied(V6), "the first one's rules are whole");
+        let mut kept = connect(V4).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
 
+        match kept.read(&mut [0]) {
+            Ok(length) => assert_eq!(length, 0),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
         assert_eq!(ask_tcp(V4).unwrap(), "direct", "the host is not cut off");
         let installed = other.install().unwrap();
         assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));

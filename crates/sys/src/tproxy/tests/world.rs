@@ -332,6 +332,14 @@ pub fn ask_tcp_marked(to: SocketAddr, mark: u32) -> io::Result<String> {
     answer(&mut connect_marked(to, mark)?)
 }
 
+/// A socket that talks to one other.
+pub fn datagrams(at: &str, to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(at).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.connect(to).unwrap();
+    socket
+}
+
 /// `WouldBlock` where nothing comes back.
 pub fn ask_udp(to: SocketAddr, mark: Option<u32>) -> io::Result<String> {
     let any: IpAddr =

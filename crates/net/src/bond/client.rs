@@ -1,0 +1,401 @@
+//! The client: one carrier a network, kept up, and one session over all of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use manyways_proto::mux::{
+    CarrierId, Config, FlowId, Hello, Input, RefuseCode, Role, Target, VERSION,
+};
+use manyways_proto::sched::{PathId, Treatment};
+use ring::rand::{SecureRandom, SystemRandom};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, Connection};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::carrier::TcpCarrier;
+use super::greeting::{self, GreetError, PATIENCE};
+use super::key::{PrivateKey, PublicKey};
+use super::session::{Event, Handle};
+use super::tls;
+use crate::fetch::PathSpec;
+use crate::fetch::dial;
+
+/// A path whose carrier ended is tried again after this, and after twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Who the gateway is, and who this is.
+#[derive(Debug)]
+pub struct Identity {
+    /// Where the gateway listens; the first address of a family that a path has is taken.
+    pub gateway: Vec<SocketAddr>,
+    /// The gateway's key.
+    pub gateway_key: PublicKey,
+    /// The client's own.
+    pub key: PrivateKey,
+}
+
+/// What the client tells who looks on.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// A path has a carrier.
+    Up {
+        /// Its name.
+        path: String,
+    },
+    /// A path has none any more.
+    Down {
+        /// Its name.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// A path got none.
+    Failed {
+        /// Its name.
+        path: String,
+        /// Why.
+        why: Arc<GreetError>,
+    },
+    /// The gateway has forgotten the session; connections of before have ended.
+    Renewed,
+}
+
+/// A client; cheap to clone.
+#[derive(Clone)]
+pub struct Client(Rc<Inner>);
+
+struct Inner {
+    identity: Identity,
+    tls: Arc<ClientConfig>,
+    mark: Option<u32>,
+    handle: Handle,
+    session: Cell<[u8; 16]>,
+    /// The gateway knows the session.
+    known: Cell<bool>,
+    families: watch::Sender<Option<(bool, bool)>>,
+    paths: RefCell<Vec<Path>>,
+    /// Who waits for datagrams of a flow.
+    flows: RefCell<HashMap<FlowId, mpsc::UnboundedSender<(Target, Bytes)>>>,
+    next_flow: Cell<u32>,
+    progress: mpsc::UnboundedSender<Progress>,
+}
+
+struct Path {
+    spec: PathSpec,
+    carrier: Option<CarrierId>,
+    /// Told when its keeper shall look at once.
+    wake: Rc<Notify>,
+    keeper: AbortHandle,
+}
+
+impl Client {
+    /// A client without paths, and what it tells. Runs on the calling thread's local tasks. `mark`
+    /// is what its own sockets bear.
+    ///
+    /// # Errors
+    /// Where TLS cannot be set up.
+    pub fn new(
+        identity: Identity,
+        mark: Option<u32>,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Progress>), rustls::Error> {
+        let tls = tls::client(&identity.key, identity.gateway_key)?;
+        let (handle, events) = Handle::new(Config::new(Role::Client));
+        let (progress, told) = mpsc::unbounded_channel();
+        let client = Self(Rc::new(Inner {
+            identity,
+            tls,
+            mark,
+            handle,
+            session: Cell::new(new_session()),
+            known: Cell::new(false),
+            families: watch::Sender::new(None),
+            paths: RefCell::default(),
+            flows: RefCell::default(),
+            next_flow: Cell::new(0),
+            progress,
+        }));
+        tokio::task::spawn_local(client.clone().listen(events));
+        Ok((client, told))
+    }
+
+    /// Uses a path from now on, and keeps a carrier on it.
+    pub fn add_path(&self, spec: PathSpec) -> PathId {
+        let id = PathId(self.0.paths.borrow().len() as u8);
+        let wake = Rc::new(Notify::new());
+        let keeper = tokio::task::spawn_local(self.clone().keep(id, Rc::clone(&wake)));
+        let keeper = keeper.abort_handle();
+        self.0.paths.borrow_mut().push(Path { spec, carrier: None, wake, keeper });
+        id
+    }
+
+    /// What is known of the paths anew: their numbers and names stay.
+    pub fn path_changed(&self, id: PathId, spec: PathSpec) {
+        if let Some(path) = self.0.paths.borrow_mut().get_mut(usize::from(id.0)) {
+            path.spec = spec;
+            path.wake.notify_one();
+        }
+    }
+
+    /// A path's interface works no more: what was under way there goes elsewhere at once.
+    pub fn path_down(&self, id: PathId) {
+        let carrier = self.take_carrier(id);
+        if let Some(carrier) = carrier {
+            self.0.handle.detach(carrier);
+            self.tell(Progress::Down { path: self.name(id), why: "its link is down".to_owned() });
+        }
+    }
+
+    /// The paths' names, by number.
+    pub fn paths(&self) -> Vec<String> {
+        self.0.paths.borrow().iter().map(|path| path.spec.name.clone()).collect()
+    }
+
+    /// Waits until the gateway has said which address families it reaches: IPv4, IPv6.
+    pub async fn families(&self) -> (bool, bool) {
+        let mut families = self.0.families.subscribe();
+        loop {
+            if let Some(known) = *families.borrow_and_update() {
+                return known;
+            }
+            if families.changed().await.is_err() {
+                return (false, false);
+            }
+        }
+    }
+
+    /// Which families the gateway reaches, if it has said so.
+    pub fn known_families(&self) -> Option<(bool, bool)> {
+        *self.0.families.borrow()
+    }
+
+    /// Says what a label stands for.
+    pub fn set_label(&self, id: u8, treatment: Treatment) {
+        self.0.handle.with(|session| session.set_label(id, treatment));
+    }
+
+    /// Carries an application's connection. `first` was read of it already.
+    pub fn carry(&self, socket: TcpStream, target: Target, label: u8, first: Bytes) {
+        self.0.handle.open(socket, target, label, first);
+    }
+
+    /// A flow of datagrams: its number, and what comes back.
+    pub fn open_flow(&self) -> (FlowId, mpsc::UnboundedReceiver<(Target, Bytes)>) {
+        let number = self.0.next_flow.get();
+        self.0.next_flow.set(number.wrapping_add(1));
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.0.flows.borrow_mut().insert(FlowId(number), sender);
+        (FlowId(number), receiver)
+    }
+
+    /// Sends a datagram of a flow.
+    pub fn send(&self, flow: FlowId, label: u8, to: Target, data: Bytes) {
+        let data = super::carrier::Chunk(data);
+        self.0.handle.handle(Input::Datagram { flow, label, peer: to, data });
+    }
+
+    /// A flow is over.
+    pub fn close_flow(&self, flow: FlowId) {
+        if self.0.flows.borrow_mut().remove(&flow).is_some() {
+            self.0.handle.handle(Input::CloseFlow { flow });
+        }
+    }
+
+    /// Runs until `stop` is ready, and ends the session then.
+    pub async fn run(&self, stop: impl Future<Output = ()>) {
+        stop.await;
+        self.0.handle.close();
+        for path in self.0.paths.borrow().iter() {
+            path.keeper.abort();
+        }
+    }
+
+    pub(super) fn handle(&self) -> &Handle {
+        &self.0.handle
+    }
+
+    fn name(&self, id: PathId) -> String {
+        let paths = self.0.paths.borrow();
+        paths.get(usize::from(id.0)).map(|path| path.spec.name.clone()).unwrap_or_default()
+    }
+
+    fn tell(&self, progress: Progress) {
+        let _ = self.0.progress.send(progress);
+    }
+
+    fn take_carrier(&self, id: PathId) -> Option<CarrierId> {
+        self.0.paths.borrow_mut().get_mut(usize::from(id.0))?.carrier.take()
+    }
+
+    async fn listen(self, mut events: mpsc::UnboundedReceiver<Event>) {
+        while let Some(event) = events.recv().await {
+            match event {
+                Event::Lost { carrier, path, why } => {
+                    let own = {
+                        let mut paths = self.0.paths.borrow_mut();
+                        let Some(path) = paths.get_mut(usize::from(path.0)) else { continue };
+                        let own = path.carrier == Some(carrier);
+                        if own {
+                            path.carrier = None;
+                            path.wake.notify_one();
+                        }
+                        own
+                    };
+                    if own {
+                        self.tell(Progress::Down { path: self.name(path), why: why.to_string() });
+                    }
+                }
+                Event::Suspect { path, .. } => {
+                    // A new connection may get through where an old one was forgotten on the way.
+                    if let Some(path) = self.0.paths.borrow().get(usize::from(path.0)) {
+                        path.wake.notify_one();
+                    }
+                }
+                Event::Datagram { flow, peer, data, .. } => {
+                    let flows = self.0.flows.borrow();
+                    if let Some(receiver) = flows.get(&flow) {
+                        let _ = receiver.send((peer, data));
+                    }
+                }
+                Event::CloseFlow { flow } => {
+                    self.0.flows.borrow_mut().remove(&flow);
+                }
+                Event::Bye => self.renew(),
+                Event::Open { stream, .. } => {
+                    tracing::debug!("the gateway opened stream {} to the client", stream.0);
+                }
+            }
+        }
+    }
+
+    /// The gateway knows the session no more: a new one begins.
+    fn renew(&self) {
+        if !self.0.known.replace(false) {
+            return;
+        }
+        self.0.session.set(new_session());
+        self.0.handle.with(|session| session.renew(Config::new(Role::Client)));
+        self.0.flows.borrow_mut().clear();
+        for path in self.0.paths.borrow_mut().iter_mut() {
+            path.carrier = None;
+            path.wake.notify_one();
+        }
+        self.tell(Progress::Renewed);
+    }
+
+    /// Keeps a carrier on a path.
+    async fn keep(self, id: PathId, wake: Rc<Notify>) {
+        let mut pause = FIRST_PAUSE;
+        let mut said = None;
+        loop {
+            match timeout(PATIENCE, self.dial(id)).await.unwrap_or(Err(GreetError::Timeout)) {
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    said = None;
+                    self.tell(Progress::Up { path: self.name(id) });
+                    // Until it is lost, suspect, or its interface has changed.
+                    wake.notified().await;
+                    continue;
+                }
+                Err(GreetError::Refused(RefuseCode::Unknown, _)) => {
+                    self.renew();
+                    continue;
+                }
+                Err(why) => {
+                    let words = why.to_string();
+                    // One that has a carrier, which only seems not to get through, keeps it.
+                    if said.as_ref() != Some(&words) {
+                        let path = self.name(id);
+                        self.tell(Progress::Failed { path, why: Arc::new(why) });
+                        said = Some(words);
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = wake.notified() => pause = FIRST_PAUSE,
+            }
+        }
+    }
+
+    async fn dial(&self, id: PathId) -> Result<(), GreetError> {
+        let spec = {
+            let paths = self.0.paths.borrow();
+            let Some(path) = paths.get(usize::from(id.0)) else { return Err(GreetError::Timeout) };
+            path.spec.clone()
+        };
+        let stream = self.connect(&spec).await?;
+        let name = ServerName::try_from("gateway.invalid")
+            .map_err(|error| GreetError::Broken(error.to_string()))?;
+        let connector = TlsConnector::from(Arc::clone(&self.0.tls));
+        let connected = connector.connect(name, stream).await;
+        let (stream, tls) =
+            connected.map_err(|error| GreetError::of_handshake(&error))?.into_inner();
+        let mut io = TcpCarrier::new(stream, Connection::Client(tls));
+        let config = Config::new(Role::Client);
+        let session = self.0.session.get();
+        let hello = Hello {
+            version: VERSION,
+            session,
+            path: id,
+            resumes: self.0.known.get(),
+            credit: config.credit,
+            stream_credit: config.stream_credit,
+        };
+        let (welcome, early) = greeting::hello(&mut io, hello).await?;
+        if self.0.session.get() != session {
+            return Err(GreetError::Broken("the session was renewed meanwhile".to_owned()));
+        }
+        self.0.known.set(true);
+        self.0.families.send_replace(Some((welcome.v4, welcome.v6)));
+        let handle = &self.0.handle;
+        let (credit, stream_credit) = (welcome.credit, welcome.stream_credit);
+        handle.handle(Input::Allowance { credit, stream_credit });
+        let old = self.take_carrier(id);
+        let carrier = handle.attach(id, io, early);
+        if let Some(path) = self.0.paths.borrow_mut().get_mut(usize::from(id.0)) {
+            path.carrier = Some(carrier);
+        }
+        if let Some(old) = old {
+            handle.detach(old);
+        }
+        Ok(())
+    }
+
+    async fn connect(&self, spec: &PathSpec) -> Result<TcpStream, GreetError> {
+        let failed = |words: String| GreetError::Connect(words);
+        if !spec.has_carrier() {
+            return Err(failed("its link is down".to_owned()));
+        }
+        let gateway = &self.0.identity.gateway;
+        let Some(server) = gateway.iter().find(|server| spec.has_family(server.ip())) else {
+            return Err(failed("it has no address of a family that the gateway has".to_owned()));
+        };
+        let plain = |error: io::Error| {
+            failed(format!("no connection to {server}: {}", dial::plain(&error)))
+        };
+        let socket = dial::socket(spec, *server).map_err(plain)?;
+        if let Some(mark) = self.0.mark {
+            manyways_sys::socket::set_mark(&socket, mark).map_err(plain)?;
+        }
+        socket.connect(*server).await.map_err(plain)
+    }
+}
+
+fn new_session() -> [u8; 16] {
+    let mut id = [0; 16];
+    // Without random numbers TLS would not have begun.
+    let _ = SystemRandom::new().fill(&mut id);
+    id
+}

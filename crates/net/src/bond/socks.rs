@@ -1,0 +1,184 @@
+//! SOCKS5 (RFC 1928), for applications that are told to use a proxy: CONNECT and UDP ASSOCIATE,
+//! without a password, on loopback.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use manyways_proto::mux::Target;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+/// What an application gets to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+const VERSION: u8 = 5;
+/// What a UDP ASSOCIATE puts before a datagram at most.
+const MOST_HEADER: usize = 3 + 1 + 1 + 255 + 2;
+
+/// What an application wants.
+#[derive(Debug)]
+pub(super) enum Request {
+    Connect(TcpStream, Target),
+    /// Its datagrams come to this socket as long as the connection lives.
+    Associate(TcpStream, UdpSocket),
+}
+
+/// Hears what an application wants and says yes: a connection that fails later is reset.
+pub(super) async fn hear(stream: TcpStream) -> io::Result<Request> {
+    timeout(PATIENCE, greet(stream)).await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+async fn greet(mut stream: TcpStream) -> io::Result<Request> {
+    if stream.read_u8().await? != VERSION {
+        return Err(wrong("it does not speak SOCKS5"));
+    }
+    let mut methods = vec![0; usize::from(stream.read_u8().await?)];
+    stream.read_exact(&mut methods).await?;
+    if !methods.contains(&0) {
+        stream.write_all(&[VERSION, 0xff]).await?;
+        return Err(wrong("it wants to give a password"));
+    }
+    stream.write_all(&[VERSION, 0]).await?;
+    let mut head = [0; 3];
+    stream.read_exact(&mut head).await?;
+    let target = read_target(&mut stream).await?;
+    match head {
+        [VERSION, 1, _] => {
+            reply(&mut stream, 0, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
+            Ok(Request::Connect(stream, target))
+        }
+        [VERSION, 3, _] => {
+            // Where the application reaches us over TCP it reaches us over UDP.
+            let here = stream.local_addr()?.ip();
+            let socket = UdpSocket::bind((here, 0)).await?;
+            reply(&mut stream, 0, socket.local_addr()?).await?;
+            Ok(Request::Associate(stream, socket))
+        }
+        _ => {
+            reply(&mut stream, 7, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
+            Err(wrong("it wants what is not supported"))
+        }
+    }
+}
+
+async fn read_target(stream: &mut TcpStream) -> io::Result<Target> {
+    let address: IpAddr = match stream.read_u8().await? {
+        1 => Ipv4Addr::from(stream.read_u32().await?).into(),
+        4 => Ipv6Addr::from(stream.read_u128().await?).into(),
+        3 => {
+            let mut name = vec![0; usize::from(stream.read_u8().await?)];
+            stream.read_exact(&mut name).await?;
+            let port = stream.read_u16().await?;
+            let name = host(&name).ok_or_else(|| wrong("it names no host"))?;
+            return Ok(named(name, port));
+        }
+        _ => {
+            reply(stream, 8, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
+            return Err(wrong("it names an address of an unknown kind"));
+        }
+    };
+    Ok(Target::Address(address, stream.read_u16().await?))
+}
+
+async fn reply(stream: &mut TcpStream, code: u8, bound: SocketAddr) -> io::Result<()> {
+    let mut answer = vec![VERSION, code, 0];
+    put_address(&mut answer, bound);
+    stream.write_all(&answer).await
+}
+
+fn put_address(out: &mut Vec<u8>, address: SocketAddr) {
+    match address.ip() {
+        IpAddr::V4(v4) => {
+            out.push(1);
+            out.extend(v4.octets());
+        }
+        IpAddr::V6(v6) => {
+            out.push(4);
+            out.extend(v6.octets());
+        }
+    }
+    out.extend(address.port().to_be_bytes());
+}
+
+fn host(bytes: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(bytes).ok()?;
+    (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
+}
+
+/// A name that is an address is one.
+pub(super) fn named(name: &str, port: u16) -> Target {
+    match name.parse() {
+        Ok(address) => Target::Address(address, port),
+        Err(_) => Target::Name(name.to_owned(), port),
+    }
+}
+
+/// A datagram of an application: where it goes, and what it says.
+pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
+    // Fragments are not supported, as nearly nowhere.
+    let rest = bytes.strip_prefix(&[0, 0, 0])?;
+    let (kind, rest) = rest.split_first()?;
+    let port = |bytes: &[u8]| Some(u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?));
+    let (target, rest) = match kind {
+        1 => {
+            let (address, rest) = rest.split_first_chunk::<4>()?;
+            (Target::Address(Ipv4Addr::from(*address).into(), port(rest)?), rest)
+        }
+        4 => {
+            let (address, rest) = rest.split_first_chunk::<16>()?;
+            (Target::Address(Ipv6Addr::from(*address).into(), port(rest)?), rest)
+        }
+        3 => {
+            let (length, rest) = rest.split_first()?;
+            let (name, rest) = rest.split_at_checked(usize::from(*length))?;
+            (named(host(name)?, port(rest)?), rest)
+        }
+        _ => return None,
+    };
+    Some((target, rest.get(2..)?))
+}
+
+/// A datagram for an application.
+pub(super) fn wrap_datagram(from: &Target, data: &Bytes) -> Vec<u8> {
+    let mut out = Vec::with_capacity(MOST_HEADER + data.len());
+    out.extend([0, 0, 0]);
+    match from {
+        Target::Address(address, port) => put_address(&mut out, SocketAddr::new(*address, *port)),
+        Target::Name(name, port) => {
+            let name = &name.as_bytes()[..name.len().min(255)];
+            out.push(3);
+            out.push(name.len() as u8);
+            out.extend(name);
+            out.extend(port.to_be_bytes());
+        }
+    }
+    out.extend_from_slice(data);
+    out
+}
+
+fn wrong(words: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, words.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_are_wrapped_and_unwrapped() {
+        for target in [
+            Target::Address("192.0.2.1".parse().unwrap(), 53),
+            Target::Address("2001:db8::1".parse().unwrap(), 443),
+            Target::Name("a.example".to_owned(), 1),
+        ] {
+            let wrapped = wrap_datagram(&target, &Bytes::from_static(b"hello"));
+            assert_eq!(unwrap_datagram(&wrapped), Some((target, &b"hello"[..])));
+            for length in 0..wrapped.len() - 5 {
+                assert_eq!(unwrap_datagram(&wrapped[..length]), None);
+            }
+        }
+        assert_eq!(unwrap_datagram(&[0, 0, 1, 1, 1, 1, 1, 1, 0, 1]), None);
+    }
+}
