@@ -1,6 +1,7 @@
 //! The `manyways` command: parsing, glue and output. Each subcommand is a module of its own.
 #![forbid(unsafe_code)]
 
+mod bond;
 mod demo;
 mod failure;
 mod get;
@@ -26,6 +27,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Get(get::Args),
+    Bond(bond::Args),
     Paths(paths::Args),
     Demo(demo::Args),
     Lab(lab::Args),
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         Command::Get(args) => get::run(args),
+        Command::Bond(args) => bond::run(args),
         Command::Paths(args) => paths::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),

@@ -10,6 +10,7 @@ pub mod gateway;
 mod greeting;
 pub mod intercept;
 pub mod key;
+pub mod networks;
 mod session;
 mod socks;
 mod tls;

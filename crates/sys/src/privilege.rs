@@ -67,6 +67,11 @@ pub fn drop_to(name: &str) -> Result<(), DropError> {
     Ok(())
 }
 
+/// Whether this process may do what root may.
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
 /// Raises the number of files that this process may have open as far as it may, and says how many
 /// these are.
 pub fn raise_file_limit() -> io::Result<u64> {

@@ -1,7 +1,7 @@
 //! Being told by the kernel that a link, an address or a route has changed, within milliseconds.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::link::LinkMessage;
@@ -138,6 +138,12 @@ impl Watch {
             }
         }
         Ok(changes)
+    }
+}
+
+impl AsRawFd for Watch {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

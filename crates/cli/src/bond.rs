@@ -1,0 +1,69 @@
+//! `manyways bond`: every application over every network.
+
+mod client;
+mod gateway;
+mod keygen;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
+
+/// Carry every application over every network, through a gateway of your own.
+///
+/// The client takes the connections and datagrams of applications in and sends them over all
+/// networks at once to the gateway, which hands them on. Applications need not know.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways bond keygen gateway.key                 (on the server; prints the public key)
+  manyways bond keygen phone.key                   (on the device)
+  manyways bond gateway --listen 0.0.0.0:4433 --key gateway.key --allow allow
+  manyways bond client --gateway gw.example:4433 --gateway-key KEY --key phone.key
+
+docs/bond.md leads from nothing to a working bond.")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Keygen(keygen::Args),
+    Gateway(gateway::Args),
+    Client(client::Args),
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Keygen(args) => keygen::run(&args),
+        Command::Gateway(args) => gateway::run(args),
+        Command::Client(args) => client::run(args),
+    }
+}
+
+/// Runs something on this thread, with local tasks and timers.
+fn local<R>(work: impl Future<Output = Result<R>>) -> Result<R> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime cannot start")?;
+    let done = LocalSet::new().block_on(&runtime, work);
+    runtime.shutdown_background();
+    done
+}
+
+/// Resolves when somebody wants the command to end.
+fn stopped() -> Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}

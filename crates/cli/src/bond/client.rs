@@ -1,0 +1,270 @@
+//! `manyways bond client`: the end on the device.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueHint;
+use manyways_net::bond::client::{Client, Identity, Progress};
+use manyways_net::bond::intercept::{Doors, Everything};
+use manyways_net::bond::key::PublicKey;
+use manyways_net::bond::networks::{Networks, Wanted};
+use manyways_proto::sched::{Kind, Treatment};
+use manyways_sys::prefix::Prefix;
+use manyways_sys::privilege;
+use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
+use manyways_trace::Span;
+use tokio::sync::mpsc;
+
+use super::keygen;
+use crate::failure::Failure;
+
+/// Run the end of a bond that is on the device.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways bond client --gateway gw.example:4433 --gateway-key KEY --key phone.key
+  manyways bond client … --via wlan0,wwan0 --intercept user:alice
+  manyways bond client … --intercept none --socks 127.0.0.1:1080")]
+pub struct Args {
+    /// Where the gateway listens.
+    #[arg(long, value_name = "HOST:PORT")]
+    gateway: String,
+    /// The gateway's public key, which it prints when it starts.
+    #[arg(long, value_name = "KEY")]
+    gateway_key: PublicKey,
+    /// This client's private key, as `manyways bond keygen` makes it.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    key: PathBuf,
+    /// Use only these networks, by their names in `manyways paths`; the first is preferred.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    via: Vec<String>,
+    /// Which traffic is taken in without its knowing: all, none, user:NAME, cgroup:PATH,
+    /// from:INTERFACE (what the host forwards), to:PREFIX. May be given more than once. Without it:
+    /// all for root, none for others.
+    #[arg(long, value_name = "WHAT", value_parser = intercept)]
+    intercept: Vec<Intercept>,
+    /// Also listen for SOCKS5 here.
+    #[arg(long, value_name = "ADDR:PORT")]
+    socks: Option<SocketAddr>,
+    /// Also listen for HTTP CONNECT here.
+    #[arg(long, value_name = "ADDR:PORT")]
+    http_proxy: Option<SocketAddr>,
+    /// Who chooses among the networks.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    scheduler: Kind,
+    /// What happens to traffic while this client does not run, after a crash: open (it goes
+    /// directly) or closed (it is refused).
+    #[arg(long, value_name = "open|closed", default_value = "open", value_parser = when_dead)]
+    when_dead: WhenDead,
+    /// Take traffic to private networks in too.
+    #[arg(long)]
+    private: bool,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Traffic that is taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Intercept {
+    None,
+    Some(Selection),
+}
+
+fn intercept(text: &str) -> Result<Intercept, String> {
+    let selection = match text.split_once(':') {
+        None if text == "none" => return Ok(Intercept::None),
+        None if text == "all" => Selection::All,
+        Some(("user", name)) => Selection::Users(vec![user(name)?]),
+        Some(("cgroup", path)) => Selection::Cgroup(path.to_owned()),
+        Some(("from", interface)) => Selection::From(vec![interface.to_owned()]),
+        Some(("to", prefix)) => {
+            Selection::To(vec![prefix.parse().map_err(|error| format!("{error}"))?])
+        }
+        _ => {
+            return Err(
+                "there are all, none, user:NAME, cgroup:PATH, from:INTERFACE and to:PREFIX"
+                    .to_owned(),
+            );
+        }
+    };
+    Ok(Intercept::Some(selection))
+}
+
+fn user(name: &str) -> Result<u32, String> {
+    if let Ok(uid) = name.parse() {
+        return Ok(uid);
+    }
+    let users = std::fs::read_to_string("/etc/passwd").map_err(|error| error.to_string())?;
+    let uid = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    uid.ok_or_else(|| format!("there is no user {name}"))
+}
+
+fn when_dead(text: &str) -> Result<WhenDead, String> {
+    match text {
+        "open" => Ok(WhenDead::Open),
+        "closed" => Ok(WhenDead::Closed),
+        _ => Err("there are open and closed".to_owned()),
+    }
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let key = keygen::read(&args.key)?;
+    let gateway: Vec<SocketAddr> = args
+        .gateway
+        .to_socket_addrs()
+        .map_err(|error| {
+            Failure::new(format!("the gateway {:?} is not found: {error}", args.gateway))
+                .hint("it is a host and a port, like gw.example:4433")
+        })?
+        .collect();
+    if let Err(error) = privilege::raise_file_limit() {
+        tracing::warn!("the limit of open files stays as it is: {error}");
+    }
+    super::local(serve(args, key, gateway))
+}
+
+async fn serve(
+    args: Args,
+    key: manyways_net::bond::key::PrivateKey,
+    gateway: Vec<SocketAddr>,
+) -> Result<ExitCode> {
+    let stop = super::stopped()?;
+    let taken = taken(&args);
+    let mark = (!taken.is_empty()).then(|| Names::default().own_mark);
+    let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
+    let identity = Identity { gateway, gateway_key: args.gateway_key, key };
+    let (client, progress) = Client::new(identity, mark).context("TLS cannot be set up")?;
+    client.set_label(0, Treatment { scheduler: args.scheduler, ..Treatment::default() });
+    let wanted = Wanted { via: args.via.clone(), gateway: addresses.clone() };
+    let found = wanted.find()?;
+    if found.is_empty() && !args.quiet {
+        eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
+    }
+    let _networks = Networks::follow(client.clone(), wanted, found);
+    tokio::task::spawn_local(report(progress, args.quiet));
+    let doors = Doors::new(client.clone(), Rc::new(Everything), mark);
+    let proxies = [(args.socks, "SOCKS5"), (args.http_proxy, "HTTP CONNECT")];
+    for (at, what) in proxies {
+        let Some(at) = at else { continue };
+        let bound = match what {
+            "SOCKS5" => doors.socks(at).await,
+            _ => doors.connect(at).await,
+        };
+        let bound = bound
+            .map_err(|error| Failure::new(format!("cannot listen on {at} for {what}: {error}")))?;
+        if !args.quiet {
+            eprintln!("manyways: {what} on {bound}");
+        }
+    }
+    let installed = match taken.is_empty() {
+        true => None,
+        false => Some(take_in(&args, taken, &doors, &client, addresses).await?),
+    };
+    let refreshing = installed.as_ref().map(|installed| {
+        let installed = Rc::clone(installed);
+        tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                if let Err(error) = installed.refresh() {
+                    tracing::warn!("the rules are not renewed: {error}");
+                }
+            }
+        })
+    });
+    client.run(stop).await;
+    if let Some(task) = refreshing {
+        task.abort();
+        let _ = task.await;
+    }
+    drop(installed);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn taken(args: &Args) -> Vec<Selection> {
+    if args.intercept.is_empty() {
+        return if privilege::is_root() { vec![Selection::All] } else { Vec::new() };
+    }
+    args.intercept
+        .iter()
+        .filter_map(|what| match what {
+            Intercept::None => None,
+            Intercept::Some(selection) => Some(selection.clone()),
+        })
+        .collect()
+}
+
+async fn take_in(
+    args: &Args,
+    what: Vec<Selection>,
+    doors: &Doors,
+    client: &Client,
+    gateway: Vec<IpAddr>,
+) -> Result<Rc<Installed>> {
+    let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    let failed = || {
+        Failure::new("the transparent proxy cannot listen")
+            .hint("run it as root, or with --intercept none --socks 127.0.0.1:1080")
+    };
+    let ports = [
+        doors.transparent_tcp(v4).map_err(|_| failed())?,
+        doors.transparent_tcp(v6).map_err(|_| failed())?,
+        doors.transparent_udp(v4).map_err(|_| failed())?,
+        doors.transparent_udp(v6).map_err(|_| failed())?,
+    ];
+    // A family that the gateway lacks is refused here, or applications would wait for it.
+    let families = tokio::time::timeout(Duration::from_secs(10), client.families()).await;
+    let (has_v4, has_v6) = families.unwrap_or((true, false));
+    let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
+    let mut direct: Vec<Prefix> = gateway.into_iter().map(Prefix::from).collect();
+    if !args.private {
+        direct.extend(tproxy::private());
+        direct.extend(tproxy::connected()?);
+    }
+    let rules = Rules {
+        names: Names::default(),
+        to: Targets {
+            tcp_v4: proxy(has_v4, ports[0]),
+            tcp_v6: proxy(has_v6, ports[1]),
+            udp_v4: proxy(has_v4, ports[2]),
+            udp_v6: proxy(has_v6, ports[3]),
+        },
+        what,
+        direct,
+        own_users: Vec::new(),
+        when_dead: args.when_dead,
+        patience: Span::from_secs(8),
+    };
+    let installed = rules.install().map_err(|error| {
+        Failure::new(error.to_string())
+            .hint("without it, applications can use --socks or --http-proxy")
+    })?;
+    Ok(Rc::new(installed))
+}
+
+async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {
+    while let Some(progress) = progress.recv().await {
+        match progress {
+            Progress::Failed { path, why } => {
+                eprintln!("manyways: {path}: {why}");
+                if let Some(hint) = why.hint() {
+                    eprintln!("hint: {hint}");
+                }
+            }
+            _ if quiet => {}
+            Progress::Up { path } => eprintln!("manyways: {path} is up"),
+            Progress::Down { path, why } => eprintln!("manyways: {path} is down: {why}"),
+            Progress::Renewed => {
+                eprintln!("manyways: the gateway has forgotten the session; connections ended");
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `manyways bond gateway`: the end on a server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::ValueHint;
+use manyways_net::bond::allow::AllowFile;
+use manyways_net::bond::door::Door;
+use manyways_net::bond::gateway::{self, GatewayConfig};
+use manyways_sys::interface;
+use manyways_sys::prefix::Prefix;
+use manyways_sys::privilege;
+
+use super::keygen;
+use crate::failure::Failure;
+
+/// Run the end of a bond that is on a server.
+///
+/// It lets in the clients whose keys are in the allow-file, and takes their connections on to the
+/// internet: not to private networks nor to this server itself, unless told to.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways bond gateway --listen 0.0.0.0:4433 --key gateway.key --allow allow
+  manyways bond gateway --listen '[::]:4433' --key gateway.key --allow allow --user nobody
+  manyways bond gateway … --open 10.8.0.0/16     (clients may go to this network too)
+
+The allow-file has a line for each client: its public key, a name, and limits where they shall
+differ, as in `KEY phone sessions=2 streams=1000`. It is read again when it changes.")]
+pub struct Args {
+    /// Where to listen. May be given more than once.
+    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    listen: Vec<SocketAddr>,
+    /// The gateway's private key, as `manyways bond keygen` makes it.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    key: PathBuf,
+    /// The public keys that are let in.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    allow: PathBuf,
+    /// Let clients go to this private network or address too. May be given more than once.
+    #[arg(long, value_name = "PREFIX")]
+    open: Vec<Prefix>,
+    /// Become this user once the sockets are open.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Say nothing but errors.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let key = keygen::read(&args.key)?;
+    let public = key.public();
+    let allow = AllowFile::open(&args.allow).map_err(|error| {
+        Failure::new(error.to_string())
+            .hint("each line is a public key and a name: KEY phone (docs/bond.md)")
+    })?;
+    if allow.guests().is_empty() && !args.quiet {
+        eprintln!("manyways: {} lets nobody in yet", args.allow.display());
+    }
+    let own = interface::list()?.into_iter().flat_map(|found| found.addresses).collect();
+    let door = Door { open: args.open, own };
+    // Each stream is a socket here.
+    if let Err(error) = privilege::raise_file_limit() {
+        tracing::warn!("the limit of open files stays as it is: {error}");
+    }
+    super::local(async move {
+        let stop = super::stopped()?;
+        let config = GatewayConfig { listen: args.listen, key, allow, door };
+        let listening = gateway::listen(config).map_err(|error| {
+            Failure::new(error.to_string()).hint("is another gateway running there already?")
+        })?;
+        if let Some(user) = &args.user {
+            privilege::drop_to(user).context("the gateway does not run as root")?;
+        }
+        if !args.quiet {
+            let at: Vec<String> = listening.addresses().iter().map(ToString::to_string).collect();
+            eprintln!("manyways: gateway {public} listens on {}", at.join(", "));
+        }
+        listening.run(stop).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,78 @@
+//! `manyways bond keygen`: makes a key, or shows the public half of one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueHint;
+use manyways_net::bond::key::{KeyError, PrivateKey};
+
+use crate::failure::Failure;
+
+/// Make an Ed25519 key and print its public half.
+///
+/// FILE gets the private key, for its owner alone to read. The public key, which is printed, is
+/// what the other end is told.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways bond keygen phone.key           make a key
+  manyways bond keygen --show phone.key    print the public key of one that is there")]
+pub struct Args {
+    /// Where the private key goes. A file that is there already is never overwritten.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Only print the public key that belongs to the private key in FILE.
+    #[arg(long)]
+    show: bool,
+    /// Print a JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let key = match args.show {
+        true => read(&args.file)?,
+        false => {
+            let key = PrivateKey::generate().map_err(words)?;
+            key.write(&args.file).map_err(words)?;
+            key
+        }
+    };
+    let public = key.public().to_string();
+    if args.json {
+        let document = serde_json::json!({
+            "schema": "manyways.bond.key/1",
+            "public_key": public,
+            "file": args.file,
+        });
+        println!("{document}");
+    } else {
+        println!("{public}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a private key for the user.
+pub fn read(file: &std::path::Path) -> Result<PrivateKey> {
+    Ok(PrivateKey::read(file).map_err(words)?)
+}
+
+fn words(error: KeyError) -> Failure {
+    let hint = match &error {
+        KeyError::File(path, why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
+            Some(format!("`manyways bond keygen --show {}` prints its public key", path.display()))
+        }
+        KeyError::File(path, why) if why.kind() == std::io::ErrorKind::NotFound => {
+            Some(format!("make a key with `manyways bond keygen {}`", path.display()))
+        }
+        KeyError::Open(path) => Some(format!("chmod 600 {}", path.display())),
+        KeyError::NotAKey(_) => Some("make a key with `manyways bond keygen FILE`".to_owned()),
+        _ => None,
+    };
+    let failure = Failure::new(error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
