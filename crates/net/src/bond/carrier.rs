@@ -68,6 +68,8 @@ pub(super) struct TcpCarrier {
 pub(super) enum CarrierError {
     #[error("the connection ended")]
     Closed,
+    #[error("the other end has said nothing for long")]
+    Silent,
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -355,9 +357,10 @@ impl Io {
     }
 
     /// The end is near: the other side shall know.
-    pub(super) fn close(&self) {
+    /// With `bye` the session is over.
+    pub(super) fn close(&self, bye: bool) {
         if let Self::Quic(io) = self {
-            io.close();
+            io.close(bye);
         }
     }
 }

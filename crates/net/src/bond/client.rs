@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::carrier::{Io, TcpCarrier};
+use super::carrier::{CarrierError, Io, TcpCarrier};
 use super::greeting::{self, GreetError, PATIENCE};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
@@ -127,6 +127,8 @@ struct Inner {
 struct Path {
     spec: PathSpec,
     carrier: Option<CarrierId>,
+    /// It has none because there was nothing to say, and gets one when there is.
+    asleep: bool,
     /// Told when its keeper shall look at once.
     wake: Rc<Notify>,
     keeper: AbortHandle,
@@ -169,7 +171,7 @@ impl Client {
         let wake = Rc::new(Notify::new());
         let keeper = tokio::task::spawn_local(self.clone().keep(id, Rc::clone(&wake)));
         let keeper = keeper.abort_handle();
-        self.0.paths.borrow_mut().push(Path { spec, carrier: None, wake, keeper });
+        self.0.paths.borrow_mut().push(Path { spec, carrier: None, asleep: false, wake, keeper });
         id
     }
 
@@ -220,6 +222,7 @@ impl Client {
 
     /// Carries an application's connection. `first` was read of it already.
     pub fn carry(&self, socket: TcpStream, target: Target, label: u8, first: Bytes) {
+        self.rouse();
         self.0.handle.open(socket, target, label, first);
     }
 
@@ -227,6 +230,7 @@ impl Client {
     pub fn open_flow(&self) -> (FlowId, mpsc::UnboundedReceiver<(Target, Bytes)>) {
         let number = self.0.next_flow.get();
         self.0.next_flow.set(number.wrapping_add(1));
+        self.rouse();
         let (sender, receiver) = mpsc::unbounded_channel();
         self.0.flows.borrow_mut().insert(FlowId(number), sender);
         (FlowId(number), receiver)
@@ -234,6 +238,7 @@ impl Client {
 
     /// Sends a datagram of a flow.
     pub fn send(&self, flow: FlowId, label: u8, to: Target, data: Bytes) {
+        self.rouse();
         let data = super::carrier::Chunk(data);
         self.0.handle.handle(Input::Datagram { flow, label, peer: to, data });
     }
@@ -281,9 +286,10 @@ impl Client {
                         let own = path.carrier == Some(carrier);
                         if own {
                             path.carrier = None;
+                            path.asleep = matches!(why, CarrierError::Silent) && !self.is_used();
                             path.wake.notify_one();
                         }
-                        own
+                        own && !path.asleep
                     };
                     if own {
                         self.tell(Progress::Down { path: self.name(path), why: why.to_string() });
@@ -327,11 +333,32 @@ impl Client {
         self.tell(Progress::Renewed);
     }
 
+    /// Whether an application has a connection or a flow.
+    fn is_used(&self) -> bool {
+        let streams = self.0.handle.with(|session| session.mux.stream_count());
+        streams > 0 || !self.0.flows.borrow().is_empty()
+    }
+
+    /// Somebody has something to say.
+    fn rouse(&self) {
+        for path in self.0.paths.borrow_mut().iter_mut().filter(|path| path.asleep) {
+            path.asleep = false;
+            path.wake.notify_one();
+        }
+    }
+
+    fn is_asleep(&self, id: PathId) -> bool {
+        self.0.paths.borrow().get(usize::from(id.0)).is_some_and(|path| path.asleep)
+    }
+
     /// Keeps a carrier on a path.
     async fn keep(self, id: PathId, wake: Rc<Notify>) {
         let mut pause = FIRST_PAUSE;
         let mut said = None;
         loop {
+            while self.is_asleep(id) {
+                wake.notified().await;
+            }
             match timeout(PATIENCE, self.dial(id)).await.unwrap_or(Err(GreetError::Timeout)) {
                 Ok(()) => {
                     pause = FIRST_PAUSE;

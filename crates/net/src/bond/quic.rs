@@ -13,8 +13,8 @@ use manyways_trace::{Rate, Size, Span};
 use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout, RecvStream, SendStream,
-    ServerConfig, TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, RecvStream,
+    SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -29,6 +29,9 @@ const READ: usize = 64 << 10;
 const UNSENT_TIME: Span = Span::from_millis(5);
 const LEAST_UNSENT: u64 = 6 << 10;
 const MOST_UNSENT: u64 = 1 << 20;
+/// How a connection is closed: it alone, or the session with it.
+const ENDED: VarInt = VarInt::from_u32(0);
+const BYE: VarInt = VarInt::from_u32(1);
 /// The window for what comes; credit of streams is granted above this.
 const RECEIVE: u32 = 64 << 20;
 
@@ -161,7 +164,18 @@ impl QuicCarrier {
             match self.receive.poll_read(context, buffer) {
                 Poll::Ready(Ok(0)) => return Err(CarrierError::Closed),
                 Poll::Ready(Ok(count)) => self.decoder.take(&buffer[..count], &mut with)?,
-                Poll::Ready(Err(error)) => return Err(broken(&error)),
+                Poll::Ready(Err(error)) => {
+                    return Err(match self.connection.close_reason() {
+                        Some(ConnectionError::ApplicationClosed(closed)) => {
+                            if closed.error_code == BYE {
+                                with(Message::Bye);
+                            }
+                            CarrierError::Closed
+                        }
+                        Some(ConnectionError::TimedOut) => CarrierError::Silent,
+                        _ => broken(&error),
+                    });
+                }
                 Poll::Pending => return Ok(()),
             }
         }
@@ -172,9 +186,10 @@ impl QuicCarrier {
         self.connection.remote_address()
     }
 
-    /// The end has to be told, or it would wait for long.
-    pub(super) fn close(&self) {
-        self.connection.close(VarInt::from_u32(0), b"");
+    /// The other end has to be told, or it would wait for long. With `bye` the session is over;
+    /// what is under way does not arrive any more, so the message of that name would not either.
+    pub(super) fn close(&self, bye: bool) {
+        self.connection.close(if bye { BYE } else { ENDED }, b"");
     }
 }
 

@@ -432,7 +432,7 @@ impl Session {
 
     fn remove_carrier(&mut self, id: CarrierId) -> Option<PathId> {
         let slot = self.carriers.remove(&id)?;
-        slot.io.close();
+        slot.io.close(false);
         let now = self.clock.now();
         self.mux.handle(now, Input::Detach { carrier: id });
         // The task may be the caller: it ends when it waits next.
@@ -570,6 +570,7 @@ impl Session {
         for (_, slot) in self.carriers.iter_mut() {
             slot.io.queue(&Message::Bye);
             let _ = slot.io.flush();
+            slot.io.close(true);
         }
         for id in self.carriers.keys().copied().collect::<Vec<_>>() {
             self.remove_carrier(id);
