@@ -882,11 +882,11 @@ impl<P: Payload> Mux<P> {
             return Err("it opened a stream to the client");
         }
         self.relabel(label)?;
-        let over = self.streams.len() as u64 >= self.config.streams;
         if !self.expect(id)? {
             self.counters.repeated += data.len() as u64;
             return Ok(());
         }
+        let over = self.streams.len() as u64 > self.config.streams;
         let first = self.edit(id, |stream| {
             stream.label = label.id;
             !std::mem::replace(&mut stream.is_open, true) && stream.reset.is_none()
@@ -904,15 +904,17 @@ impl<P: Payload> Mux<P> {
     fn piece(&mut self, id: StreamId, offset: u64, fin: bool, data: P) -> Result<(), &'static str> {
         self.counters.received += data.len() as u64;
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let past = offset.saturating_add(data.len() as u64);
+        // Before it is kept: a peer that does not listen must not make this end hold it.
+        if self.fresh.saturating_add(stream.receive.beyond(past)) > self.most {
+            return Err("it sent more in all than it may");
+        }
         let brought = stream.receive.receive(offset, data, fin).map_err(|breach| match breach {
             receive::Breach::Credit => "it sent more on a stream than it may",
             receive::Breach::End => "it sent bytes past the end of a stream",
         })?;
         self.counters.repeated += brought.repeated;
         self.fresh += brought.fresh;
-        if self.fresh > self.most {
-            return Err("it sent more in all than it may");
-        }
         if stream.is_open {
             while let Some(data) = stream.receive.deliver() {
                 self.outputs.push_back(Output::Data { stream: id, data });
@@ -931,15 +933,15 @@ impl<P: Payload> Mux<P> {
         let fresh = match stream.receive.has_end() {
             // It had finished, and ends the other direction now.
             true => 0,
+            false if self.fresh.saturating_add(stream.receive.beyond(end)) > self.most => {
+                return Err("it sent more in all than it may");
+            }
             false => stream.receive.cut(end).map_err(|_| "its reset does not fit its bytes")?,
         };
         let left = stream.receive.discard();
         let answer = stream.reset.is_none() && !stream.send.is_done();
         let tell = stream.reset.is_none() && stream.is_open;
         self.fresh += fresh;
-        if self.fresh > self.most {
-            return Err("it sent more in all than it may");
-        }
         self.spend(fresh + left);
         if answer {
             self.reset(id, ResetCode::Aborted);
