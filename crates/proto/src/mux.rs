@@ -14,8 +14,10 @@ mod datagram;
 mod message;
 mod receive;
 mod send;
+mod turns;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 
 use manyways_trace::{Span, Time};
@@ -33,6 +35,7 @@ use datagram::{Datagrams, Verdict};
 use message::MOST_DATA_HEADER;
 use receive::ReceiveHalf;
 use send::SendHalf;
+use turns::{Place, Turns};
 
 /// Bytes of an application: cheap to clone and to cut.
 pub trait Payload: Clone + Debug {
@@ -319,13 +322,15 @@ pub struct Mux<P> {
     known: Ranges,
     labels: HashMap<u8, (u64, Treatment)>,
     schedulers: Schedulers,
-    /// Streams with something to send, the most urgent first.
-    ready: BTreeMap<std::cmp::Reverse<u8>, VecDeque<StreamId>>,
+    /// Streams with something to send, by label.
+    ready: Turns<StreamId>,
     /// Those that wait for credit of the session.
-    broke: Vec<StreamId>,
+    broke: Turns<StreamId>,
     /// Bytes that wait in all streams.
     backlog: u64,
-    notices: VecDeque<Notice>,
+    notices: Turns<Notice>,
+    /// Where each of them waits.
+    noticed: HashMap<Notice, Place>,
     outputs: VecDeque<Output<P>>,
     datagrams: Datagrams<P>,
     /// Credit of the session: what the peer granted and what of it is used…
@@ -351,13 +356,22 @@ struct Stream<P> {
     is_open: bool,
     send: SendHalf<P>,
     receive: ReceiveHalf<P>,
-    /// It is in the queue of those that have something to send.
-    queued: bool,
+    /// Where it waits for its turn, or for credit of the session.
+    place: Option<(Queue, Place)>,
     /// The shell was told to wait before it writes more.
     full: bool,
     reset: Option<Reset>,
     /// Copies that carriers owe, where every path gets one.
     owed: Vec<(CarrierId, Ranges)>,
+}
+
+/// What a stream waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Queue {
+    /// Its turn.
+    Ready,
+    /// Credit of the session.
+    Broke,
 }
 
 #[derive(Debug)]
@@ -377,22 +391,27 @@ struct Reset {
 }
 
 /// What is to be said, and is no data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Notice {
     Reset(StreamId),
     StreamCredit(StreamId),
     Credit,
     Relabel(u8),
     Assign(StreamId),
-    CloseFlow(FlowId),
+    /// With the label that the flow had.
+    CloseFlow(FlowId, u8),
 }
 
 /// What a stream may have written and not sent at least.
 const LEAST_APPETITE: u64 = 128 << 10;
 /// …and at most: what the faster paths could send before a slow one delivers is less.
 const MOST_APPETITE: u64 = 4 << 20;
-/// So many streams are looked at for one that its scheduler does not keep waiting.
+/// So many streams of a label are looked at for one that its scheduler does not keep waiting.
 const MOST_WAITING: usize = 64;
+/// Notices that wait under a label wait apart from those of its streams…
+const OF_LABEL: u16 = 1 << 8;
+/// …and those under no label apart from both.
+const NO_LABEL: u16 = 1 << 9;
 /// Stream numbers may be so far ahead of those that were seen.
 const MOST_AHEAD: u64 = 1 << 20;
 
@@ -410,10 +429,11 @@ impl<P: Payload> Mux<P> {
             known: Ranges::new(),
             labels: HashMap::new(),
             schedulers: Schedulers::default(),
-            ready: BTreeMap::new(),
-            broke: Vec::new(),
+            ready: Turns::new(),
+            broke: Turns::new(),
             backlog: 0,
-            notices: VecDeque::new(),
+            notices: Turns::new(),
+            noticed: HashMap::new(),
             outputs: VecDeque::new(),
             granted: 0,
             used: 0,
@@ -431,8 +451,6 @@ impl<P: Payload> Mux<P> {
             Input::Attach { carrier, path, condition } => {
                 self.carriers.push(Carrier::new(now, carrier, path, condition));
                 self.carriers.sort_by_key(|carrier| carrier.path);
-                // Whatever waited for this path has its turn.
-                self.wake_all();
             }
             Input::Detach { carrier } => self.detach(carrier),
             Input::Condition { carrier, condition } => {
@@ -453,7 +471,6 @@ impl<P: Payload> Mux<P> {
                 for id in ids {
                     self.edit(id, |stream| stream.send.grant(most));
                 }
-                self.unblock();
             }
             Input::Message { carrier, message } => {
                 if let Err(what) = self.receive(now, carrier, message) {
@@ -472,14 +489,14 @@ impl<P: Payload> Mux<P> {
             Input::Relabel { id, treatment } => {
                 let entry = self.labels.entry(id).or_insert((0, treatment));
                 *entry = (entry.0 + 1, treatment);
-                self.notices.push_back(Notice::Relabel(id));
-                self.wake_all();
+                self.notice(Notice::Relabel(id));
             }
             Input::Assign { stream, label } => {
                 let told = self.edit(stream, |stream| {
                     stream.label = label;
                     stream.open.as_ref().is_none_or(|open| open.ever)
                 });
+                self.review_notices(stream);
                 if told == Some(true) {
                     self.notice(Notice::Assign(stream));
                 }
@@ -488,8 +505,8 @@ impl<P: Payload> Mux<P> {
                 self.datagrams.push(now, flow, label, peer, data);
             }
             Input::CloseFlow { flow } => {
-                if self.datagrams.close(flow) {
-                    self.notices.push_back(Notice::CloseFlow(flow));
+                if let Some(Some(label)) = self.datagrams.close(flow) {
+                    self.notice(Notice::CloseFlow(flow, label));
                 }
             }
         }
@@ -595,28 +612,55 @@ impl<P: Payload> Mux<P> {
         let result = change(stream);
         let after = stream.send.backlog();
         self.backlog = (self.backlog + after).saturating_sub(before);
-        if stream.is_ready() && !stream.queued {
-            stream.queued = true;
-            let priority = self.labels.get(&stream.label).map_or(1, |(_, t)| t.priority);
-            self.ready.entry(std::cmp::Reverse(priority)).or_default().push_back(id);
+        let class = u16::from(stream.label);
+        let queue = stream.queue(self.granted > self.used);
+        if stream.place.map(|(queue, place)| (queue, place.class)) != queue.map(|q| (q, class)) {
+            self.leave(id);
+            self.line_up(id, queue);
         }
         Some(result)
     }
 
-    fn wake_all(&mut self) {
-        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
-        // Priorities may be others now.
-        self.ready.clear();
-        for id in ids {
-            self.edit(id, |stream| stream.queued = false);
+    /// The stream waits at the end of a queue.
+    fn line_up(&mut self, id: StreamId, queue: Option<Queue>) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let class = stream.label.into();
+        stream.place = queue.map(|queue| match queue {
+            Queue::Ready => (queue, self.ready.add(class, id)),
+            Queue::Broke => (queue, self.broke.add(class, id)),
+        });
+    }
+
+    /// The stream waits no more.
+    fn leave(&mut self, id: StreamId) {
+        let place = self.streams.get_mut(&id).and_then(|stream| stream.place.take());
+        match place {
+            Some((Queue::Ready, place)) => drop(self.ready.take(place)),
+            Some((Queue::Broke, place)) => drop(self.broke.take(place)),
+            None => {}
         }
     }
 
-    /// The session has credit again.
+    /// The session has credit: some of those that wait for it have their turn, the most urgent
+    /// first. Not all, since the credit may be for one.
     fn unblock(&mut self) {
-        for id in std::mem::take(&mut self.broke) {
-            self.edit(id, |_| {});
+        if self.granted <= self.used || self.broke.is_empty() {
+            return;
         }
+        for place in self.in_turn(&self.broke) {
+            for _ in 0..MOST_WAITING {
+                let Some((_, id)) = self.broke.from(place) else { break };
+                self.edit(*id, |_| {});
+            }
+        }
+    }
+
+    /// The first of each label that waits, the most urgent label first.
+    fn in_turn(&self, turns: &Turns<StreamId>) -> Vec<Place> {
+        let priority = |place: &Place| Reverse(self.treatment_of(place.class as u8).priority);
+        let mut places: Vec<Place> = turns.firsts().collect();
+        places.sort_by_key(|place| (priority(place), place.ticket));
+        places
     }
 
     /// Everything that was on its way over a carrier is sent again.
@@ -652,15 +696,42 @@ impl<P: Payload> Mux<P> {
             What::Credit => Notice::Credit,
             What::Relabel { id } => Notice::Relabel(id),
             What::Assign { stream } => Notice::Assign(stream),
-            What::CloseFlow { flow } => Notice::CloseFlow(flow),
+            What::CloseFlow { flow, label } => Notice::CloseFlow(flow, label),
         };
         self.notice(notice);
         0
     }
 
     fn notice(&mut self, notice: Notice) {
-        if !self.notices.contains(&notice) {
-            self.notices.push_back(notice);
+        if !self.noticed.contains_key(&notice) {
+            let class = self.class_of(notice);
+            self.noticed.insert(notice, self.notices.add(class, notice));
+        }
+    }
+
+    /// Those of a stream wait under its label, for its paths.
+    fn class_of(&self, notice: Notice) -> u16 {
+        match notice {
+            Notice::Reset(id) | Notice::StreamCredit(id) | Notice::Assign(id) => {
+                self.streams.get(&id).map_or(NO_LABEL, |stream| stream.label.into())
+            }
+            Notice::Relabel(id) | Notice::CloseFlow(_, id) => OF_LABEL | u16::from(id),
+            Notice::Credit => NO_LABEL,
+        }
+    }
+
+    fn forget(&mut self, notice: Notice) -> bool {
+        let place = self.noticed.remove(&notice);
+        place.is_some_and(|place| self.notices.take(place).is_some())
+    }
+
+    /// The notices of a stream wait under its label, which may be another now; all are forgotten
+    /// where it is over.
+    fn review_notices(&mut self, id: StreamId) {
+        for notice in [Notice::Reset(id), Notice::StreamCredit(id), Notice::Assign(id)] {
+            if self.forget(notice) && self.streams.contains_key(&id) {
+                self.notice(notice);
+            }
         }
     }
 
@@ -735,7 +806,9 @@ impl<P: Payload> Mux<P> {
 
     fn remove(&mut self, id: StreamId) {
         self.edit(id, |stream| stream.send.abandon());
+        self.leave(id);
         if self.streams.remove(&id).is_some() {
+            self.review_notices(id);
             self.outputs.push_back(Output::Closed { stream: id });
         }
     }
@@ -749,16 +822,21 @@ impl<P: Payload> Stream<P> {
             is_open: false,
             send: SendHalf::new(most),
             receive: ReceiveHalf::new(window),
-            queued: false,
+            place: None,
             full: false,
             reset: None,
             owed: Vec::new(),
         }
     }
 
-    fn is_ready(&self) -> bool {
+    /// Where it is to wait: nowhere where it has nothing to send that the peer would take in.
+    fn queue(&self, session_has_credit: bool) -> Option<Queue> {
         let opens = self.open.as_ref().is_some_and(|open| !open.sent);
-        opens || self.send.is_ready() || !self.owed.is_empty()
+        if opens || !self.owed.is_empty() || self.send.is_ready_for_free() {
+            return Some(Queue::Ready);
+        }
+        let queue = if session_has_credit { Queue::Ready } else { Queue::Broke };
+        self.send.is_ready().then_some(queue)
     }
 }
 
@@ -775,6 +853,8 @@ impl<P: Payload> Mux<P> {
         carrier.lives(now);
         if message.counts() {
             carrier.receive(now);
+        }
+        if message.is_traffic() {
             self.recent = Some(id);
         }
         match message {
@@ -794,7 +874,7 @@ impl<P: Payload> Mux<P> {
             Message::StreamCredit { stream, most } => {
                 let was = self.edit(stream, |stream| {
                     stream.send.grant(most);
-                    stream.is_ready()
+                    stream.place.is_some() || stream.send.is_ready()
                 });
                 if was == Some(true) {
                     self.tell_hungry(stream);
@@ -802,12 +882,11 @@ impl<P: Payload> Mux<P> {
             }
             Message::Credit { most } => {
                 self.granted = self.granted.max(most);
-                self.unblock();
             }
             Message::Ack { count } => self.acknowledged(id, count)?,
             Message::Relabel(label) => self.relabel(label)?,
             Message::Datagram { flow, number, label, peer, data } => {
-                match self.datagrams.receive(path, flow, number) {
+                match self.datagrams.receive(path, flow, label, number) {
                     Verdict::Deliver => {
                         self.outputs.push_back(Output::Datagram { flow, label, peer, data });
                     }
@@ -816,7 +895,7 @@ impl<P: Payload> Mux<P> {
                 }
             }
             Message::Half { flow, number, second, label, peer, data } => {
-                let whole = self.datagrams.receive_half(path, flow, number, second, data);
+                let whole = self.datagrams.receive_half(path, flow, label, number, second, data);
                 if let Some(data) = whole {
                     self.outputs.push_back(Output::Datagram { flow, label, peer, data });
                 }
@@ -826,9 +905,10 @@ impl<P: Payload> Mux<P> {
                     return Err("it gave the client a label");
                 }
                 self.edit(stream, |stream| stream.label = label);
+                self.review_notices(stream);
             }
             Message::CloseFlow { flow } => {
-                if self.datagrams.close(flow) {
+                if self.datagrams.close(flow).is_some() {
                     self.outputs.push_back(Output::CloseFlow { flow });
                 }
             }
@@ -891,6 +971,7 @@ impl<P: Payload> Mux<P> {
             stream.label = label.id;
             !std::mem::replace(&mut stream.is_open, true) && stream.reset.is_none()
         });
+        self.review_notices(id);
         if first == Some(true) {
             if over {
                 self.reset(id, ResetCode::Limit);
@@ -964,7 +1045,6 @@ impl<P: Payload> Mux<P> {
         let entry = self.labels.entry(label.id).or_insert((0, label.treatment));
         if label.version >= entry.0 && *entry != (label.version, label.treatment) {
             *entry = (label.version, label.treatment);
-            self.wake_all();
         }
         Ok(())
     }
@@ -1085,25 +1165,43 @@ impl<P: Payload> Mux<P> {
     }
 
     fn next_notice(&mut self, now: Time) -> Option<(usize, Message<P>)> {
-        for _ in 0..self.notices.len() {
-            let notice = self.notices.pop_front()?;
-            let paths = match notice {
-                Notice::Reset(stream) | Notice::StreamCredit(stream) | Notice::Assign(stream) => {
-                    // One that is over has nothing to say.
-                    let Some(treatment) = self.treatment(stream) else { continue };
-                    treatment.paths
+        let mut places: Vec<Place> = self.notices.firsts().collect();
+        places.sort_by_key(|place| place.ticket);
+        for place in places {
+            let Some(at) = self.carrier_for_notices(place.class) else { continue };
+            while let Some((place, notice)) = self.notices.from(place) {
+                let notice = *notice;
+                self.notices.take(place);
+                self.noticed.remove(&notice);
+                if let Some((what, message)) = self.say(notice) {
+                    self.carriers[at].keep(now, what);
+                    return Some((at, message));
                 }
-                Notice::Credit | Notice::Relabel(_) | Notice::CloseFlow(_) => PathSet::ALL,
-            };
-            let Some(at) = self.quickest(paths) else {
-                self.notices.push_back(notice);
-                continue;
-            };
-            let Some((what, message)) = self.say(notice) else { continue };
-            self.carriers[at].keep(now, what);
-            return Some((at, message));
+            }
         }
         None
+    }
+
+    /// The carrier for notices that wait together, if it has room. None goes over a path without
+    /// need, or one that a policy spares would be woken by it.
+    fn carrier_for_notices(&self, class: u16) -> Option<usize> {
+        let paths = |class: u16| self.treatment_of(class as u8).paths;
+        match class {
+            NO_LABEL => {
+                let in_use =
+                    |carrier: &Carrier| Some(carrier.id) == self.recent && !carrier.suspect;
+                match self.carriers.iter().position(in_use) {
+                    Some(at) => (self.carriers[at].room > 0).then_some(at),
+                    None => self.quickest(PathSet::ALL),
+                }
+            }
+            _ if class & OF_LABEL == 0 => self.quickest(paths(class)),
+            // The other end has to know, and be it over another path.
+            _ if !self.carriers.iter().any(|carrier| paths(class).has(carrier.path)) => {
+                self.quickest(PathSet::ALL)
+            }
+            _ => self.quickest(paths(class)),
+        }
     }
 
     fn say(&self, notice: Notice) -> Option<(What, Message<P>)> {
@@ -1124,7 +1222,9 @@ impl<P: Payload> Mux<P> {
                 let label = self.streams.get(&id)?.label;
                 (What::Assign { stream: id }, Message::Assign { stream: id, label })
             }
-            Notice::CloseFlow(flow) => (What::CloseFlow { flow }, Message::CloseFlow { flow }),
+            Notice::CloseFlow(flow, label) => {
+                (What::CloseFlow { flow, label }, Message::CloseFlow { flow })
+            }
         })
     }
 
@@ -1154,8 +1254,7 @@ impl<P: Payload> Mux<P> {
     }
 
     fn next_piece(&mut self, now: Time) -> Option<(usize, Message<P>)> {
-        let mut waited = Vec::new();
-        let mut found = None;
+        self.unblock();
         let all_suspect = self.carriers.iter().all(|carrier| carrier.suspect);
         let views: Vec<(usize, View)> = self
             .carriers
@@ -1164,49 +1263,32 @@ impl<P: Payload> Mux<P> {
             .filter(|(_, carrier)| all_suspect || !carrier.suspect)
             .map(|(at, carrier)| (at, carrier.view()))
             .collect();
-        while let Some(mut queue) = self.ready.first_entry() {
-            let Some(id) = queue.get_mut().pop_front() else {
-                queue.remove();
-                continue;
-            };
-            let Some(stream) = self.streams.get_mut(&id) else { continue };
-            if !stream.is_ready() {
-                stream.queued = false;
-                continue;
-            }
-            let treatment = self.treatment_of(self.streams[&id].label);
+        for Place { class, .. } in self.in_turn(&self.ready) {
+            let treatment = self.treatment_of(class as u8);
             let usable: Vec<(usize, View)> =
                 views.iter().filter(|(_, view)| treatment.paths.has(view.path)).copied().collect();
-            match self.serve(now, id, treatment, &usable) {
-                Served::Message(at, message) => {
-                    found = Some((at, message));
+            if usable.iter().all(|(_, view)| !view.has_room) {
+                continue;
+            }
+            let mut from = Place { class, ticket: 0 };
+            for _ in 0..MOST_WAITING {
+                let Some((place, id)) = self.ready.from(from) else { break };
+                let id = *id;
+                from = Place { ticket: place.ticket + 1, ..place };
+                let found = self.serve(now, id, treatment, &usable);
+                if found.is_some() {
                     // To the end of the queue: streams take turns.
-                    self.edit(id, |stream| stream.queued = false);
+                    self.leave(id);
+                }
+                // What it has left to do may be none, or wait for credit.
+                self.edit(id, |_| {});
+                if found.is_some() {
                     self.tell_hungry(id);
-                    break;
-                }
-                Served::Broke => {
-                    self.broke.push(id);
-                    if let Some(stream) = self.streams.get_mut(&id) {
-                        stream.queued = false;
-                    }
-                }
-                Served::Waits => {
-                    waited.push(id);
-                    if waited.len() >= MOST_WAITING {
-                        break;
-                    }
+                    return found;
                 }
             }
         }
-        // In the order in which they were.
-        for id in waited.into_iter().rev() {
-            if let Some(stream) = self.streams.get(&id) {
-                let priority = self.labels.get(&stream.label).map_or(1, |(_, t)| t.priority);
-                self.ready.entry(std::cmp::Reverse(priority)).or_default().push_front(id);
-            }
-        }
-        found
+        None
     }
 
     /// Sends the next message of a stream, if its scheduler wants that now.
@@ -1216,19 +1298,16 @@ impl<P: Payload> Mux<P> {
         id: StreamId,
         treatment: Treatment,
         usable: &[(usize, View)],
-    ) -> Served<P> {
-        if usable.iter().all(|(_, view)| !view.has_room) {
-            return Served::Waits;
-        }
+    ) -> Option<(usize, Message<P>)> {
         if treatment.scheduler != Kind::Redundant
             && let Some(stream) = self.streams.get_mut(&id)
         {
             stream.owed.clear();
         }
-        if let Some(served) = self.serve_copy(now, id, usable) {
-            return served;
+        if let Some(copy) = self.serve_copy(now, id, usable) {
+            return Some(copy);
         }
-        let Some(stream) = self.streams.get(&id) else { return Served::Waits };
+        let stream = self.streams.get(&id)?;
         let job = Job {
             backlog: manyways_trace::Size::from_bytes(stream.send.backlog()),
             total: manyways_trace::Size::from_bytes(self.backlog),
@@ -1237,14 +1316,11 @@ impl<P: Payload> Mux<P> {
         let views: Vec<View> = usable.iter().map(|(_, view)| *view).collect();
         let (at, ahead, everywhere) =
             match self.schedulers.choose(treatment.scheduler, &job, &views) {
-                Choice::Wait => return Served::Waits,
+                Choice::Wait => return None,
                 Choice::Send { at, ahead } => (at, ahead, false),
                 Choice::Everywhere => {
                     let first = views.iter().enumerate().filter(|(_, view)| view.has_room);
-                    match first.min_by_key(|(_, view)| view.arrival()) {
-                        Some((at, _)) => (at, 0, true),
-                        None => return Served::Waits,
-                    }
+                    (first.min_by_key(|(_, view)| view.arrival())?.0, 0, true)
                 }
             };
         let at = usable[at].0;
@@ -1266,15 +1342,12 @@ impl<P: Payload> Mux<P> {
         at: usize,
         ahead: u64,
         others: &[CarrierId],
-    ) -> Served<P> {
+    ) -> Option<(usize, Message<P>)> {
         let carrier = &self.carriers[at];
         let room = carrier.room.saturating_sub(MOST_DATA_HEADER).max(1_400);
         let most = carrier.most_payload().min(room);
         let fresh = self.granted.saturating_sub(self.used);
-        let label = match self.streams.get(&id) {
-            Some(stream) => self.label(stream.label),
-            None => return Served::Waits,
-        };
+        let label = self.label(self.streams.get(&id)?.label);
         // The first message has to say where to, and it carries the first bytes.
         let opens = self.streams.get(&id).and_then(|stream| stream.open.as_ref());
         if let Some(Open { target, sent: false, .. }) = opens {
@@ -1286,28 +1359,25 @@ impl<P: Payload> Mux<P> {
                 let piece = stream.send.take_first(most, fresh);
                 (piece, stream.send.bytes(piece.range))
             });
-            let Some((piece, data)) = taken else { return Served::Waits };
+            let (piece, data) = taken?;
             self.used += piece.fresh;
             let length = piece.range.len();
             self.count_sent(length);
             self.carriers[at].keep(now, What::Open { stream: id, length });
             self.owe(id, piece.range, others);
-            return Served::Message(at, Message::Open { stream: id, label, target, data });
+            return Some((at, Message::Open { stream: id, label, target, data }));
         }
         let taken = self.edit(id, |stream| {
             let piece = stream.send.take(ahead, most, fresh)?;
             Some((piece, stream.send.bytes(piece.range)))
         });
-        let Some(Some((piece, data))) = taken else {
-            let broke = fresh == 0 && self.streams.get(&id).is_some_and(|s| s.send.is_ready());
-            return if broke { Served::Broke } else { Served::Waits };
-        };
+        let (piece, data) = taken??;
         self.used += piece.fresh;
         self.count_sent(piece.range.len());
         self.owe(id, piece.range, others);
         let (offset, fin) = (piece.range.start, piece.fin);
         self.carriers[at].keep(now, What::Data { stream: id, range: piece.range, fin });
-        Served::Message(at, Message::Data { stream: id, offset, fin, data })
+        Some((at, Message::Data { stream: id, offset, fin, data }))
     }
 
     fn count_sent(&mut self, bytes: u64) {
@@ -1331,7 +1401,7 @@ impl<P: Payload> Mux<P> {
         now: Time,
         id: StreamId,
         usable: &[(usize, View)],
-    ) -> Option<Served<P>> {
+    ) -> Option<(usize, Message<P>)> {
         let stream = self.streams.get_mut(&id)?;
         let opens = stream.open.as_ref().map(|open| open.target.clone());
         for (at, view) in usable.iter().filter(|(_, view)| view.has_room) {
@@ -1360,25 +1430,14 @@ impl<P: Payload> Mux<P> {
                 let label = self.label(label);
                 let length = range.len();
                 self.carriers[*at].keep(now, What::Open { stream: id, length });
-                return Some(Served::Message(
-                    *at,
-                    Message::Open { stream: id, label, target, data },
-                ));
+                return Some((*at, Message::Open { stream: id, label, target, data }));
             }
             self.carriers[*at].keep(now, What::Data { stream: id, range, fin });
             let offset = range.start;
-            return Some(Served::Message(*at, Message::Data { stream: id, offset, fin, data }));
+            return Some((*at, Message::Data { stream: id, offset, fin, data }));
         }
         None
     }
-}
-
-enum Served<P> {
-    Message(usize, Message<P>),
-    /// Its scheduler waits for a better path, or no path has room.
-    Waits,
-    /// The session has no credit left.
-    Broke,
 }
 
 /// How many bytes come before the application's.

@@ -63,7 +63,7 @@ pub(super) enum What {
     Credit,
     Relabel { id: u8 },
     Assign { stream: StreamId },
-    CloseFlow { flow: FlowId },
+    CloseFlow { flow: FlowId, label: u8 },
 }
 
 /// A message on its way.

@@ -37,6 +37,8 @@ pub(super) struct Datagrams<P> {
 struct Flow<P> {
     /// The number of the next one that is sent.
     next: u32,
+    /// That of the last one that was sent or came.
+    label: Option<u8>,
     seen: Seen,
     carrier: Option<CarrierId>,
     /// Over which path the last one came.
@@ -118,16 +120,16 @@ impl<P: Payload> Datagrams<P> {
         }
     }
 
-    /// Whether there was such a flow.
-    pub(super) fn close(&mut self, flow: FlowId) -> bool {
+    /// Nothing where there was no such flow; else the label that it had, if the peer knows of it.
+    pub(super) fn close(&mut self, flow: FlowId) -> Option<Option<u8>> {
         self.waiting.retain(|waiting| waiting.flow != flow);
         self.bytes = self.waiting.iter().map(|waiting| waiting.data.len()).sum();
-        self.flows.remove(&flow).is_some()
+        self.flows.remove(&flow).map(|flow| flow.label)
     }
 
     /// One came over `path`.
-    pub(super) fn receive(&mut self, path: PathId, id: FlowId, number: u32) -> Verdict {
-        let Some(flow) = self.flow(path, id) else { return Verdict::Refused };
+    pub(super) fn receive(&mut self, path: PathId, id: FlowId, label: u8, number: u32) -> Verdict {
+        let Some(flow) = self.flow(path, id, label) else { return Verdict::Refused };
         match flow.seen.is_first(number) {
             true => Verdict::Deliver,
             false => Verdict::Repeated,
@@ -139,11 +141,12 @@ impl<P: Payload> Datagrams<P> {
         &mut self,
         path: PathId,
         id: FlowId,
+        label: u8,
         number: u32,
         second: bool,
         data: P,
     ) -> Option<P> {
-        let flow = self.flow(path, id)?;
+        let flow = self.flow(path, id, label)?;
         match flow.half.take() {
             Some((other, was_second, half)) if other == number && was_second != second => {
                 if !flow.seen.is_first(number) {
@@ -158,12 +161,13 @@ impl<P: Payload> Datagrams<P> {
         }
     }
 
-    fn flow(&mut self, path: PathId, id: FlowId) -> Option<&mut Flow<P>> {
+    fn flow(&mut self, path: PathId, id: FlowId, label: u8) -> Option<&mut Flow<P>> {
         if self.flows.len() as u64 >= self.most_flows && !self.flows.contains_key(&id) {
             return None;
         }
         let flow = self.flows.entry(id).or_insert_with(Flow::new);
         flow.came = Some(path);
+        flow.label = Some(label);
         Some(flow)
     }
 
@@ -230,6 +234,7 @@ impl<P: Payload> Datagrams<P> {
         let Waiting { flow, label, peer, data, .. } = self.waiting.remove(index)?;
         self.bytes -= data.len();
         let state = self.flows.get_mut(&flow)?;
+        state.label = Some(label);
         let number = state.next;
         state.next = state.next.wrapping_add(1);
         let mut messages = Vec::new();
@@ -321,6 +326,6 @@ fn choose<P>(
 
 impl<P> Flow<P> {
     fn new() -> Self {
-        Self { next: 0, seen: Seen::default(), carrier: None, came: None, half: None }
+        Self { next: 0, label: None, seen: Seen::default(), carrier: None, came: None, half: None }
     }
 }

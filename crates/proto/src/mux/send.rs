@@ -107,6 +107,12 @@ impl<P: Payload> SendHalf<P> {
         self.pending.first().is_some_and(|first| first.start < self.most) || self.owes_fin()
     }
 
+    /// The same, of what needs no credit of the session: what was sent before, and the end.
+    pub(super) fn is_ready_for_free(&self) -> bool {
+        let least = self.most.min(self.high);
+        self.pending.first().is_some_and(|first| first.start < least) || self.owes_fin()
+    }
+
     /// The end can be told by itself: all bytes before it were sent.
     fn owes_fin(&self) -> bool {
         self.fin == Fin::Pending && self.pending.is_empty()
