@@ -518,6 +518,8 @@ impl<P: Payload> Mux<P> {
             return Some(output);
         }
         self.look_for_stalls(now);
+        self.datagrams.drop_stale(now);
+        self.counters.dropped += self.datagrams.take_dropped();
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
@@ -1246,7 +1248,9 @@ impl<P: Payload> Mux<P> {
 
     fn next_datagram(&mut self, now: Time) -> Option<(usize, Message<P>)> {
         let labels = &self.labels;
-        let treatment = |label: u8| labels.get(&label).map(|(_, treatment)| *treatment);
+        // Only the client knows that a label stands for nothing special.
+        let unknown = (self.config.role == Role::Client).then(Treatment::default);
+        let treatment = |label: u8| labels.get(&label).map(|(_, t)| *t).or(unknown);
         let carriers = &self.carriers;
         let next = self.datagrams.next(now, carriers, &mut self.schedulers, treatment);
         self.counters.dropped += self.datagrams.take_dropped();

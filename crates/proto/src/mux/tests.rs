@@ -1,3 +1,4 @@
+mod datagrams;
 mod faults;
 mod message;
 mod random;

@@ -59,6 +59,8 @@ struct Carrier {
     link: Link,
     /// Nothing passes.
     silent: bool,
+    /// How long a datagram may be.
+    datagram: Option<usize>,
     /// To the gateway, to the client.
     lanes: [Lane; 2],
 }
@@ -94,6 +96,8 @@ pub struct World {
     /// Bytes that each path brought, headers included.
     pub traffic: HashMap<PathId, u64>,
     pub suspects: Vec<(Time, CarrierId)>,
+    /// Messages that were given to each carrier, and when.
+    pub sent: Vec<(Time, CarrierId, Message<Piece>)>,
     pub breaches: Vec<&'static str>,
 }
 
@@ -127,6 +131,7 @@ impl World {
             datagrams: Default::default(),
             traffic: HashMap::new(),
             suspects: Vec::new(),
+            sent: Vec::new(),
             breaches: Vec::new(),
         }
     }
@@ -139,7 +144,14 @@ impl World {
         for end in &mut self.ends {
             end.handle(self.now, Input::Attach { carrier: id, path, condition });
         }
-        self.carriers.push(Carrier { id, path, link, silent: false, lanes: Default::default() });
+        self.carriers.push(Carrier {
+            id,
+            path,
+            link,
+            silent: false,
+            datagram: None,
+            lanes: Default::default(),
+        });
         id
     }
 
@@ -184,6 +196,18 @@ impl World {
         }
     }
 
+    pub fn set_rtt(&mut self, id: CarrierId, rtt: Span) {
+        if let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) {
+            carrier.link.rtt = rtt;
+        }
+    }
+
+    pub fn limit_datagrams(&mut self, id: CarrierId, limit: usize) {
+        if let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) {
+            carrier.datagram = Some(limit);
+        }
+    }
+
     pub fn carrier_ids(&self) -> Vec<CarrierId> {
         self.carriers.iter().map(|carrier| carrier.id).collect()
     }
@@ -205,6 +229,32 @@ impl World {
         }
         self.write(CLIENT, stream);
         stream
+    }
+
+    /// A stream over which an application writes when the test says so, see [`World::feed`].
+    pub fn open_quiet(&mut self, label: u8) -> StreamId {
+        let stream = self.open(label, 1, 1);
+        for applications in &mut self.applications {
+            applications.entry(stream).and_modify(|application| application.finishes = false);
+        }
+        stream
+    }
+
+    /// The application has so many bytes more to write.
+    pub fn feed(&mut self, end: usize, stream: StreamId, bytes: u64) {
+        if let Some(application) = self.applications[end].get_mut(&stream) {
+            application.to_write += bytes;
+        }
+        self.write(end, stream);
+    }
+
+    /// An application sends the `number`th datagram of a flow.
+    pub fn datagram(&mut self, end: usize, flow: u32, label: u8, number: u64, len: usize) {
+        let role = [Role::Client, Role::Gateway][end];
+        let data = Piece { of: (StreamId(flow.into()), role), at: number << 20, len };
+        let (flow, peer) = (FlowId(flow), Target::Address([192, 0, 2, 1].into(), 3_478));
+        self.ends[end].handle(self.now, Input::Datagram { flow, label, peer, data });
+        self.act();
     }
 
     /// The application writes as much as its end takes.
@@ -321,6 +371,9 @@ impl World {
             while let Some(output) = self.ends[end].poll(self.now) {
                 self.obey(end, output);
             }
+            // A shell would ask again and again.
+            let next = self.ends[end].next_wakeup();
+            assert!(next.is_none_or(|next| next > self.now), "{next:?} at {:?}", self.now);
         }
     }
 
@@ -342,7 +395,7 @@ impl World {
                 unsent: Size::from_bytes(unsent as u64),
                 rate: carrier.link.rate,
                 acknowledged: lane.delivered,
-                datagram: None,
+                datagram: carrier.datagram,
             };
             let id = carrier.id;
             self.ends[end].handle(self.now, Input::Condition { carrier: id, condition });
@@ -360,6 +413,10 @@ impl World {
                 let size = head.len() + payload;
                 let carrier = self.carriers.iter_mut().find(|c| c.id == carrier);
                 let carrier = carrier.expect("a carrier that was attached");
+                if matches!(message, Message::Datagram { .. } | Message::Half { .. }) {
+                    assert!(carrier.datagram.is_none_or(|limit| size <= limit), "{size} bytes");
+                }
+                self.sent.push((self.now, carrier.id, message.clone()));
                 let lane = &mut carrier.lanes[end];
                 let time = carrier.link.rate.time_for(Size::from_bytes(size as u64));
                 lane.free_at = lane.free_at.max(self.now) + time;
@@ -409,6 +466,12 @@ impl World {
             (Some(Ok(())), Err(code)) => application.end = Some(Err(code)),
             (Some(before), how) => panic!("{stream:?} ended twice: {before:?}, {how:?}"),
         }
+    }
+
+    /// The longest time without new bytes of a stream at an end, from the first to the last.
+    pub fn longest_stall(&self, end: usize, stream: StreamId) -> Span {
+        let arrivals = &self.applications[end][&stream].arrivals;
+        arrivals.windows(2).map(|pair| pair[1].0.since(pair[0].0)).max().unwrap_or_default()
     }
 
     /// When the last byte of a stream came to the client's application.
