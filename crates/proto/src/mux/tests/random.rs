@@ -47,8 +47,6 @@ fn link() -> impl Strategy<Value = Link> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
     #[test]
     fn every_stream_delivers_its_bytes_once_and_in_order(
         links in prop::collection::vec(link(), 1..4),
