@@ -1058,8 +1058,8 @@ impl<P: Payload> Mux<P> {
         let count =
             self.carriers[at].acknowledged(count).ok_or("it acknowledged what was not sent")?;
         for _ in 0..count {
-            let Some(sent) = self.carriers[at].sent.pop_front() else { break };
-            match sent.what {
+            let Some((what, again)) = self.carriers[at].take_oldest() else { break };
+            match what {
                 What::Open { stream, length } => {
                     self.edit(stream, |stream| {
                         stream.open = None;
@@ -1069,7 +1069,7 @@ impl<P: Payload> Mux<P> {
                     self.close_if_done(stream);
                 }
                 What::Data { stream, range, fin } => {
-                    if sent.again {
+                    if again {
                         self.counters.spurious += range.len();
                     }
                     self.edit(stream, |stream| stream.send.arrived(range, fin));
@@ -1117,16 +1117,8 @@ impl<P: Payload> Mux<P> {
             if !self.carriers[at].suspect {
                 continue;
             }
-            for index in 0..self.carriers[at].sent.len() {
-                let sent = &mut self.carriers[at].sent[index];
-                if sent.again {
-                    continue;
-                }
-                if self.reinjection == 0 {
-                    return;
-                }
-                sent.again = true;
-                let what = sent.what;
+            while self.reinjection > 0 {
+                let Some(what) = self.carriers[at].next_to_save() else { break };
                 let bytes = self.send_again(what);
                 self.counters.reinjected += bytes;
                 self.reinjection = self.reinjection.saturating_sub(bytes);

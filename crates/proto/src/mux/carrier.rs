@@ -71,8 +71,6 @@ pub(super) enum What {
 pub(super) struct Sent {
     pub at: Time,
     pub what: What,
-    /// It was given to another carrier as well, since this one did not get through.
-    pub again: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +83,9 @@ pub(super) struct Carrier {
     /// Bytes that were given to it since the condition was told.
     fed: u64,
     pub sent: VecDeque<Sent>,
+    /// So many of these were given to other carriers as well, since this one did not get through:
+    /// always the oldest.
+    again: usize,
     acked: u64,
     /// Messages that came, and how many of them the peer was told of.
     received: u64,
@@ -119,6 +120,7 @@ impl Carrier {
             condition,
             fed: 0,
             sent: VecDeque::new(),
+            again: 0,
             acked: 0,
             received: 0,
             told: 0,
@@ -172,7 +174,22 @@ impl Carrier {
 
     pub(super) fn keep(&mut self, now: Time, what: What) {
         self.busy_at = now;
-        self.sent.push_back(Sent { at: now, what, again: false });
+        self.sent.push_back(Sent { at: now, what });
+    }
+
+    /// The oldest message that no other carrier was given yet, which is one to do so with.
+    pub(super) fn next_to_save(&mut self) -> Option<What> {
+        let sent = self.sent.get(self.again)?;
+        self.again += 1;
+        Some(sent.what)
+    }
+
+    /// The oldest message, which has arrived, and whether another carrier was given it as well.
+    pub(super) fn take_oldest(&mut self) -> Option<(What, bool)> {
+        let sent = self.sent.pop_front()?;
+        let again = self.again > 0;
+        self.again = self.again.saturating_sub(1);
+        Some((sent.what, again))
     }
 
     /// A message that counts has come.

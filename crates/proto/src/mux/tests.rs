@@ -1,4 +1,5 @@
 mod datagrams;
+mod failover;
 mod faults;
 mod message;
 mod random;

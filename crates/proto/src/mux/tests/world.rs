@@ -50,7 +50,16 @@ struct Lane {
     /// On their way: when they arrive, how large they are, and when they are off the sender's
     /// hands.
     messages: VecDeque<(Time, Time, usize, Message<Piece>)>,
+    /// The bytes of these.
+    bytes: usize,
     delivered: u64,
+}
+
+impl Lane {
+    /// The first that is not off the sender's hands.
+    fn waiting(&self, now: Time) -> usize {
+        self.messages.partition_point(|(_, off, ..)| *off <= now)
+    }
 }
 
 struct Carrier {
@@ -99,6 +108,7 @@ pub struct World {
     /// Messages that were given to each carrier, and when.
     pub sent: Vec<(Time, CarrierId, Message<Piece>)>,
     pub breaches: Vec<&'static str>,
+    pub steps: u64,
 }
 
 /// What a kernel holds unsent, as set by TCP_NOTSENT_LOWAT.
@@ -133,6 +143,7 @@ impl World {
             suspects: Vec::new(),
             sent: Vec::new(),
             breaches: Vec::new(),
+            steps: 0,
         }
     }
 
@@ -160,6 +171,7 @@ impl World {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else { return };
         for (from, to) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
             let messages = &mut self.carriers[at].lanes[from].messages;
+            // The rest goes with the carrier.
             let arriving = messages.len() * usize::from(share) / 256;
             let arriving: Vec<_> = messages.drain(..arriving).map(|(.., m)| m).collect();
             for message in arriving {
@@ -320,6 +332,9 @@ impl World {
         self.act();
         while let Some(next) = self.next_event().filter(|next| *next <= until) {
             self.now = next.max(self.now);
+            self.steps += 1;
+            // Nobody talks without end.
+            assert!(self.steps < 2_000_000, "{:?}: {}", self.now, self.left());
             self.arrive();
             self.act();
         }
@@ -336,7 +351,7 @@ impl World {
         let lanes = lanes.flat_map(|carrier| carrier.lanes.iter());
         // A message that is off the sender's hands makes room.
         let lanes = lanes.flat_map(|lane| {
-            let room = lane.messages.iter().map(|(_, off, ..)| *off).find(|off| *off > self.now);
+            let room = lane.messages.get(lane.waiting(self.now)).map(|(_, off, ..)| *off);
             [lane.messages.front().map(|(at, ..)| *at), room]
         });
         let ends = self.ends.iter().map(Mux::next_wakeup);
@@ -357,6 +372,7 @@ impl World {
                 while lane.messages.front().is_some_and(|(when, ..)| *when <= self.now) {
                     let Some((_, _, size, message)) = lane.messages.pop_front() else { break };
                     lane.delivered += size as u64;
+                    lane.bytes -= size;
                     *self.traffic.entry(path).or_default() += size as u64;
                     self.ends[to].handle(self.now, Input::Message { carrier: id, message });
                 }
@@ -380,13 +396,12 @@ impl World {
     fn tell_room(&mut self, end: usize) {
         for carrier in &self.carriers {
             let lane = &carrier.lanes[end];
-            let unsent: usize = lane
-                .messages
-                .iter()
-                .filter(|(_, off, ..)| carrier.silent || *off > self.now)
-                .map(|(_, _, size, _)| size)
-                .sum();
-            let flying: usize = lane.messages.iter().map(|(_, _, size, _)| size).sum();
+            let waiting = lane.messages.range(lane.waiting(self.now)..);
+            let unsent = match carrier.silent {
+                true => lane.bytes,
+                false => waiting.map(|(_, _, size, _)| size).sum(),
+            };
+            let flying = lane.bytes;
             let condition = Condition {
                 rtt: carrier.link.rtt,
                 rtt_var: Span::from_millis(2),
@@ -421,6 +436,7 @@ impl World {
                 let time = carrier.link.rate.time_for(Size::from_bytes(size as u64));
                 lane.free_at = lane.free_at.max(self.now) + time;
                 let arrival = lane.free_at + half(carrier.link.rtt);
+                lane.bytes += size;
                 lane.messages.push_back((arrival, lane.free_at, size, message));
             }
             Output::Open { stream, .. } => {
