@@ -34,7 +34,7 @@ use carrier::{Carrier, What};
 use datagram::{Datagrams, Verdict};
 use message::MOST_DATA_HEADER;
 use receive::ReceiveHalf;
-use send::SendHalf;
+use send::{Piece, SendHalf};
 use turns::{Place, Turns};
 
 /// Bytes of an application: cheap to clone and to cut.
@@ -343,7 +343,8 @@ pub struct Mux<P> {
     consumed: u64,
     /// The carrier that brought something last.
     recent: Option<CarrierId>,
-    reinjection: u64,
+    /// So many bytes may be sent again; it owes what the last message was too long.
+    reinjection: i64,
     counters: Counters,
 }
 
@@ -362,7 +363,18 @@ struct Stream<P> {
     full: bool,
     reset: Option<Reset>,
     /// Copies that carriers owe, where every path gets one.
-    owed: Vec<(CarrierId, Ranges)>,
+    owed: Vec<Owed>,
+}
+
+/// What one carrier was given and another one is still to be.
+#[derive(Debug)]
+struct Owed {
+    carrier: CarrierId,
+    bytes: Ranges,
+    /// Where the stream goes…
+    opens: bool,
+    /// …and that it ends.
+    fin: bool,
 }
 
 /// What a stream waits for.
@@ -421,7 +433,7 @@ impl<P: Payload> Mux<P> {
         let most = config.credit;
         Self {
             datagrams: Datagrams::new(config.stale, config.flows),
-            reinjection: config.reinjection,
+            reinjection: config.reinjection.cast_signed(),
             peer_stream_credit: 0,
             config,
             carriers: Vec::new(),
@@ -451,6 +463,7 @@ impl<P: Payload> Mux<P> {
             Input::Attach { carrier, path, condition } => {
                 self.carriers.push(Carrier::new(now, carrier, path, condition));
                 self.carriers.sort_by_key(|carrier| carrier.path);
+                self.carriers.iter_mut().for_each(Carrier::look_again);
             }
             Input::Detach { carrier } => self.detach(carrier),
             Input::Condition { carrier, condition } => {
@@ -532,9 +545,11 @@ impl<P: Payload> Mux<P> {
 
     /// When to call [`Mux::poll`] again if nothing happens before.
     pub fn next_wakeup(&self) -> Option<Time> {
+        let all_suspect = self.carriers.iter().all(|carrier| carrier.suspect);
         let carriers = self.carriers.iter().flat_map(|carrier| {
             let ack = carrier.ack_at.filter(|_| carrier.room > 0);
-            [ack, carrier.suspect_at()]
+            let given_up = carrier.given_up_at().filter(|_| !all_suspect);
+            [ack, carrier.suspect_at(), given_up]
         });
         carriers.flatten().chain(self.datagrams.next_wakeup()).min()
     }
@@ -673,7 +688,7 @@ impl<P: Payload> Mux<P> {
             self.send_again(sent.what);
         }
         for stream in self.streams.values_mut() {
-            stream.owed.retain(|(owing, _)| *owing != id);
+            stream.owed.retain(|owed| owed.carrier != id);
         }
         self.recent = self.recent.filter(|recent| *recent != id);
     }
@@ -1058,8 +1073,8 @@ impl<P: Payload> Mux<P> {
         let count =
             self.carriers[at].acknowledged(count).ok_or("it acknowledged what was not sent")?;
         for _ in 0..count {
-            let Some((what, again)) = self.carriers[at].take_oldest() else { break };
-            match what {
+            let Some(sent) = self.carriers[at].take_oldest() else { break };
+            match sent.what {
                 What::Open { stream, length } => {
                     self.edit(stream, |stream| {
                         stream.open = None;
@@ -1069,7 +1084,7 @@ impl<P: Payload> Mux<P> {
                     self.close_if_done(stream);
                 }
                 What::Data { stream, range, fin } => {
-                    if again {
+                    if sent.again {
                         self.counters.spurious += range.len();
                     }
                     self.edit(stream, |stream| stream.send.arrived(range, fin));
@@ -1106,7 +1121,7 @@ impl<P: Payload> Mux<P> {
     fn look_for_stalls(&mut self, now: Time) {
         for carrier in &mut self.carriers {
             if carrier.suspect_at().is_some_and(|since| since <= now) {
-                carrier.suspect = true;
+                carrier.suspect(now);
                 self.outputs.push_back(Output::Suspect { carrier: carrier.id });
             }
         }
@@ -1117,13 +1132,35 @@ impl<P: Payload> Mux<P> {
             if !self.carriers[at].suspect {
                 continue;
             }
-            while self.reinjection > 0 {
+            // One that is only late should not cost much; one that is dead is to cost no time.
+            let given_up = self.carriers[at].given_up_at().is_some_and(|when| when <= now);
+            while given_up || self.reinjection > 0 {
                 let Some(what) = self.carriers[at].next_to_save() else { break };
-                let bytes = self.send_again(what);
-                self.counters.reinjected += bytes;
-                self.reinjection = self.reinjection.saturating_sub(bytes);
+                let again = self.has_another_way(what);
+                self.carriers[at].looked_at(again);
+                if again {
+                    let bytes = self.send_again(what);
+                    self.counters.reinjected += bytes;
+                    self.reinjection -= bytes.cast_signed();
+                }
             }
         }
+    }
+
+    /// Whether a carrier that is not suspect may take what a suspect one was given.
+    fn has_another_way(&self, what: What) -> bool {
+        let paths = match what {
+            What::Open { stream, .. }
+            | What::Data { stream, .. }
+            | What::Reset { stream }
+            | What::StreamCredit { stream }
+            | What::Assign { stream } => match self.treatment(stream) {
+                Some(treatment) => treatment.paths,
+                None => return false,
+            },
+            What::Credit | What::Relabel { .. } | What::CloseFlow { .. } => PathSet::ALL,
+        };
+        self.carriers.iter().any(|carrier| !carrier.suspect && paths.has(carrier.path))
     }
 
     /// The next message that goes, where one can.
@@ -1360,7 +1397,7 @@ impl<P: Payload> Mux<P> {
             let length = piece.range.len();
             self.count_sent(length);
             self.carriers[at].keep(now, What::Open { stream: id, length });
-            self.owe(id, piece.range, others);
+            self.owe(id, piece.range, true, false, others);
             return Some((at, Message::Open { stream: id, label, target, data }));
         }
         let taken = self.edit(id, |stream| {
@@ -1370,7 +1407,7 @@ impl<P: Payload> Mux<P> {
         let (piece, data) = taken??;
         self.used += piece.fresh;
         self.count_sent(piece.range.len());
-        self.owe(id, piece.range, others);
+        self.owe(id, piece.range, false, piece.fin, others);
         let (offset, fin) = (piece.range.start, piece.fin);
         self.carriers[at].keep(now, What::Data { stream: id, range: piece.range, fin });
         Some((at, Message::Data { stream: id, offset, fin, data }))
@@ -1378,16 +1415,22 @@ impl<P: Payload> Mux<P> {
 
     fn count_sent(&mut self, bytes: u64) {
         self.counters.sent += bytes;
-        self.reinjection = (self.reinjection + bytes / 20).min(self.config.reinjection);
+        let most = self.config.reinjection.cast_signed();
+        self.reinjection = (self.reinjection + (bytes / 20).cast_signed()).min(most);
     }
 
-    fn owe(&mut self, id: StreamId, range: Range, others: &[CarrierId]) {
+    fn owe(&mut self, id: StreamId, range: Range, opens: bool, fin: bool, others: &[CarrierId]) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        for other in others {
-            match stream.owed.iter_mut().find(|(carrier, _)| carrier == other) {
-                Some((_, owed)) => owed.insert(range),
-                None => stream.owed.push((*other, [range].into_iter().collect())),
-            }
+        for carrier in others.iter().copied() {
+            let known = stream.owed.iter().position(|owed| owed.carrier == carrier);
+            let at = known.unwrap_or_else(|| {
+                let bytes = Ranges::new();
+                stream.owed.push(Owed { carrier, bytes, opens: false, fin: false });
+                stream.owed.len() - 1
+            });
+            let owed = &mut stream.owed[at];
+            owed.bytes.insert(range);
+            (owed.opens, owed.fin) = (owed.opens || opens, owed.fin || fin);
         }
     }
 
@@ -1399,38 +1442,45 @@ impl<P: Payload> Mux<P> {
         usable: &[(usize, View)],
     ) -> Option<(usize, Message<P>)> {
         let stream = self.streams.get_mut(&id)?;
-        let opens = stream.open.as_ref().map(|open| open.target.clone());
         for (at, view) in usable.iter().filter(|(_, view)| view.has_room) {
-            let carrier = &self.carriers[*at];
+            let carrier = &mut self.carriers[*at];
             debug_assert_eq!(view.path, carrier.path);
-            let Some(index) = stream.owed.iter().position(|(owing, _)| *owing == carrier.id) else {
+            let Some(index) = stream.owed.iter().position(|owed| owed.carrier == carrier.id) else {
                 continue;
             };
-            let most = carrier.most_payload();
-            let Some(piece) = stream.send.again(&stream.owed[index].1, most) else {
-                stream.owed.swap_remove(index);
-                continue;
-            };
-            let owed = &mut stream.owed[index].1;
-            owed.remove(Range::new(0, piece.range.end));
-            if owed.is_empty() {
-                stream.owed.swap_remove(index);
-            }
-            let data = stream.send.bytes(piece.range);
-            let (range, fin, label) = (piece.range, piece.fin, stream.label);
-            self.counters.sent += range.len();
-            // The first message of a stream is as good as lost without where to.
-            if range.start == 0
-                && let Some(target) = opens
+            let owed = &mut stream.owed[index];
+            let target = stream.open.as_ref().filter(|_| owed.opens).map(|open| &open.target);
+            owed.opens = false;
+            let piece = stream.send.again(&owed.bytes, carrier.most_payload());
+            let (what, message) = if let Some(target) = target.cloned() {
+                let first = piece.map(|piece| piece.range).filter(|range| range.start == 0);
+                let range = first.unwrap_or(Range::new(0, 0));
+                owed.bytes.remove(range);
+                self.counters.sent += range.len();
+                let (data, length) = (stream.send.bytes(range), range.len());
+                let (version, treatment) =
+                    self.labels.get(&stream.label).copied().unwrap_or_default();
+                let label = Label { id: stream.label, version, treatment };
+                let what = What::Open { stream: id, length };
+                (what, Message::Open { stream: id, label, target, data })
+            } else if let Some(Piece { range, fin, .. }) =
+                piece.or_else(|| stream.send.end_again().filter(|_| owed.fin))
             {
-                let label = self.label(label);
-                let length = range.len();
-                self.carriers[*at].keep(now, What::Open { stream: id, length });
-                return Some((*at, Message::Open { stream: id, label, target, data }));
+                owed.bytes.remove(Range::new(0, range.end));
+                owed.fin &= !fin;
+                self.counters.sent += range.len();
+                let (data, offset) = (stream.send.bytes(range), range.start);
+                let what = What::Data { stream: id, range, fin };
+                (what, Message::Data { stream: id, offset, fin, data })
+            } else {
+                stream.owed.swap_remove(index);
+                continue;
+            };
+            if owed.bytes.is_empty() && !owed.fin {
+                stream.owed.swap_remove(index);
             }
-            self.carriers[*at].keep(now, What::Data { stream: id, range, fin });
-            let offset = range.start;
-            return Some((*at, Message::Data { stream: id, offset, fin, data }));
+            carrier.keep(now, what);
+            return Some((*at, message));
         }
         None
     }

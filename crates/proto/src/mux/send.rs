@@ -172,6 +172,12 @@ impl<P: Payload> SendHalf<P> {
         (!range.is_empty()).then_some(Piece { range, fin: said && range.end == self.end, fresh: 0 })
     }
 
+    /// The end by itself once more, if it was said and has not arrived.
+    pub(super) fn end_again(&self) -> Option<Piece> {
+        let range = Range::new(self.end, self.end);
+        (self.fin == Fin::Sent).then_some(Piece { range, fin: true, fresh: 0 })
+    }
+
     /// The bytes of a piece, which lies within one chunk.
     pub(super) fn bytes(&self, range: Range) -> P {
         let Some((offset, chunk)) = self.chunk(range.start) else { return P::empty() };
