@@ -351,6 +351,8 @@ pub struct Mux<P> {
 #[derive(Debug)]
 struct Stream<P> {
     label: u8,
+    /// How often it was given another one: the carriers bring this in any order.
+    revision: u32,
     /// What a client has to say before any byte.
     open: Option<Open>,
     /// Whether the peer of the client knows what the stream is for.
@@ -507,6 +509,7 @@ impl<P: Payload> Mux<P> {
             Input::Assign { stream, label } => {
                 let told = self.edit(stream, |stream| {
                     stream.label = label;
+                    stream.revision = stream.revision.saturating_add(1);
                     stream.open.as_ref().is_none_or(|open| open.ever)
                 });
                 self.review_notices(stream);
@@ -835,6 +838,7 @@ impl<P: Payload> Stream<P> {
     fn new(label: u8, most: u64, window: u64) -> Self {
         Self {
             label,
+            revision: 0,
             open: None,
             is_open: false,
             send: SendHalf::new(most),
@@ -917,12 +921,18 @@ impl<P: Payload> Mux<P> {
                     self.outputs.push_back(Output::Datagram { flow, label, peer, data });
                 }
             }
-            Message::Assign { stream, label } => {
+            Message::Assign { stream, label, revision } => {
                 if self.config.role == Role::Client {
                     return Err("it gave the client a label");
                 }
-                self.edit(stream, |stream| stream.label = label);
-                self.review_notices(stream);
+                if self.expect(stream)? {
+                    self.edit(stream, |stream| {
+                        if revision > stream.revision {
+                            (stream.label, stream.revision) = (label, revision);
+                        }
+                    });
+                    self.review_notices(stream);
+                }
             }
             Message::CloseFlow { flow } => {
                 if self.datagrams.close(flow).is_some() {
@@ -985,7 +995,9 @@ impl<P: Payload> Mux<P> {
         }
         let over = self.streams.len() as u64 > self.config.streams;
         let first = self.edit(id, |stream| {
-            stream.label = label.id;
+            if stream.revision == 0 {
+                stream.label = label.id;
+            }
             !std::mem::replace(&mut stream.is_open, true) && stream.reset.is_none()
         });
         self.review_notices(id);
@@ -1250,8 +1262,8 @@ impl<P: Payload> Mux<P> {
             Notice::Credit => (What::Credit, Message::Credit { most: self.most }),
             Notice::Relabel(id) => (What::Relabel { id }, Message::Relabel(self.label(id))),
             Notice::Assign(id) => {
-                let label = self.streams.get(&id)?.label;
-                (What::Assign { stream: id }, Message::Assign { stream: id, label })
+                let Stream { label, revision, .. } = *self.streams.get(&id)?;
+                (What::Assign { stream: id }, Message::Assign { stream: id, label, revision })
             }
             Notice::CloseFlow(flow, label) => {
                 (What::CloseFlow { flow, label }, Message::CloseFlow { flow })

@@ -4,4 +4,5 @@ mod faults;
 mod message;
 mod random;
 mod scenarios;
+mod streams;
 mod world;

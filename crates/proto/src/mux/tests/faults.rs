@@ -231,7 +231,10 @@ fn a_gateway_opens_nothing_and_gives_no_labels() {
         (reset(0, 0), never_opened),
         (open(0, 0), "it opened a stream to the client"),
         (Message::Relabel(label), "it gave the client a label"),
-        (Message::Assign { stream: StreamId(0), label: 1 }, "it gave the client a label"),
+        (
+            Message::Assign { stream: StreamId(0), label: 1, revision: 1 },
+            "it gave the client a label",
+        ),
     ] {
         let mut client = client();
         client.hear(message);

@@ -102,7 +102,8 @@ fn of_a_stream() -> BoxedStrategy<Owned> {
             end
         }),
         (stream(), number()).prop_map(|(stream, most)| Message::StreamCredit { stream, most }),
-        (stream(), any::<u8>()).prop_map(|(stream, label)| Message::Assign { stream, label }),
+        (stream(), any::<u8>(), small())
+            .prop_map(|(stream, label, revision)| { Message::Assign { stream, label, revision } }),
     ]
     .boxed()
 }

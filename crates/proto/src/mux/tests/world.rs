@@ -230,13 +230,16 @@ impl World {
 
     /// A stream over which the client writes `up` bytes and the gateway's side `down`.
     pub fn open(&mut self, label: u8, up: u64, down: u64) -> StreamId {
+        self.open_with(label, up, down, true)
+    }
+
+    fn open_with(&mut self, label: u8, up: u64, down: u64, finishes: bool) -> StreamId {
         let stream = StreamId(self.next_stream);
         self.next_stream += 1;
         let target = Target::Name("server.example".to_owned(), 443);
         self.ends[CLIENT].handle(self.now, Input::Open { stream, label, target });
         for (applications, to_write) in self.applications.iter_mut().zip([up, down]) {
-            let application =
-                Application { to_write, finishes: true, takes: true, ..Default::default() };
+            let application = Application { to_write, finishes, takes: true, ..Default::default() };
             applications.insert(stream, application);
         }
         self.write(CLIENT, stream);
@@ -245,11 +248,7 @@ impl World {
 
     /// A stream over which an application writes when the test says so, see [`World::feed`].
     pub fn open_quiet(&mut self, label: u8) -> StreamId {
-        let stream = self.open(label, 1, 1);
-        for applications in &mut self.applications {
-            applications.entry(stream).and_modify(|application| application.finishes = false);
-        }
-        stream
+        self.open_with(label, 1, 1, false)
     }
 
     /// The application has so many bytes more to write.
