@@ -77,6 +77,9 @@ pub struct Config {
     pub streams: u64,
     /// How many datagram flows the peer may have open.
     pub flows: u64,
+    /// How many bytes of applications are kept at most, until the peer has them. A stream may keep
+    /// half of what the others leave, and 16 KiB in any case.
+    pub most_kept: u64,
     /// A datagram that waited for so long is dropped.
     pub stale: Span,
     /// Bytes of a stream may be sent again on another carrier when theirs stalls, up to this and a
@@ -94,6 +97,7 @@ impl Config {
             most_stream_credit: 16 << 20,
             streams: 32_768,
             flows: 4_096,
+            most_kept: 96 << 20,
             stale: Span::from_millis(150),
             reinjection: 512 << 10,
         }
@@ -341,6 +345,10 @@ pub struct Mux<P> {
     most: u64,
     fresh: u64,
     consumed: u64,
+    /// Pieces of streams that wait for those before them.
+    pieces: usize,
+    /// Bytes of all streams that are kept because they may have to be sent again.
+    kept: u64,
     /// The carrier that brought something last.
     recent: Option<CarrierId>,
     /// So many bytes may be sent again; it owes what the last message was too long.
@@ -420,12 +428,21 @@ enum Notice {
 const LEAST_APPETITE: u64 = 128 << 10;
 /// …and at most: what the faster paths could send before a slow one delivers is less.
 const MOST_APPETITE: u64 = 4 << 20;
+/// What a stream may keep however much the others do.
+const LEAST_KEPT: u64 = 16 << 10;
 /// So many streams of a label are looked at for one that its scheduler does not keep waiting.
 const MOST_WAITING: usize = 64;
 /// Notices that wait under a label wait apart from those of its streams…
 const OF_LABEL: u16 = 1 << 8;
 /// …and those under no label apart from both.
 const NO_LABEL: u16 = 1 << 9;
+/// So many gaps in the numbers of streams are remembered.
+const MOST_GAPS: usize = 32_768;
+/// A piece that waits for those before it costs more than its bytes: so many bytes of credit are
+/// there for one…
+const BYTES_A_PIECE: u64 = 128;
+/// …beyond these.
+const FREE_PIECES: u64 = 1_024;
 /// Stream numbers may be so far ahead of those that were seen.
 const MOST_AHEAD: u64 = 1 << 20;
 
@@ -454,6 +471,8 @@ impl<P: Payload> Mux<P> {
             most,
             fresh: 0,
             consumed: 0,
+            pieces: 0,
+            kept: 0,
             recent: None,
             counters: Counters::default(),
         }
@@ -560,15 +579,14 @@ impl<P: Payload> Mux<P> {
     /// How many bytes the application may write to a stream now. When it has written so many, or
     /// this is zero, [`Output::Hungry`] says when it may go on.
     pub fn appetite(&mut self, stream: StreamId) -> usize {
-        let most = self.most_waiting();
+        let (most, most_kept) = (self.most_waiting(), self.most_kept());
         let Some(stream) = self.streams.get_mut(&stream) else { return 0 };
         if !stream.send.is_open() {
             return 0;
         }
         let room = most.saturating_sub(stream.send.waiting());
         // What a peer does not take in is not read from the application either.
-        let held = (self.config.most_stream_credit * 2).saturating_sub(stream.send.held());
-        let room = room.min(held);
+        let room = room.min(most_kept.saturating_sub(stream.send.held()));
         stream.full = room == 0;
         usize::try_from(room).unwrap_or(usize::MAX)
     }
@@ -616,6 +634,13 @@ impl<P: Payload> Mux<P> {
         (rate.size_in(slowest).as_bytes() * 2).clamp(LEAST_APPETITE, MOST_APPETITE)
     }
 
+    /// So much of a stream may be kept to be sent again: half of what is left for all, so that none
+    /// ever has nothing, or a peer that acknowledges nothing would make this end keep all that it
+    /// asks for.
+    fn most_kept(&self) -> u64 {
+        (self.config.most_kept.saturating_sub(self.kept) / 2).max(LEAST_KEPT)
+    }
+
     fn open(&mut self, id: StreamId, label: u8, target: Target) {
         let mut stream = Stream::new(label, self.peer_stream_credit, self.config.stream_credit);
         stream.open = Some(Open { target, sent: false, ever: false });
@@ -628,10 +653,11 @@ impl<P: Payload> Mux<P> {
     /// Changes a stream and sees to it that it is served, and that the sum of what waits is right.
     fn edit<R>(&mut self, id: StreamId, change: impl FnOnce(&mut Stream<P>) -> R) -> Option<R> {
         let stream = self.streams.get_mut(&id)?;
-        let before = stream.send.backlog();
+        let before = (stream.send.backlog(), stream.send.held());
         let result = change(stream);
-        let after = stream.send.backlog();
-        self.backlog = (self.backlog + after).saturating_sub(before);
+        let after = (stream.send.backlog(), stream.send.held());
+        self.backlog = (self.backlog + after.0).saturating_sub(before.0);
+        self.kept = (self.kept + after.1).saturating_sub(before.1);
         let class = u16::from(stream.label);
         let queue = stream.queue(self.granted > self.used);
         if stream.place.map(|(queue, place)| (queue, place.class)) != queue.map(|q| (q, class)) {
@@ -760,6 +786,7 @@ impl<P: Payload> Mux<P> {
         if stream.reset.is_some() {
             return;
         }
+        self.pieces -= stream.receive.pieces().min(self.pieces);
         let left = stream.receive.discard();
         stream.owed.clear();
         // The application that ended it wants to hear no more.
@@ -968,6 +995,12 @@ impl<P: Payload> Mux<P> {
             return Err("its stream numbers are not in order");
         }
         self.known.insert(Range::new(id.0, id.0 + 1));
+        if self.known.count() > MOST_GAPS {
+            // Those of the oldest gap are as good as over: a client that gave them up before it
+            // said so leaves such gaps.
+            let end = self.known.iter().nth(1).map_or(0, |range| range.end);
+            self.known.insert(Range::new(0, end));
+        }
         // Beyond the limit it is made all the same, to be refused when it is opened; a peer that
         // goes on and on is one that does not listen.
         if self.streams.len() as u64 >= self.config.streams * 2 {
@@ -1019,6 +1052,10 @@ impl<P: Payload> Mux<P> {
         if self.fresh.saturating_add(stream.receive.beyond(past)) > self.most {
             return Err("it sent more in all than it may");
         }
+        if self.pieces as u64 > FREE_PIECES + self.config.credit / BYTES_A_PIECE {
+            return Err("it sent bytes in too many pieces without those before them");
+        }
+        let before = stream.receive.pieces();
         let brought = stream.receive.receive(offset, data, fin).map_err(|breach| match breach {
             receive::Breach::Credit => "it sent more on a stream than it may",
             receive::Breach::End => "it sent bytes past the end of a stream",
@@ -1033,6 +1070,7 @@ impl<P: Payload> Mux<P> {
                 self.outputs.push_back(Output::Finished { stream: id });
             }
         }
+        self.pieces = (self.pieces + stream.receive.pieces()).saturating_sub(before);
         self.spend(brought.discarded);
         self.close_if_done(id);
         Ok(())
@@ -1048,6 +1086,7 @@ impl<P: Payload> Mux<P> {
             }
             false => stream.receive.cut(end).map_err(|_| "its reset does not fit its bytes")?,
         };
+        self.pieces -= stream.receive.pieces().min(self.pieces);
         let left = stream.receive.discard();
         let answer = stream.reset.is_none() && !stream.send.is_done();
         let tell = stream.reset.is_none() && stream.is_open;
@@ -1116,10 +1155,10 @@ impl<P: Payload> Mux<P> {
     }
 
     fn tell_hungry(&mut self, id: StreamId) {
-        let most = self.most_waiting();
+        let (most, most_kept) = (self.most_waiting(), self.most_kept());
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let room = stream.send.is_open() && stream.send.waiting() * 2 <= most;
-        let held = stream.send.held() <= self.config.most_stream_credit * 3 / 2;
+        let held = stream.send.held() <= most_kept / 4 * 3;
         if stream.full && room && held {
             stream.full = false;
             self.outputs.push_back(Output::Hungry { stream: id });

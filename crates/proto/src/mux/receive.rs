@@ -195,6 +195,11 @@ impl<P: Payload> ReceiveHalf<P> {
         Ok(fresh)
     }
 
+    /// How many pieces wait for those before them.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
     /// Bytes past a gap, and those that were not taken: what this half makes this end hold.
     pub(super) fn held(&self) -> u64 {
         self.high - self.consumed

@@ -305,3 +305,121 @@ fn numbers_far_ahead_are_a_breach() {
     assert_eq!(gateway.breaches(), ["its stream numbers are not in order"]);
     gateway.still_serves(0);
 }
+
+#[test]
+fn numbers_with_gaps_between_them_take_no_more_room_than_a_limit() {
+    let mut gateway = gateway();
+    // In whatever order, and each over at once.
+    let mut count = 0;
+    for number in (1..50_000).rev().chain(50_000..100_000) {
+        gateway.hear(reset(number * 2, 0));
+        // It answers, unless it takes the stream for one that is over.
+        let answers = gateway.done.iter().filter(|done| match done {
+            Output::Send { message, .. } => message.counts(),
+            _ => false,
+        });
+        count += answers.count() as u64;
+        gateway.hear(Message::Ack { count });
+        assert_eq!(gateway.breaches(), Vec::<&str>::new());
+        assert_eq!(gateway.mux.stream_count(), 0);
+        gateway.done.clear();
+        assert!(gateway.mux.known.count() <= 32_768);
+    }
+    gateway.still_serves(200_000);
+}
+
+#[test]
+fn bytes_with_gaps_between_them_are_refused_before_they_cost_more_than_credit() {
+    let mut gateway = Faced::new(Role::Gateway, |_| {});
+    gateway.open(0);
+    let pieces = (0..1 << 19).take_while(|piece| {
+        gateway.hear(data(0, piece * 2 + 1, 1, false));
+        gateway.done.iter().all(|done| !matches!(done, Output::Breach { .. }))
+    });
+    assert_eq!(pieces.count(), 1_024 + (32 << 20) / 128 + 1);
+    let what = "it sent bytes in too many pieces without those before them";
+    assert_eq!(gateway.breaches(), [what]);
+    // Those of a stream that ends are gone.
+    gateway.handle(Input::Reset { stream: StreamId(0), code: ResetCode::Aborted });
+    assert_eq!(gateway.mux.pieces, 0);
+    gateway.still_serves(1);
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_makes_no_end_keep_more_than_a_limit() {
+    let mut gateway = Faced::new(Role::Gateway, |config| config.most_kept = 10 << 20);
+    gateway.hear(Message::Credit { most: 1 << 60 });
+    let mut kept = 0;
+    for stream in 0..100 {
+        gateway.open(stream);
+        gateway.hear(Message::StreamCredit { stream: StreamId(stream), most: 1 << 60 });
+        loop {
+            let appetite = gateway.mux.appetite(StreamId(stream));
+            if appetite == 0 {
+                break;
+            }
+            let data = Piece { of: (StreamId(stream), Role::Gateway), at: 0, len: appetite };
+            kept += appetite;
+            gateway.handle(Input::Write { stream: StreamId(stream), data });
+        }
+    }
+    assert!(((5 << 20)..(12 << 20)).contains(&kept), "{kept}");
+    // What arrives makes room again, and those that wait are told.
+    gateway.done.clear();
+    let count = gateway.mux.carriers[0].sent.len() as u64;
+    gateway.hear(Message::Ack { count });
+    let hungry = gateway.done.iter().filter(|done| matches!(done, Output::Hungry { .. }));
+    assert_eq!(hungry.count(), 100);
+    assert_eq!(gateway.mux.kept, 0);
+}
+
+#[test]
+fn credit_in_crumbs_wakes_few_streams_and_leaves_nothing_behind() {
+    let mut gateway = Faced::new(Role::Gateway, |_| {});
+    for stream in 0..500 {
+        gateway.open(stream);
+        let data = Piece { of: (StreamId(stream), Role::Gateway), at: 0, len: 10_000 };
+        gateway.handle(Input::Write { stream: StreamId(stream), data });
+    }
+    // The session's megabyte is used up.
+    assert_eq!(gateway.mux.used, 1 << 20);
+    gateway.done.clear();
+    for more in 1..=1_000 {
+        gateway.hear(Message::Credit { most: (1 << 20) + more });
+        for stream in [1, 499] {
+            gateway.hear(Message::StreamCredit { stream: StreamId(stream), most: 1 << 30 });
+        }
+    }
+    assert_eq!(gateway.mux.used, (1 << 20) + 1_000);
+    for stream in 0..500 {
+        gateway.handle(Input::Reset { stream: StreamId(stream), code: ResetCode::Aborted });
+    }
+    assert!(gateway.mux.broke.is_empty() && gateway.mux.ready.is_empty());
+}
+
+#[test]
+fn notices_for_a_path_that_takes_nothing_are_said_once_when_it_does() {
+    let mut gateway = Faced::new(Role::Gateway, |_| {});
+    let only = Treatment { paths: [PathId(1)].into_iter().collect(), ..Treatment::default() };
+    let label = Label { id: 0, version: 1, treatment: only };
+    gateway.hear(Message::Relabel(label));
+    for stream in 0..1_000 {
+        let data = piece(stream, 0, 0);
+        let stream = StreamId(stream);
+        gateway.hear(Message::Open { stream, label, target: target(), data });
+        for _ in 0..3 {
+            gateway.handle(Input::Reset { stream, code: ResetCode::Aborted });
+        }
+    }
+    let resets = |faced: &Faced| {
+        let reset = |done: &&Output<Piece>| {
+            matches!(done, Output::Send { message: Message::Reset { .. }, .. })
+        };
+        faced.done.iter().filter(reset).count()
+    };
+    assert_eq!(resets(&gateway), 0);
+    gateway.attach(CarrierId(1), 1);
+    gateway.handle(Input::Room { carrier: CARRIER, bytes: 0 });
+    assert_eq!(resets(&gateway), 1_000);
+    assert!(gateway.mux.noticed.is_empty());
+}
