@@ -2,6 +2,7 @@
 
 mod lab;
 mod middlebox;
+mod mux;
 mod network;
 mod trace;
 mod wire;
@@ -107,6 +108,13 @@ pub const ALL: &[Target] = &[
         run: wire::quic_initial,
         words: wire::HELLO_WORDS,
         more_seeds: &[],
+    },
+    Target { name: "mux-message", run: mux::message, words: mux::MESSAGE_WORDS, more_seeds: &[] },
+    Target {
+        name: "mux-peer",
+        run: mux::peer,
+        words: mux::PEER_WORDS,
+        more_seeds: &["corpus/mux-message"],
     },
 ];
 

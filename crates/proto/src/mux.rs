@@ -1092,15 +1092,15 @@ impl<P: Payload> Mux<P> {
         let tell = stream.reset.is_none() && stream.is_open;
         self.fresh += fresh;
         self.spend(fresh + left);
+        if tell {
+            self.outputs.push_back(Output::Reset { stream: id, code });
+        }
         if answer {
             self.reset(id, ResetCode::Aborted);
         } else if let Some(stream) = self.streams.get_mut(&id)
             && stream.reset.is_none()
         {
             stream.reset = Some(Reset { code, arrived: true });
-        }
-        if tell {
-            self.outputs.push_back(Output::Reset { stream: id, code });
         }
         self.close_if_done(id);
         Ok(())
