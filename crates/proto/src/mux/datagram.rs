@@ -320,9 +320,17 @@ impl<P: Payload> Datagrams<P> {
         if self.bound.is_empty() || carriers.iter().all(|carrier| carrier.room == 0) {
             return None;
         }
-        let index = self.bound.iter().position(|(_, id, _)| with_room(*id).is_some())?;
-        let (_, id, message) = self.unbind(index)?;
-        Some((with_room(id)?, message))
+        while let Some(index) = self.bound.iter().position(|(_, id, _)| with_room(*id).is_some()) {
+            let (_, id, message) = self.unbind(index)?;
+            let (at, payload) = (with_room(id)?, message.payload().map_or(0, Payload::len));
+            let length = head_length(&message, payload) + payload;
+            if carriers[at].condition.datagram.is_none_or(|most| length <= most) {
+                return Some((at, message));
+            }
+            // The carrier takes less than when it was cut.
+            self.dropped += 1;
+        }
+        None
     }
 
     /// Drops what nobody waits for any more.
