@@ -9,9 +9,10 @@ use std::collections::{HashMap, VecDeque};
 
 use manyways_trace::{Size, Span, Time};
 
+use super::Payload;
 use super::carrier::{Carrier, CarrierId};
 use super::message::{FlowId, MOST_PAYLOAD, Message, Target};
-use super::{Payload, head_length};
+use super::outgoing::head_length;
 use crate::sched::{Choice, Job, Kind, PathId, PathSet, Schedulers, Treatment, View};
 
 /// Bytes that wait at most; the oldest are dropped.
