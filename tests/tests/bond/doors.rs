@@ -1,7 +1,7 @@
 //! The ways in: SOCKS5, HTTP CONNECT, and for applications that know of nothing.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::Shutdown;
 use std::process::Command;
 use std::thread;
 
@@ -10,7 +10,7 @@ use manyways_tests::{finish, object, same_content};
 use crate::bond::{CONNECT, Keys, SOCKS, rest};
 use crate::needs_bond;
 use crate::proxy::{plain, socks};
-use crate::world::{LENGTH, OUTSIDE, SERVER, TWO_LINKS, World, at};
+use crate::world::{LENGTH, OUTSIDE, SERVER, TWO_LINKS, World, accept, at};
 
 /// Fetches the object and sends another one, over both families, through a door.
 #[track_caller]
@@ -72,10 +72,10 @@ fn a_server_that_speaks_first_is_heard() {
     let keys = Keys::new(&world);
     let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
     for server in SERVER {
-        let listener = world.internet(|| TcpListener::bind(at(server, 22))).expect("a port");
+        let listener = world.listen(server, 22);
         for connect in [plain, socks] {
             let mut application = connect(&world, at(server, 22));
-            let (mut stream, from) = listener.accept().expect("the gateway comes");
+            let (mut stream, from) = accept(&listener);
             assert!(OUTSIDE.contains(&from.ip().to_string().as_str()), "{from}");
             stream.write_all(b"who are you?\n").expect("somebody listens");
             let mut heard = [0; 13];
@@ -97,10 +97,10 @@ fn either_side_may_stop_speaking_and_go_on_listening() {
     let long: Vec<u8> = (0..300_000_u32).flat_map(u32::to_be_bytes).collect();
     for connect in [plain, socks] {
         for application_first in [true, false] {
-            let listener = world.internet(|| TcpListener::bind(at(SERVER[0], 7))).expect("a port");
+            let listener = world.listen(SERVER[0], 7);
             let mut application = connect(&world, at(SERVER[0], 7));
             application.write_all(b"begin").expect("it is taken");
-            let (mut server, _) = listener.accept().expect("the gateway comes");
+            let (mut server, _) = accept(&listener);
             let mut begin = [0; 5];
             server.read_exact(&mut begin).expect("it begins");
             let (mut first, mut second) = match application_first {

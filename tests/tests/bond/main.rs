@@ -6,6 +6,8 @@
 //! nobody can set, and which a namespace cannot have for itself once a process runs in it.
 
 mod bond;
+mod datagrams;
 mod doors;
 mod proxy;
+mod resolver;
 mod world;

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
 /// Far longer than anything takes that is to come at all.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(15);
 /// Links that no test waits for.
 pub const TWO_LINKS: [&str; 2] = ["wifi:delay=2ms", "lte:delay=5ms"];
 /// Links on which something can happen under way.
@@ -51,6 +51,17 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "never happened: {what}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// The next connection of a server; who does not read or write it for long enough hears of it.
+#[track_caller]
+pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    listener.set_nonblocking(true).expect("a socket can be told");
+    let (stream, from) = eventually("a connection comes", || listener.accept().ok());
+    stream.set_nonblocking(false).expect("a socket can be told");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a socket can be told");
+    (stream, from)
 }
 
 /// A namespace of the network that lives as long as this.
@@ -99,7 +110,7 @@ impl World {
         let stderr = File::create(files.path().join("lab")).expect("room for a log");
         let mut command = manyways();
         command.args(["lab", "shell", "--name", &lab]);
-        links.iter().for_each(|link| drop(command.args(["--link", link])));
+        command.args(links.iter().flat_map(|link| ["--link", link]));
         command.args(["--", "sh", "-c", "readlink /proc/self/ns/net; exec sleep 1000"]);
         let mut process = Running::start(command.stdout(Stdio::piped()).stderr(stderr));
         let mut device = String::new();
@@ -156,6 +167,12 @@ impl World {
     /// Does something on the servers.
     pub fn internet<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         self.internet.act(act)
+    }
+
+    /// A server that listens in the internet.
+    #[track_caller]
+    pub fn listen(&self, address: &str, port: u16) -> TcpListener {
+        self.internet(|| TcpListener::bind(at(address, port))).expect("the port is free")
     }
 
     /// A file of this test.
