@@ -7,7 +7,12 @@
 
 mod bond;
 mod datagrams;
+mod destinations;
 mod doors;
+mod impostor;
+mod keys;
 mod proxy;
+mod readers;
 mod resolver;
+mod strangers;
 mod world;
