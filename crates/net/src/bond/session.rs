@@ -170,9 +170,30 @@ impl Handle {
                     tokio::time::sleep(Duration::from_secs(3)).await;
                     let Some(session) = weak.upgrade() else { break };
                     let session = session.borrow();
-                    eprintln!("DBG now {} wakeup {:?} mux {}", session.clock.now(), session.wakeup, session.mux.debug_state());
-                    for (id, slot) in &session.carriers { eprintln!("DBG carrier {id:?} blocked {} dirty {} room {}", slot.blocked, slot.dirty, slot.io.room()); }
-                    for (id, a) in session.applications.iter().take(5) { eprintln!("DBG app {id:?} reads {} blocked {} outbox {} socket {} finished {}", a.reads, a.blocked, a.outbox.len(), a.socket.is_some(), a.finished); }
+                    eprintln!(
+                        "DBG now {} wakeup {:?} mux {}",
+                        session.clock.now(),
+                        session.wakeup,
+                        session.mux.debug_state()
+                    );
+                    for (id, slot) in &session.carriers {
+                        eprintln!(
+                            "DBG carrier {id:?} blocked {} dirty {} room {}",
+                            slot.blocked,
+                            slot.dirty,
+                            slot.io.room()
+                        );
+                    }
+                    for (id, a) in session.applications.iter().take(5) {
+                        eprintln!(
+                            "DBG app {id:?} reads {} blocked {} outbox {} socket {} finished {}",
+                            a.reads,
+                            a.blocked,
+                            a.outbox.len(),
+                            a.socket.is_some(),
+                            a.finished
+                        );
+                    }
                 }
             });
         }
@@ -225,8 +246,11 @@ impl Handle {
         let task = tokio::task::spawn_local(async move {
             loop {
                 let Some(session) = handle.upgrade() else { return };
-                let blocked = session.borrow().carriers.get(&id).is_some_and(|slot| slot.blocked);
+                let blocked = session.borrow().carriers.get(&id).map(|slot| slot.blocked);
                 drop(session);
+                // One that ended is always ready: this would go on without ever waiting, and an
+                // abort waits for that.
+                let Some(blocked) = blocked else { return };
                 let interest = match blocked {
                     true => Interest::READABLE | Interest::WRITABLE,
                     false => Interest::READABLE,
