@@ -50,7 +50,7 @@ impl End {
         let said = || (self.times(words) >= times).then_some(());
         let waiting = std::panic::AssertUnwindSafe(|| eventually(words, said));
         if std::panic::catch_unwind(waiting).is_err() {
-            panic!("{times} times {words:?} in:\n{}", self.said());
+            panic!("not {times} times {words:?} in:\n{}", self.said());
         }
     }
 

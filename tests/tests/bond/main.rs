@@ -6,13 +6,18 @@
 //! nobody can set, and which a namespace cannot have for itself once a process runs in it.
 
 mod bond;
+mod damage;
 mod datagrams;
 mod destinations;
 mod doors;
+mod ends;
 mod impostor;
 mod keys;
+mod links;
 mod proxy;
 mod readers;
+mod relay;
 mod resolver;
 mod strangers;
+mod traces;
 mod world;

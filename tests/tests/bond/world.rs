@@ -2,7 +2,7 @@
 //! a test opens its own sockets and starts programs.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
 /// Far longer than anything takes that is to come at all.
-pub const PATIENCE: Duration = Duration::from_secs(15);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Links that no test waits for.
 pub const TWO_LINKS: [&str; 2] = ["wifi:delay=2ms", "lte:delay=5ms"];
 /// Links on which something can happen under way.
@@ -162,6 +162,15 @@ impl World {
     /// Does something on the host on which the gateway runs.
     pub fn host<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         self.host.act(act)
+    }
+
+    /// What a thread that outlives this call needs to connect from the host of the gateway.
+    pub fn within_host(
+        &self,
+    ) -> impl Fn(&(dyn Fn() -> io::Result<TcpStream> + Sync)) -> io::Result<TcpStream> + Send + use<>
+    {
+        let host = Namespace(self.host.0.try_clone().expect("a descriptor is free"));
+        move |connect| host.act(connect)
     }
 
     /// Does something on the servers.
