@@ -152,7 +152,7 @@ fn a_client_that_breaks_the_protocol_harms_only_itself() {
         let mut welcome = [0; 3];
         stream.read_exact(&mut welcome).expect("an answer");
         assert_eq!(welcome[..2], [1, VERSION], "the rogue is let in");
-        eprintln!("message {number}");
+        eprintln!("message {number}\n{}", gateway.said());
         say(&mut stream, message);
         gateway.says_times("rogue: path 0 has ended", number + 1);
     }
