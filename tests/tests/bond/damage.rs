@@ -35,7 +35,12 @@ fn survives(damage: Damage) {
         });
         let mut came = Vec::new();
         if let Err(error) = application.read_to_end(&mut came) {
-            panic!("{damage:?}: {error} after {}\n{}\n{}", came.len(), client.said(), gateway.said());
+            panic!(
+                "{damage:?}: {error} after {}\n{}\n{}",
+                came.len(),
+                client.said(),
+                gateway.said()
+            );
         }
         assert_eq!(came.len(), long.len(), "{damage:?}\n{}\n{}", client.said(), gateway.said());
         assert!(came == long, "{damage:?}: something else came");

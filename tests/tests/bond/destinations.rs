@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use crate::bond::{End, Keys};
 use crate::needs_bond;
-use crate::proxy::{Association, To, plain, socks, try_plain, try_socks};
+use crate::proxy::{Association, To, socks, try_plain, try_socks};
 use crate::resolver::{Resolver, SILENT};
 use crate::world::{GATEWAY, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually};
 
@@ -190,5 +190,4 @@ fn a_client_may_have_so_many_streams_and_sessions() {
     // When the first one goes, the second one may come.
     drop(client);
     second.says("is up");
-    let _ = plain;
 }
