@@ -11,6 +11,7 @@ mod greeting;
 pub mod intercept;
 pub mod key;
 pub mod networks;
+mod quic;
 mod session;
 mod socks;
 mod tls;

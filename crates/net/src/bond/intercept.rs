@@ -153,7 +153,7 @@ impl Doors {
         let socket = transparent_udp(at, self.mark)?;
         socket.set_nonblocking(true)?;
         let port = socket.local_addr()?.port();
-        let socket = AsyncFd::with_interest(socket, Interest::READABLE)?;
+        let socket = AsyncFd::register_with_interest(socket, Interest::READABLE)?;
         tokio::task::spawn_local(self.clone().take_datagrams(socket));
         Ok(port)
     }

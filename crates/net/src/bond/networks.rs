@@ -83,7 +83,7 @@ impl Networks {
     }
 
     async fn watch(&self) -> std::io::Result<()> {
-        let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
+        let mut watch = AsyncFd::register_with_interest(Watch::open()?, Interest::READABLE)?;
         loop {
             let mut ready = watch.readable_mut().await?;
             let changes = ready.get_inner_mut().read_changes()?;
