@@ -13,7 +13,6 @@ use manyways_proto::mux::{FlowId, Target};
 use manyways_sys::socket::transparent::{
     recv_with_original, transparent_tcp_listener, transparent_udp, transparent_udp_from,
 };
-use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::mpsc;
@@ -153,7 +152,7 @@ impl Doors {
         let socket = transparent_udp(at, self.mark)?;
         socket.set_nonblocking(true)?;
         let port = socket.local_addr()?.port();
-        let socket = AsyncFd::register_with_interest(socket, Interest::READABLE)?;
+        let socket = UdpSocket::from_std(socket)?;
         tokio::task::spawn_local(self.clone().take_datagrams(socket));
         Ok(port)
     }
@@ -253,7 +252,7 @@ impl Doors {
         self.client.close_flow(flow);
     }
 
-    async fn take_datagrams(self, socket: AsyncFd<std::net::UdpSocket>) {
+    async fn take_datagrams(self, socket: UdpSocket) {
         /// What an application's socket sends: its flow, and since when nothing came.
         struct Known {
             flow: FlowId,
@@ -271,11 +270,13 @@ impl Doors {
                     continue;
                 }
                 ready = socket.readable() => {
-                    let Ok(mut ready) = ready else { return };
-                    let received = ready.try_io(|socket| {
+                    if ready.is_err() {
+                        return;
+                    }
+                    let received = socket.try_io(Interest::READABLE, || {
                         recv_with_original(socket.as_fd(), &mut buffer)
                     });
-                    let Ok(Ok(received)) = received else { continue };
+                    let Ok(received) = received else { continue };
                     let (from, to) = (received.source, received.destination);
                     let data = &buffer[..received.length];
                     let entry = known.entry(from).or_insert_with(|| {

@@ -83,7 +83,9 @@ impl Networks {
     }
 
     async fn watch(&self) -> std::io::Result<()> {
-        let mut watch = AsyncFd::register_with_interest(Watch::open()?, Interest::READABLE)?;
+        // The other way needs unsafe code; the watch has its descriptor for as long as it lives.
+        #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
+        let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
         loop {
             let mut ready = watch.readable_mut().await?;
             let changes = ready.get_inner_mut().read_changes()?;
