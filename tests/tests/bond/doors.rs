@@ -64,6 +64,19 @@ fn a_download_and_an_upload_of_an_application_that_knows_nothing() {
     both_ways(&world, &["--noproxy", "*"]);
 }
 
+/// Where TCP does not get through, or by somebody's will.
+#[test]
+fn a_download_and_an_upload_over_quic() {
+    needs_bond!("nginx", "curl", "ss");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&["--carrier", "quic"]));
+    both_ways(&world, &["--noproxy", "*"]);
+    let open = world.device(|| finish(Command::new("ss").args(["-Htn"])));
+    let tcp = open.succeeded().stdout;
+    assert!(!tcp.contains(":4433"), "no carrier is TCP: {tcp}");
+}
+
 /// As SSH, SMTP and many databases do: nothing comes before the server has spoken.
 #[test]
 fn a_server_that_speaks_first_is_heard() {

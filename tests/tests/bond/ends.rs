@@ -9,7 +9,7 @@ use crate::bond::{Keys, table};
 use crate::needs_bond;
 use crate::proxy::{plain, socks, try_plain};
 use crate::world::{
-    OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually,
+    GATEWAY, OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually,
 };
 
 /// Both ends of a connection, on which something is under way towards the application.
@@ -98,10 +98,25 @@ fn a_gateway_that_is_started_anew_resets_what_was_and_serves_what_comes() {
 #[test]
 fn a_gateway_that_is_killed_is_noticed_when_it_is_back() {
     needs_bond!();
+    a_gateway_is_killed("tcp");
+}
+
+/// No kernel says that the gateway is gone.
+#[test]
+fn a_gateway_that_is_killed_is_noticed_over_quic() {
+    needs_bond!();
+    a_gateway_is_killed("quic");
+}
+
+#[track_caller]
+fn a_gateway_is_killed(carrier: &str) {
     let world = World::new(&SLOW_LINKS);
     let keys = Keys::new(&world);
     let gateway = keys.gateway(&[]);
-    let client = keys.client();
+    let to = format!("{GATEWAY}:4433");
+    let client = keys.client_at(&to, &["--intercept", "none", "--carrier", carrier]);
+    client.says("wifi is up");
+    client.says("lte is up");
     let application = under_way(&world, socks);
     gateway.process.signal(Signal::SIGKILL);
     client.says("wifi is down");
