@@ -153,7 +153,7 @@ async fn serve(
     key: manyways_net::bond::key::PrivateKey,
     gateway: Vec<SocketAddr>,
 ) -> Result<ExitCode> {
-    let stop = super::stopped()?;
+    let mut stop = std::pin::pin!(super::stopped()?);
     let taken = taken(&args);
     let mark = (!taken.is_empty()).then(|| Names::default().own_mark);
     let keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
@@ -185,7 +185,10 @@ async fn serve(
     }
     let installed = match taken.is_empty() {
         true => None,
-        false => Some(take_in(&args, taken, &doors, &client, addresses).await?),
+        false => tokio::select! {
+            installed = take_in(&args, taken, &doors, &client, addresses) => Some(installed?),
+            () = &mut stop => return Ok(ExitCode::SUCCESS),
+        },
     };
     let refreshing = installed.as_ref().map(|installed| {
         let installed = Rc::clone(installed);
@@ -240,8 +243,15 @@ async fn take_in(
         doors.transparent_udp(v6).map_err(|_| failed())?,
     ];
     // A family that the gateway lacks is refused here, or applications would wait for it.
-    let families = tokio::time::timeout(Duration::from_secs(10), client.families()).await;
-    let (has_v4, has_v6) = families.unwrap_or((true, false));
+    let families = client.families();
+    let (has_v4, has_v6) = match args.when_dead {
+        // A gateway that is not there, or does not know this key, cuts nobody off.
+        WhenDead::Open => families.await,
+        WhenDead::Closed => {
+            let known = tokio::time::timeout(Duration::from_secs(10), families).await;
+            known.unwrap_or((true, false))
+        }
+    };
     let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
     let mut direct: Vec<Prefix> = gateway.into_iter().map(Prefix::from).collect();
     if !args.private {

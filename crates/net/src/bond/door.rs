@@ -20,7 +20,12 @@ impl Door {
         if self.open.iter().any(|prefix| prefix.contains(address)) {
             return true;
         }
-        !self.own.contains(&address) && is_public(address)
+        // What a translator makes of an address is an address too.
+        let means = match address {
+            IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
+            IpAddr::V4(_) => address,
+        };
+        !self.own.contains(&address) && !self.own.contains(&means) && is_public(means)
     }
 }
 
@@ -44,9 +49,6 @@ fn is_public(address: IpAddr) -> bool {
         }
         IpAddr::V6(v6) => {
             let first = v6.segments()[0];
-            if let Some(v4) = embedded(v6) {
-                return is_public(v4.into());
-            }
             // Global unicast is 2000::/3, and everything else is for somebody in particular.
             (0x2000..0x4000).contains(&first)
         }
@@ -87,6 +89,8 @@ mod tests {
             "224.0.0.1",
             "255.255.255.255",
             "203.0.113.9",
+            "64:ff9b::cb00:7109",
+            "2002:cb00:7109::1",
             "::1",
             "::",
             "fe80::1",

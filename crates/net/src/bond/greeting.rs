@@ -106,7 +106,11 @@ impl GreetError {
     fn of_carrier(error: CarrierError) -> Self {
         match error {
             CarrierError::Tls(error) => Self::of_tls(&error),
-            CarrierError::Message(error @ DecodeError::NotOurs) => Self::NotOurs(error.to_string()),
+            CarrierError::Message(DecodeError::NotOurs) => {
+                Self::NotOurs("it greets in another way".to_owned())
+            }
+            // Nothing has been said before, so it is not that something broke on the way.
+            CarrierError::Message(error) => Self::NotOurs(error.to_string()),
             other => Self::Broken(other.to_string()),
         }
     }

@@ -733,8 +733,11 @@ async fn drive_tcp(
 ) {
     loop {
         let Some(alive) = session.upgrade() else { return };
-        let blocked = alive.borrow().carriers.get(&id).is_some_and(|slot| slot.blocked);
+        let blocked = alive.borrow().carriers.get(&id).map(|slot| slot.blocked);
         drop(alive);
+        // One that ended is always ready: this would go on without ever waiting, and an abort waits
+        // for that.
+        let Some(blocked) = blocked else { return };
         let interest = match blocked {
             true => Interest::READABLE | Interest::WRITABLE,
             false => Interest::READABLE,
@@ -755,6 +758,7 @@ async fn drive_quic(
     connection: quinn::Connection,
     wake: Rc<Notify>,
 ) {
+    let mut datagrams = true;
     loop {
         let stream = poll_fn(|context| match session.upgrade() {
             Some(alive) => alive.borrow_mut().poll_quic(id, context),
@@ -763,11 +767,11 @@ async fn drive_quic(
         tokio::select! {
             () = stream => return,
             () = wake.notified() => {}
-            datagram = connection.read_datagram() => {
-                // Why it has ended is said by the stream.
+            datagram = connection.read_datagram(), if datagrams => {
                 let Ok(bytes) = datagram else {
-                    std::future::pending::<()>().await;
-                    return;
+                    // Why it has ended is said by the stream, which is to be heard still.
+                    datagrams = false;
+                    continue;
                 };
                 let Some(message) = quic::datagram(&bytes) else { continue };
                 let Some(alive) = session.upgrade() else { return };

@@ -1,0 +1,193 @@
+//! Where connections lead: servers that are not there, and what a gateway does not open.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+
+use crate::bond::{End, Keys};
+use crate::needs_bond;
+use crate::proxy::{Association, To, socks, try_plain, try_socks};
+use crate::resolver::{Resolver, SILENT};
+use crate::world::{GATEWAY, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually};
+
+/// The proxy says yes before the far end is known: then it resets.
+#[track_caller]
+fn is_reset(opened: io::Result<TcpStream>) {
+    let mut stream = match opened {
+        Ok(stream) => stream,
+        Err(error) => {
+            assert!(is_end(&error), "{error}");
+            return;
+        }
+    };
+    let error = stream.read(&mut [0; 1]).expect_err("it is not to be an orderly end");
+    assert!(is_end(&error), "{error}");
+}
+
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused)
+}
+
+/// The bond carries a connection after all that.
+#[track_caller]
+fn carries(world: &World) {
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = socks(world, at(SERVER[0], 7));
+    application.write_all(b"hello").expect("it is taken");
+    let mut heard = [0; 5];
+    accept(&listener).0.read_exact(&mut heard).expect("it arrives");
+    assert_eq!(&heard, b"hello");
+}
+
+#[test]
+fn a_server_that_is_not_there_resets() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
+    let _resolver = Resolver::start(&world);
+    for server in SERVER {
+        is_reset(try_plain(&world, at(server, 1)));
+        is_reset(try_socks(&world, &To::Address(at(server, 1))));
+    }
+    gateway.says_times("is not reached: Refused", 4);
+    // A neighbour of the servers' that does not exist: the last router says so.
+    is_reset(try_plain(&world, at("203.0.113.99", 80)));
+    gateway.says("203.0.113.99:80 is not reached: Unreachable");
+    is_reset(try_socks(&world, &To::Name("nobody.example", 80)));
+    gateway.says("nobody.example:80 is not reached: NoName");
+    carries(&world);
+}
+
+/// Neither the name nor the server that swallows everything holds up anybody else.
+#[test]
+fn a_name_that_takes_long_holds_up_nobody() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (gateway, _client) = (keys.gateway(&[]), keys.client());
+    let _resolver = Resolver::start(&world);
+    let slow: Vec<io::Result<TcpStream>> =
+        (0..20).map(|_| try_socks(&world, &To::Name(SILENT, 80))).collect();
+    let listener = world.listen(SERVER[0], 7);
+    let _application = try_socks(&world, &To::Name("www.example", 7)).expect("the proxy is there");
+    accept(&listener);
+    assert_eq!(gateway.times("slow.example:80 is not reached"), 0, "{}", gateway.said());
+    slow.into_iter().for_each(is_reset);
+    gateway.says_times("slow.example:80 is not reached", 20);
+}
+
+/// Every way to say "the gateway itself, or what stands next to it".
+const CLOSED: [&str; 15] = [
+    "127.0.0.1",
+    "127.1.2.3",
+    "0.0.0.0",
+    "10.64.1.2",
+    PRIVATE,
+    "169.254.1.1",
+    "100.64.1.1",
+    GATEWAY,
+    OUTSIDE[0],
+    "::1",
+    "fe80::1",
+    "fd00:18::1",
+    OUTSIDE[1],
+    "::ffff:203.0.113.1",
+    "64:ff9b::cb00:7101",
+];
+
+/// Somebody listens wherever the gateway would get through.
+fn listen_everywhere(world: &World) -> (TcpListener, UdpSocket, TcpListener) {
+    let any: SocketAddr = "[::]:8080".parse().expect("an address");
+    let listener = world.host(|| TcpListener::bind(any)).expect("a port");
+    let socket = world.host(|| UdpSocket::bind(any)).expect("a port");
+    for own in [&listener, &world.listen(PRIVATE, 8080)] {
+        own.set_nonblocking(true).expect("a socket can be told");
+    }
+    socket.set_nonblocking(true).expect("a socket can be told");
+    (listener, socket, world.listen(PRIVATE, 8080))
+}
+
+#[test]
+fn the_gateway_is_no_way_to_itself_or_its_neighbours() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (gateway, _client) = (keys.gateway(&[]), keys.client());
+    let _resolver = Resolver::start(&world);
+    let (listener, socket, private) = listen_everywhere(&world);
+    private.set_nonblocking(true).expect("a socket can be told");
+    for (count, address) in (1..).zip(CLOSED) {
+        is_reset(try_socks(&world, &To::Address(at(address, 8080))));
+        gateway.says_times("is not reached: Forbidden", count);
+        assert!(listener.accept().is_err() && private.accept().is_err(), "{address}");
+    }
+    for name in ["localhost", "inside.example", "self.example"] {
+        is_reset(try_socks(&world, &To::Name(name, 8080)));
+        gateway.says(&format!("{name}:8080 is not reached: Forbidden"));
+    }
+    let association = Association::new(&world);
+    for address in CLOSED {
+        association.send(at(address, 8080), b"hello").expect("it is taken");
+    }
+    // What was sent before it would have come before it.
+    let server = world.internet(|| UdpSocket::bind(at(SERVER[0], 4000))).expect("a port");
+    server.set_nonblocking(true).expect("a socket can be told");
+    eventually("a datagram comes", || {
+        association.send(at(SERVER[0], 4000), b"hello").expect("it is taken");
+        server.recv_from(&mut [0; 9]).ok()
+    });
+    assert!(socket.recv_from(&mut [0; 9]).is_err(), "a datagram got through");
+}
+
+#[test]
+fn what_is_opened_is_open_and_nothing_else() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&["--open", "192.168.77.0/24", "--open", "::1"]);
+    let _client = keys.client();
+    let (listener, _socket, private) = listen_everywhere(&world);
+    let _application = socks(&world, at(PRIVATE, 8080));
+    accept(&private);
+    let _application = socks(&world, at("::1", 8080));
+    accept(&listener);
+    is_reset(try_socks(&world, &To::Address(at("127.0.0.1", 8080))));
+    gateway.says("127.0.0.1:8080 is not reached: Forbidden");
+    assert_eq!(gateway.times("Forbidden"), 1, "{}", gateway.said());
+}
+
+#[test]
+fn a_client_may_have_so_many_streams_and_sessions() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    keys.allow(&format!("{} phone streams=2 sessions=1\n", keys.client));
+    let gateway = keys.gateway(&[]);
+    let client = keys.client();
+    let listener = world.listen(SERVER[0], 7);
+    let mut open: Vec<(TcpStream, TcpStream)> =
+        (0..2).map(|_| (socks(&world, at(SERVER[0], 7)), accept(&listener).0)).collect();
+    is_reset(try_socks(&world, &To::Address(at(SERVER[0], 7))));
+    // One that ends makes room for another.
+    drop(open.pop());
+    eventually("there is room again", || {
+        let mut application = socks(&world, at(SERVER[0], 7));
+        listener.set_nonblocking(true).expect("a socket can be told");
+        application.write_all(b"hello").ok()?;
+        application.set_read_timeout(Some(std::time::Duration::from_millis(200))).ok()?;
+        let end = application.read(&mut [0; 1]).expect_err("the server says nothing");
+        (!is_end(&end)).then_some(())
+    });
+    let second = {
+        let key = keys.file("client.key");
+        let to = format!("{GATEWAY}:4433");
+        let words = ["client", "--gateway", &to, "--gateway-key", &keys.gateway, "--key", &key];
+        let words = [&words[..], &["--intercept", "none"]].concat();
+        world.device(|| End::start(&world, "second", &words))
+    };
+    second.says_times("the gateway refuses: phone has 1 sessions already", 2);
+    gateway.says("is not let in: phone has 1 sessions already");
+    // When the first one goes, the second one may come.
+    drop(client);
+    second.says("is up");
+}

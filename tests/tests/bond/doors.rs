@@ -1,0 +1,135 @@
+//! The ways in: SOCKS5, HTTP CONNECT, and for applications that know of nothing.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::process::Command;
+use std::thread;
+
+use manyways_tests::{finish, object, same_content};
+
+use crate::bond::{CONNECT, Keys, SOCKS, rest};
+use crate::needs_bond;
+use crate::proxy::{plain, socks};
+use crate::world::{LENGTH, OUTSIDE, SERVER, TWO_LINKS, World, accept, at};
+
+/// Fetches the object and sends another one, over both families, through a door.
+#[track_caller]
+fn both_ways(world: &World, door: &[&str]) {
+    let _web = world.web();
+    let sent = object(&world.path("root"), "sent", LENGTH / 2, 8);
+    for host in [SERVER[0].to_owned(), format!("[{}]", SERVER[1])] {
+        let curl = |words: &[&str]| {
+            let common = ["-q", "--silent", "--show-error", "--fail", "--max-time", "90"];
+            let mut command = Command::new("curl");
+            for variable in ["http_proxy", "https_proxy", "all_proxy", "ALL_PROXY"] {
+                command.env_remove(variable);
+            }
+            world.device(|| finish(command.args(common).args(door).args(words))).succeeded();
+        };
+        let (came, put) = (world.path("came"), world.path("put/sent"));
+        curl(&["-o", &came.display().to_string(), &format!("http://{host}/object")]);
+        assert!(same_content(&came, &world.path("root/object")), "{host}");
+        curl(&["-T", &sent.display().to_string(), &format!("http://{host}/put/sent")]);
+        assert!(same_content(&put, &sent), "{host}");
+        std::fs::remove_file(put).expect("it came");
+    }
+    let through = [OUTSIDE[0], OUTSIDE[0], OUTSIDE[1], OUTSIDE[1]];
+    assert_eq!(world.askers(), through, "the gateway's addresses, not the device's");
+}
+
+#[test]
+fn a_download_and_an_upload_through_socks5() {
+    needs_bond!("nginx", "curl");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.client());
+    both_ways(&world, &["--proxy", &format!("socks5h://{SOCKS}")]);
+}
+
+#[test]
+fn a_download_and_an_upload_through_http_connect() {
+    needs_bond!("nginx", "curl");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.client());
+    both_ways(&world, &["--proxy", &format!("http://{CONNECT}"), "--proxytunnel"]);
+}
+
+#[test]
+fn a_download_and_an_upload_of_an_application_that_knows_nothing() {
+    needs_bond!("nginx", "curl");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
+    both_ways(&world, &["--noproxy", "*"]);
+}
+
+/// Where TCP does not get through, or by somebody's will.
+#[test]
+fn a_download_and_an_upload_over_quic() {
+    needs_bond!("nginx", "curl", "ss");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&["--carrier", "quic"]));
+    both_ways(&world, &["--noproxy", "*"]);
+    let open = world.device(|| finish(Command::new("ss").args(["-Htn"])));
+    let tcp = open.succeeded().stdout;
+    assert!(!tcp.contains(":4433"), "no carrier is TCP: {tcp}");
+}
+
+/// As SSH, SMTP and many databases do: nothing comes before the server has spoken.
+#[test]
+fn a_server_that_speaks_first_is_heard() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
+    for server in SERVER {
+        let listener = world.listen(server, 22);
+        for connect in [plain, socks] {
+            let mut application = connect(&world, at(server, 22));
+            let (mut stream, from) = accept(&listener);
+            assert!(OUTSIDE.contains(&from.ip().to_string().as_str()), "{from}");
+            stream.write_all(b"who are you?\n").expect("somebody listens");
+            let mut heard = [0; 13];
+            application.read_exact(&mut heard).expect("the server speaks");
+            assert_eq!(&heard, b"who are you?\n");
+            application.write_all(b"nobody\n").expect("the server listens");
+            drop(application);
+            assert_eq!(rest(&mut stream), b"nobody\n");
+        }
+    }
+}
+
+#[test]
+fn either_side_may_stop_speaking_and_go_on_listening() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
+    let long: Vec<u8> = (0..300_000_u32).flat_map(u32::to_be_bytes).collect();
+    for connect in [plain, socks] {
+        for application_first in [true, false] {
+            let listener = world.listen(SERVER[0], 7);
+            let mut application = connect(&world, at(SERVER[0], 7));
+            application.write_all(b"begin").expect("it is taken");
+            let (mut server, _) = accept(&listener);
+            let mut begin = [0; 5];
+            server.read_exact(&mut begin).expect("it begins");
+            let (mut first, mut second) = match application_first {
+                true => (application, server),
+                false => (server, application),
+            };
+            first.write_all(b"that is all").expect("it is taken");
+            first.shutdown(Shutdown::Write).expect("an open connection");
+            assert_eq!(rest(&mut second), b"that is all");
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    second.write_all(&long).expect("the other side listens");
+                    second.shutdown(Shutdown::Write).expect("an open connection");
+                });
+                assert!(rest(&mut first) == long, "what came after is not what was sent");
+            });
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Ends that end: a gateway that is started anew or killed, a client that is killed.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use nix::sys::signal::Signal;
+
+use crate::bond::{Keys, table};
+use crate::needs_bond;
+use crate::proxy::{plain, socks, try_plain};
+use crate::world::{
+    GATEWAY, OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually,
+};
+
+/// Both ends of a connection, on which something is under way towards the application.
+fn under_way(world: &World, connect: fn(&World, std::net::SocketAddr) -> TcpStream) -> TcpStream {
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = connect(world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&listener);
+    std::thread::spawn(move || {
+        // Until somebody ends it.
+        while server.write_all(&[1; 10_000]).is_ok() {}
+    });
+    application.read_exact(&mut [0; 20_000]).expect("it begins to come");
+    application
+}
+
+/// Reads on to the end, whatever it is: the kernel ends the connections of a killed process well
+/// where all was read.
+fn ends(mut application: TcpStream) {
+    let mut buffer = [0; 100_000];
+    loop {
+        match application.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Reads on to the end, which must be a bad one.
+#[track_caller]
+fn ends_with_a_reset(mut application: TcpStream) {
+    let mut buffer = [0; 100_000];
+    let error = loop {
+        match application.read(&mut buffer) {
+            Ok(0) => panic!("it ended as if all had come"),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+}
+
+/// A new connection brings something from a server, through the bond.
+#[track_caller]
+fn carries(world: &World) {
+    let listener = world.listen(SERVER[0], 8);
+    eventually("a connection goes through", || {
+        let mut application = socks(world, at(SERVER[0], 8));
+        application.write_all(b"hello").ok()?;
+        listener.set_nonblocking(true).expect("a socket can be told");
+        // One that was opened while the gateway was gone may be reset.
+        let (mut server, _) = eventually("it comes or is reset", || match listener.accept() {
+            Ok(accepted) => Some(Some(accepted)),
+            Err(_) => {
+                application.set_nonblocking(true).expect("a socket can be told");
+                let waits = matches!(application.read(&mut [0; 1]),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+                (!waits).then_some(None)
+            }
+        })?;
+        server.set_nonblocking(false).expect("a socket can be told");
+        server.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+        let mut heard = [0; 5];
+        server.read_exact(&mut heard).ok()?;
+        (&heard == b"hello").then_some(())
+    });
+}
+
+#[test]
+fn a_gateway_that_is_started_anew_resets_what_was_and_serves_what_comes() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let client = keys.client();
+    let application = under_way(&world, socks);
+    drop(gateway);
+    let _gateway = keys.gateway(&[]);
+    ends_with_a_reset(application);
+    client.says("the gateway has forgotten the session; connections ended");
+    carries(&world);
+    assert_eq!(client.times("forgotten"), 1, "{}", client.said());
+}
+
+#[test]
+fn a_gateway_that_is_killed_is_noticed_when_it_is_back() {
+    needs_bond!();
+    a_gateway_is_killed("tcp");
+}
+
+/// No kernel says that the gateway is gone.
+#[test]
+fn a_gateway_that_is_killed_is_noticed_over_quic() {
+    needs_bond!();
+    a_gateway_is_killed("quic");
+}
+
+#[track_caller]
+fn a_gateway_is_killed(carrier: &str) {
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let to = format!("{GATEWAY}:4433");
+    let client = keys.client_at(&to, &["--intercept", "none", "--carrier", carrier]);
+    client.says("wifi is up");
+    client.says("lte is up");
+    let application = under_way(&world, socks);
+    gateway.process.signal(Signal::SIGKILL);
+    client.says("wifi is down");
+    client.says("lte is down");
+    let _gateway = keys.gateway(&[]);
+    ends_with_a_reset(application);
+    carries(&world);
+    assert_eq!(client.times("forgotten"), 1, "{}", client.said());
+}
+
+#[test]
+fn a_client_that_ends_takes_its_connections_along_and_is_gone_at_once() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let before = gateway.descriptors();
+    let client = keys.client();
+    let application = under_way(&world, socks);
+    drop(client);
+    ends_with_a_reset(application);
+    gateway.says("phone: the session ends");
+    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+}
+
+/// It may be back with another address at any time, so this takes most of a minute.
+#[test]
+fn a_client_that_is_killed_is_forgotten_by_the_gateway() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let before = gateway.descriptors();
+    let client = keys.client();
+    let listener = world.listen(SERVER[0], 7);
+    let applications: Vec<TcpStream> = (0..10).map(|_| socks(&world, at(SERVER[0], 7))).collect();
+    let servers: Vec<TcpStream> = (0..10).map(|_| accept(&listener).0).collect();
+    assert!(gateway.descriptors() >= before + 12, "ten streams, two carriers");
+    client.process.signal(Signal::SIGKILL);
+    applications.into_iter().for_each(ends);
+    gateway.says("the session ends, its client is gone");
+    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+    for mut server in servers {
+        let error = server.read(&mut [0; 1]).expect_err("it did not end well");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
+    }
+    let _client = keys.client();
+    carries(&world);
+}
+
+/// The first connection after a client was killed: the kernel sends its first packet again.
+fn killed(when_dead: &str, world: &World, keys: &Keys<'_>) {
+    let mut client = keys.transparent(&["--when-dead", when_dead]);
+    let application = under_way(world, plain);
+    client.process.signal(Signal::SIGKILL);
+    ends(application);
+    client.process.wait(PATIENCE).expect("it ends");
+}
+
+#[test]
+fn where_a_killed_client_fails_open_everything_flows_past_it() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    killed("open", &world, &keys);
+    for server in SERVER {
+        let listener = world.listen(server, 9);
+        let _application = plain(&world, at(server, 9));
+        let from = accept(&listener).1.ip().to_string();
+        assert!(!OUTSIDE.contains(&from.as_str()), "{from}");
+    }
+    // The next client makes order, and leaves nothing.
+    let client = keys.transparent(&[]);
+    let listener = world.listen(SERVER[0], 9);
+    let _application = plain(&world, at(SERVER[0], 9));
+    assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
+    drop(client);
+    assert!(!world.device(table), "the rules are gone");
+}
+
+#[test]
+fn where_a_killed_client_fails_closed_everything_is_refused_at_once() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    killed("closed", &world, &keys);
+    for server in SERVER {
+        let listener = world.listen(server, 9);
+        let error = try_plain(&world, at(server, 9)).expect_err("nothing goes past");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
+        listener.set_nonblocking(true).expect("a socket can be told");
+        assert!(listener.accept().is_err(), "somebody came");
+    }
+    let client = keys.transparent(&["--when-dead", "closed"]);
+    let listener = world.listen(SERVER[0], 9);
+    let _application = plain(&world, at(SERVER[0], 9));
+    assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
+    drop(client);
+    assert!(!world.device(table), "the rules are gone");
+    let _application = plain(&world, at(SERVER[0], 9));
+    assert_eq!(accept(&listener).1.ip().to_string(), "10.64.1.2");
+}

@@ -1,0 +1,197 @@
+//! Somebody who speaks TLS as the ends of a bond do, and then says what they never would.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::AlwaysResolvesClientRawPublicKeys;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::{default_provider, sign};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    ServerConnection, SignatureScheme, StreamOwned, SupportedProtocolVersion, version,
+};
+
+/// What both ends call the protocol.
+const PROTOCOL: &str = "manyways-bond/1";
+/// The version of the protocol that this code knows.
+pub const VERSION: u8 = 1;
+
+pub type Client = StreamOwned<ClientConnection, TcpStream>;
+
+/// What an impostor has of a client.
+#[derive(Clone, Copy)]
+pub struct Guise<'a> {
+    pub key: Option<&'a Path>,
+    pub protocol: &'a str,
+    pub tls: &'static SupportedProtocolVersion,
+}
+
+impl<'a> Guise<'a> {
+    /// All that a client of this key has.
+    pub fn of(key: &'a Path) -> Self {
+        Self { key: Some(key), protocol: PROTOCOL, tls: &version::TLS13 }
+    }
+
+    /// Shakes hands with a gateway. With TLS 1.3 a client may only hear later that it failed.
+    pub fn greet(self, mut stream: TcpStream) -> io::Result<Client> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_protocol_versions(&[self.tls])
+            .expect("the provider has them")
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Credulous));
+        let mut config = match self.key {
+            Some(key) => {
+                let resolver = AlwaysResolvesClientRawPublicKeys::new(certified(key));
+                builder.with_client_cert_resolver(Arc::new(resolver))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![self.protocol.into()];
+        let name = ServerName::try_from("gateway.invalid").expect("a name");
+        let mut tls = ClientConnection::new(Arc::new(config), name).expect("a sound configuration");
+        while tls.is_handshaking() {
+            tls.complete_io(&mut stream)?;
+        }
+        Ok(StreamOwned::new(tls, stream))
+    }
+}
+
+/// Answers a client as a gateway of this key would, and reads its greeting.
+#[track_caller]
+pub fn receive(key: &Path, stream: TcpStream) -> StreamOwned<ServerConnection, TcpStream> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&version::TLS13])
+        .expect("the provider has it")
+        .with_client_cert_verifier(Arc::new(Credulous))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified(key))));
+    config.alpn_protocols = vec![PROTOCOL.into()];
+    let tls = ServerConnection::new(Arc::new(config)).expect("a sound configuration");
+    let mut stream = StreamOwned::new(tls, stream);
+    let mut hello = [0; 23];
+    stream.read_exact(&mut hello).expect("the client greets");
+    assert_eq!((&hello[..4], hello[4]), (&b"mway"[..], VERSION));
+    stream
+}
+
+/// What a client of this version says first.
+pub fn hello(version: u8) -> Vec<u8> {
+    let credit = (0x8000_0000_u32 | 1 << 20).to_be_bytes();
+    [&b"mway"[..], &[version, 0, 0], &[7; 16], &credit, &credit].concat()
+}
+
+/// What a gateway of this version answers.
+pub fn welcome(version: u8) -> Vec<u8> {
+    let credit = (0x8000_0000_u32 | 1 << 20).to_be_bytes();
+    [&[1, version, 3][..], &credit, &credit, &[10]].concat()
+}
+
+/// Says something and hears what the other end has to say until it ends the connection, which it
+/// must.
+#[track_caller]
+pub fn say(stream: &mut Client, words: &[u8]) -> Vec<u8> {
+    let mut heard = Vec::new();
+    if stream.write_all(words).and_then(|()| stream.flush()).is_ok()
+        && let Err(error) = stream.read_to_end(&mut heard)
+    {
+        assert_ne!(error.kind(), io::ErrorKind::WouldBlock, "it does not hang up");
+    }
+    heard
+}
+
+fn certified(key: &Path) -> Arc<CertifiedKey> {
+    let der = PrivatePkcs8KeyDer::from_pem_file(key).expect("keygen makes PEM");
+    let key = sign::any_eddsa_type(&der).expect("an Ed25519 key");
+    let public = key.public_key().expect("it has a public half").to_vec();
+    Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key))
+}
+
+/// Takes everybody for whom they say they are.
+#[derive(Debug)]
+struct Credulous;
+
+impl ServerCertVerifier for Credulous {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Credulous {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}

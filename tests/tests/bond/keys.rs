@@ -1,0 +1,147 @@
+//! Who is who: keys and lists that are wrong, each with the words for it.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use manyways_tests::{Finished, finish, folder, manyways};
+
+use crate::bond::{Keys, key};
+use crate::needs_bond;
+use crate::proxy::plain;
+use crate::world::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, World, accept, at};
+
+/// A public key that nobody has.
+const NOBODY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+
+/// It ends with code 1, one sentence and one hint.
+#[track_caller]
+fn fails(words: &[&str], sentence: &str, hint: &str) {
+    let done: Finished = finish(manyways().arg("bond").args(words));
+    assert_eq!(done.code(), 1, "{}", done.stderr);
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    let [first, second] = lines[..] else { panic!("not two lines: {}", done.stderr) };
+    assert!(first.starts_with("manyways: ") && first.contains(sentence), "{first}");
+    assert!(second.starts_with("hint: ") && second.contains(hint), "{second}");
+}
+
+#[test]
+fn a_private_key_is_there_and_its_owners_alone() {
+    let folder = folder();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    key(&folder.path().join("good"));
+    key(&folder.path().join("open"));
+    fs::set_permissions(file("open"), Permissions::from_mode(0o644)).expect("its permissions");
+    fs::write(file("garbage"), [0xff; 100]).expect("room for a file");
+    fs::set_permissions(file("garbage"), Permissions::from_mode(0o600)).expect("its permissions");
+    fs::write(file("allow"), format!("{NOBODY} phone\n")).expect("room for a line");
+    for (name, sentence, hint) in [
+        ("missing", "No such file", "manyways bond keygen"),
+        ("open", "can be read by others", "chmod 600"),
+        ("garbage", "holds no Ed25519 private key", "manyways bond keygen"),
+    ] {
+        let allow = file("allow");
+        let name = file(name);
+        let gateway = ["gateway", "--listen", "127.0.0.1:0", "--allow", &allow, "--key", &name];
+        fails(&gateway, sentence, hint);
+        let to = ["client", "--gateway", "127.0.0.1:1", "--gateway-key", NOBODY];
+        fails(&[&to[..], &["--intercept", "none", "--key", &name]].concat(), sentence, hint);
+    }
+    fails(&["keygen", &file("good")], "File exists", "keygen --show");
+}
+
+#[test]
+fn a_list_that_does_not_read_says_its_line() {
+    let folder = folder();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    key(&folder.path().join("key"));
+    for (list, sentence) in [
+        ("\u{0}\u{1}garbage", "allow:1: "),
+        ("# nothing\nkey phone", "allow:2: \"key\" is no public key"),
+        (&format!("{NOBODY} phone streams=many"), "\"many\" is no number"),
+        (&format!("{NOBODY} one\n{NOBODY} two"), "is there twice"),
+    ] {
+        fs::write(file("allow"), list).expect("room for a line");
+        let words = ["--listen", "127.0.0.1:0", "--allow", &file("allow"), "--key", &file("key")];
+        fails(&[&["gateway"], &words[..]].concat(), sentence, "KEY phone");
+    }
+    fs::write(file("allow"), [0xff, 0xfe]).expect("room for two bytes");
+    let words = ["--listen", "127.0.0.1:0", "--allow", &file("allow"), "--key", &file("key")];
+    fails(&[&["gateway"], &words[..]].concat(), "allow: ", "KEY phone");
+}
+
+#[test]
+fn a_port_that_is_taken_is_said() {
+    let folder = folder();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    key(&folder.path().join("key"));
+    fs::write(file("allow"), format!("{NOBODY} phone\n")).expect("room for a line");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it has one").to_string();
+    let words = ["--listen", &address, "--allow", &file("allow"), "--key", &file("key")];
+    let gateway = [&["gateway"], &words[..]].concat();
+    fails(&gateway, &format!("cannot listen on {address}"), "another gateway");
+    let words = ["--gateway", "127.0.0.1:1", "--gateway-key", NOBODY, "--key", &file("key")];
+    let doors = ["--intercept", "none", "--quiet", "--socks", &address];
+    let done = finish(manyways().args(["bond", "client"]).args(words).args(doors));
+    assert_eq!(done.code(), 1, "{}", done.stderr);
+    let sentence = format!("cannot listen on {address} for SOCKS5");
+    assert!(done.stderr.contains(&sentence), "{}", done.stderr);
+}
+
+#[test]
+fn a_gateway_with_another_key_gets_nothing() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let mut keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    keys.gateway = NOBODY.to_owned();
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
+    client.says_times("the gateway has another key than the one that was given", 2);
+    client.says("hint: compare --gateway-key");
+    gateway.says_times("is not let in", 2);
+    assert_eq!(client.times("is up") + gateway.times("a session begins"), 0);
+    // Each network says it once, however often it is tried.
+    gateway.says_times("is not let in", 5);
+    assert_eq!(client.times("another key"), 2, "{}", client.said());
+}
+
+#[test]
+fn a_client_that_is_not_known_is_told_and_let_in_once_it_is() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    keys.allow(&format!("{NOBODY} somebody\n"));
+    let gateway = keys.gateway(&[]);
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
+    client.says_times("the gateway does not know this key", 2);
+    client.says("hint: add this client's public key");
+    gateway.says_times("is not let in", 2);
+    assert_eq!(client.times("is up") + gateway.times("a session begins"), 0);
+    // One that does not read leaves all as it was.
+    keys.allow("garbage\n");
+    gateway.says("the allow-file of before stays in force");
+    keys.allow(&format!("{} phone\n", keys.client));
+    client.says("is up");
+    gateway.says("phone: a session begins");
+}
+
+/// What the bond does not carry yet flows as ever, however long that takes.
+#[test]
+fn a_client_that_is_not_let_in_keeps_nobody_from_the_internet() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    keys.allow("");
+    let gateway = keys.gateway(&[]);
+    let mut client = keys.client_at(&format!("{GATEWAY}:4433"), &[]);
+    // With its pauses that grow, this is long after a client has given up waiting.
+    gateway.says_times("is not let in", 14);
+    let listener = world.listen(SERVER[0], 7);
+    let _application = plain(&world, at(SERVER[0], 7));
+    assert_eq!(accept(&listener).1.ip().to_string(), "10.64.1.2");
+    // And it ends when it is told to.
+    client.process.signal(nix::sys::signal::Signal::SIGTERM);
+    let status = client.process.wait(PATIENCE).expect("it ends");
+    assert!(status.success(), "{status}: {}", client.said());
+}

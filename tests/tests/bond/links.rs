@@ -1,0 +1,201 @@
+//! Networks that go, come back, forget, or carry less than others.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::bond::Keys;
+use crate::needs_bond;
+use crate::proxy::{plain, socks};
+use crate::world::{SERVER, SLOW_LINKS, World, accept, at, eventually};
+
+/// Longer than the links take a second for.
+fn long() -> Vec<u8> {
+    (0..1_000_000_u32).flat_map(u32::to_be_bytes).collect()
+}
+
+/// Downloads something long, and meanwhile does something with the links once it is under way.
+#[track_caller]
+fn download_while(world: &World, meddle: impl FnOnce(&dyn Fn() -> bool)) {
+    let long = long();
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = socks(world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&listener);
+    let mut came = vec![0; long.len()];
+    thread::scope(|scope| {
+        scope.spawn(|| server.write_all(&long).expect("the other side listens"));
+        let (first, rest) = came.split_at_mut(100_000);
+        application.read_exact(first).expect("it begins to come");
+        let reading = scope.spawn(|| application.read_exact(rest).expect("the rest comes"));
+        let is_under_way = || !reading.is_finished();
+        assert!(is_under_way(), "it was there before anything happened");
+        meddle(&is_under_way);
+        reading.join().expect("the rest came");
+    });
+    assert!(came == long, "something else came");
+}
+
+#[test]
+fn a_download_goes_on_when_a_link_goes_down_or_silent() {
+    needs_bond!();
+    for state in ["no-carrier", "silent"] {
+        for link in ["wifi", "lte"] {
+            let world = World::new(&SLOW_LINKS);
+            let keys = Keys::new(&world);
+            let (_gateway, _client) = (keys.gateway(&[]), keys.client());
+            download_while(&world, |_| world.set(link, &format!("state={state}")));
+        }
+    }
+}
+
+#[test]
+fn a_link_that_is_back_is_used_again() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, client) = (keys.gateway(&[]), keys.client());
+    world.set("wifi", "state=no-carrier");
+    client.says("wifi is down");
+    world.set("wifi", "state=up");
+    client.says_times("wifi is up", 2);
+    // Now everything hangs on it.
+    world.set("lte", "state=no-carrier");
+    client.says("lte is down");
+    download_while(&world, |_| {});
+}
+
+/// For a second up, for a second down: the pauses are what is done to the link, and nothing is
+/// waited for with them.
+#[test]
+fn a_download_survives_a_link_that_flaps() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, client) = (keys.gateway(&[]), keys.client());
+    world.set("lte", "down=1mbit");
+    download_while(&world, |is_under_way| {
+        let mut flaps = 0;
+        while is_under_way() {
+            for state in ["state=no-carrier", "state=up"] {
+                world.set("wifi", state);
+                thread::sleep(Duration::from_millis(500));
+            }
+            flaps += 1;
+        }
+        assert!(flaps > 2, "it was there after {flaps}");
+    });
+    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+}
+
+#[test]
+fn a_download_waits_for_networks_when_there_are_none() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, client) = (keys.gateway(&[]), keys.client());
+    download_while(&world, |_| {
+        world.set("wifi", "state=no-carrier");
+        world.set("lte", "state=no-carrier");
+        client.says("wifi is down");
+        client.says("lte is down");
+        world.set("lte", "state=up");
+    });
+    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+}
+
+/// Carriers are TCP: what their path carries is their affair, and of no application.
+#[test]
+fn links_may_carry_packets_of_different_sizes() {
+    needs_bond!();
+    let world = World::new(&["wifi:down=20mbit,delay=3ms,mtu=1280", "lte:down=20mbit,delay=3ms"]);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
+    download_while(&world, |_| {});
+    let listener = world.listen(SERVER[1], 7);
+    let mut application = plain(&world, at(SERVER[1], 7));
+    let (mut server, _) = accept(&listener);
+    let long = long();
+    thread::scope(|scope| {
+        scope.spawn(|| application.write_all(&long).expect("the other side listens"));
+        let mut came = vec![0; long.len()];
+        server.read_exact(&mut came).expect("it comes");
+        assert!(came == long, "something else came");
+    });
+}
+
+/// Both ends of a connection on which nothing is said for a while.
+fn idle(world: &World) -> (TcpListener, TcpStream, TcpStream) {
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = socks(world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&listener);
+    speak(&mut application, &mut server);
+    (listener, application, server)
+}
+
+/// They understand each other.
+#[track_caller]
+fn speak(application: &mut TcpStream, server: &mut TcpStream) {
+    say(application, server);
+    say(server, application);
+}
+
+#[track_caller]
+fn say(from: &mut TcpStream, to: &mut TcpStream) {
+    from.write_all(b"hello").expect("it is taken");
+    let mut heard = [0; 5];
+    to.read_exact(&mut heard).expect("it arrives");
+    assert_eq!(&heard, b"hello");
+}
+
+/// Longer than a NAT remembers an idle connection here.
+const FORGETFUL: [&str; 2] =
+    ["wifi:delay=3ms,middlebox=nat:idle=1s", "lte:delay=5ms,middlebox=nat:idle=1s"];
+const LONGER: Duration = Duration::from_secs(3);
+
+#[test]
+fn a_nat_that_forgets_costs_no_connection() {
+    needs_bond!();
+    let world = World::new(&FORGETFUL);
+    let keys = Keys::new(&world);
+    let (_gateway, client) = (keys.gateway(&[]), keys.client());
+    let (_listener, mut application, mut server) = idle(&world);
+    for _ in 0..2 {
+        thread::sleep(LONGER);
+        speak(&mut application, &mut server);
+    }
+    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+}
+
+/// A device that sleeps: nothing of it runs, and what it finds when it wakes is dead.
+#[test]
+fn a_client_that_slept_goes_on_where_it_was() {
+    needs_bond!();
+    let world = World::new(&FORGETFUL);
+    let keys = Keys::new(&world);
+    let (gateway, client) = (keys.gateway(&[]), keys.client());
+    let (_listener, mut application, mut server) = idle(&world);
+    client.process.signal(Signal::SIGSTOP);
+    for link in ["wifi", "lte"] {
+        world.set(link, "state=no-carrier");
+    }
+    // Said while it sleeps, both ways.
+    application.write_all(b"are you").expect("the kernel takes it");
+    server.write_all(b"I am").expect("the kernel takes it");
+    thread::sleep(LONGER);
+    for link in ["wifi", "lte"] {
+        world.set(link, "state=up");
+    }
+    client.process.signal(Signal::SIGCONT);
+    let mut heard = [0; 7];
+    server.read_exact(&mut heard).expect("it arrives");
+    assert_eq!(&heard, b"are you");
+    application.read_exact(&mut heard[..4]).expect("it arrives");
+    assert_eq!(&heard[..4], b"I am");
+    speak(&mut application, &mut server);
+    eventually("both networks are used again", || (client.times("is up") >= 4).then_some(()));
+    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+    assert_eq!(gateway.times("a session begins"), 1, "{}", gateway.said());
+}

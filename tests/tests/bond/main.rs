@@ -1,0 +1,23 @@
+//! `manyways bond` as a user meets it: a device with two networks, a gateway, and servers behind
+//! the gateway, each with a kernel stack of its own; broken input and broken networks above all.
+//!
+//! Nothing here is timed. A test waits for something to happen, with a deadline that only a hang
+//! reaches. That the clock may jump is not provoked: both ends only read the monotonic clock, which
+//! nobody can set, and which a namespace cannot have for itself once a process runs in it.
+
+mod bond;
+mod damage;
+mod datagrams;
+mod destinations;
+mod doors;
+mod ends;
+mod impostor;
+mod keys;
+mod links;
+mod proxy;
+mod readers;
+mod relay;
+mod resolver;
+mod strangers;
+mod traces;
+mod world;

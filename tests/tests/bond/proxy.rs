@@ -1,0 +1,120 @@
+//! An application that knows its proxy: SOCKS5 by hand, byte for byte.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+
+use crate::bond::SOCKS;
+use crate::world::{PATIENCE, World};
+
+/// Where an application goes: to an address, or to a name.
+pub enum To<'a> {
+    Address(SocketAddr),
+    Name(&'a str, u16),
+}
+
+impl To<'_> {
+    fn encode(&self) -> Vec<u8> {
+        let (mut bytes, port) = match self {
+            Self::Address(address) => (ip(address.ip()), address.port()),
+            Self::Name(name, port) => {
+                let length = u8::try_from(name.len()).expect("a short name");
+                ([&[3, length], name.as_bytes()].concat(), *port)
+            }
+        };
+        bytes.extend(port.to_be_bytes());
+        bytes
+    }
+}
+
+fn ip(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(v4) => [&[1][..], &v4.octets()].concat(),
+        IpAddr::V6(v6) => [&[4][..], &v6.octets()].concat(),
+    }
+}
+
+/// Asks the proxy for something; its connection and the address in its answer.
+fn ask(world: &World, what: u8, to: &To<'_>) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut stream = world.device(|| TcpStream::connect(SOCKS))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&[5, 1, 0])?;
+    let mut method = [0; 2];
+    stream.read_exact(&mut method)?;
+    assert_eq!(method, [5, 0], "no password is wanted");
+    stream.write_all(&[&[5, what, 0], &to.encode()[..]].concat())?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head)?;
+    if head[1] != 0 {
+        return Err(io::Error::other(format!("SOCKS5 answers {}", head[1])));
+    }
+    let mut address = [0; 6];
+    assert_eq!(head[3], 1, "an IPv4 address");
+    stream.read_exact(&mut address)?;
+    let [a, b, c, d, high, low] = address;
+    Ok((stream, SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))))
+}
+
+/// A connection through SOCKS5, or why there is none.
+pub fn try_socks(world: &World, to: &To<'_>) -> io::Result<TcpStream> {
+    Ok(ask(world, 1, to)?.0)
+}
+
+/// A connection through SOCKS5 to an address.
+#[track_caller]
+pub fn socks(world: &World, to: SocketAddr) -> TcpStream {
+    try_socks(world, &To::Address(to)).expect("the proxy is there")
+}
+
+/// A connection of an application that knows nothing.
+pub fn try_plain(world: &World, to: SocketAddr) -> io::Result<TcpStream> {
+    let stream = world.device(|| TcpStream::connect_timeout(&to, PATIENCE))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+/// The same, where it must come about.
+#[track_caller]
+pub fn plain(world: &World, to: SocketAddr) -> TcpStream {
+    try_plain(world, to).expect("a connection")
+}
+
+/// Datagrams through SOCKS5.
+pub struct Association {
+    /// Its end is the association's end.
+    _control: TcpStream,
+    socket: UdpSocket,
+    relay: SocketAddr,
+}
+
+impl Association {
+    #[track_caller]
+    pub fn new(world: &World) -> Self {
+        let any = To::Address(SocketAddr::from(([0, 0, 0, 0], 0)));
+        let (control, relay) = ask(world, 3, &any).expect("the proxy is there");
+        let socket = world.device(|| UdpSocket::bind("127.0.0.1:0")).expect("a socket");
+        Self { _control: control, socket, relay }
+    }
+
+    pub fn send(&self, to: SocketAddr, data: &[u8]) -> io::Result<usize> {
+        let datagram = [&[0, 0, 0], &To::Address(to).encode()[..], data].concat();
+        self.socket.send_to(&datagram, self.relay)
+    }
+
+    /// What came, and from whom as the proxy says it.
+    pub fn receive(&self) -> io::Result<(Vec<u8>, SocketAddr)> {
+        let mut buffer = [0; 65_536];
+        let (length, _) = self.socket.recv_from(&mut buffer)?;
+        let (head, rest) = buffer[..length].split_at(4);
+        let (address, rest): (IpAddr, _) = match head[3] {
+            1 => (<[u8; 4]>::try_from(&rest[..4]).expect("four").into(), &rest[4..]),
+            4 => (<[u8; 16]>::try_from(&rest[..16]).expect("sixteen").into(), &rest[16..]),
+            other => panic!("an address of kind {other}"),
+        };
+        let port = u16::from_be_bytes([rest[0], rest[1]]);
+        Ok((rest[2..].to_vec(), SocketAddr::new(address, port)))
+    }
+
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+}

@@ -1,0 +1,93 @@
+//! Applications and servers that do not read, beside others that do.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+
+use crate::bond::Keys;
+use crate::needs_bond;
+use crate::proxy::socks;
+use crate::world::{SERVER, TWO_LINKS, World, accept, at};
+
+/// More than what all of a session may hold that nobody has read, were each given all it may have.
+const MANY: usize = 24;
+
+/// Writes until nobody takes any more.
+fn stuff(mut stream: TcpStream) -> TcpStream {
+    stream.set_write_timeout(Some(std::time::Duration::from_millis(500))).expect("it can be told");
+    let zeros = vec![0; 1 << 20];
+    // Sixteen times what a stream is granted at first.
+    for _ in 0..32 {
+        if stream.write_all(&zeros).is_err() {
+            break;
+        }
+    }
+    stream
+}
+
+/// Somebody else gets through, both ways.
+#[track_caller]
+fn another_gets_through(world: &World) {
+    let listener = world.listen(SERVER[0], 8);
+    let mut application = socks(world, at(SERVER[0], 8));
+    let (mut server, _) = accept(&listener);
+    let long: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
+    let say = |from: &mut TcpStream, to: &mut TcpStream| {
+        thread::scope(|scope| {
+            scope.spawn(|| from.write_all(&long).expect("the other side listens"));
+            let mut came = vec![0; long.len()];
+            to.read_exact(&mut came).expect("it comes");
+            assert!(came == long, "something else came");
+        });
+    };
+    say(&mut application, &mut server);
+    say(&mut server, &mut application);
+}
+
+#[test]
+fn an_application_that_never_reads_holds_up_nobody() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.client());
+    let listener = world.listen(SERVER[0], 7);
+    let application = socks(&world, at(SERVER[0], 7));
+    let server = stuff(accept(&listener).0);
+    another_gets_through(&world);
+    drop((application, server));
+}
+
+#[test]
+fn a_server_that_never_reads_holds_up_nobody() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.client());
+    let listener = world.listen(SERVER[0], 7);
+    let application = stuff(socks(&world, at(SERVER[0], 7)));
+    let server = accept(&listener);
+    another_gets_through(&world);
+    drop((application, server));
+}
+
+/// As when somebody has many videos open and looks at none.
+#[test]
+#[ignore = "what nobody reads uses up the credit of the session, and then nobody gets any"]
+fn many_that_never_read_hold_up_nobody() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.client());
+    let listener = world.listen(SERVER[0], 7);
+    let open: Vec<(TcpStream, TcpStream)> =
+        (0..MANY).map(|_| (socks(&world, at(SERVER[0], 7)), accept(&listener).0)).collect();
+    let stuffed: Vec<(TcpStream, TcpStream)> = thread::scope(|scope| {
+        let busy = open
+            .into_iter()
+            .map(|(application, server)| scope.spawn(|| (application, stuff(server))));
+        let busy: Vec<_> = busy.collect();
+        busy.into_iter().map(|one| one.join().expect("no panic")).collect()
+    });
+    another_gets_through(&world);
+    drop(stuffed);
+}

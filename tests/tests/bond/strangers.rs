@@ -1,0 +1,163 @@
+//! Who comes to a gateway, or sits in its place, without being one of us.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+
+use rustls::version;
+
+use crate::bond::{End, Keys, key};
+use crate::impostor::{Guise, VERSION, hello, receive, say, welcome};
+use crate::needs_bond;
+use crate::proxy::socks;
+use crate::world::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, World, accept, at};
+
+/// A connection to the gateway that says nothing yet.
+fn connection(world: &World) -> TcpStream {
+    let stream = world.device(|| TcpStream::connect(at(GATEWAY, 4433))).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+    stream
+}
+
+/// Both ends are well: a connection goes through.
+#[track_caller]
+fn carries(world: &World) {
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = socks(world, at(SERVER[0], 7));
+    application.write_all(b"hello").expect("it is taken");
+    let mut heard = [0; 5];
+    accept(&listener).0.read_exact(&mut heard).expect("it arrives");
+    assert_eq!(&heard, b"hello");
+}
+
+/// The line about a stranger that came last.
+#[track_caller]
+fn said(gateway: &End, count: usize) -> String {
+    const WORDS: &str = "is not let in";
+    gateway.says_times(WORDS, count);
+    assert_eq!(gateway.times(WORDS), count, "one line each: {}", gateway.said());
+    let all = gateway.said();
+    all.lines().rfind(|line| line.contains(WORDS)).expect("counted above").to_owned()
+}
+
+#[test]
+fn whoever_is_no_client_gets_one_line_in_the_log() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let mut count = 0;
+    let noise: Vec<u8> = (0..5000_u32).map(|index| (index * index >> 3) as u8).collect();
+    for bytes in [&noise[..], b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n", b"SSH-2.0-x\r\n", b""] {
+        let mut stream = connection(&world);
+        stream.write_all(bytes).expect("it is taken");
+        stream.shutdown(Shutdown::Write).expect("an open connection");
+        let line = {
+            count += 1;
+            said(&gateway, count)
+        };
+        assert!(line.contains("10.64."), "it says from where: {line}");
+        // It is hung up on.
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    key(&world.path("other.key"));
+    let (own, other) = (world.path("client.key"), world.path("other.key"));
+    let guise = Guise::of(&own);
+    for guise in [
+        Guise { key: None, ..guise },
+        Guise { key: Some(&other), ..guise },
+        Guise { protocol: "h2", ..guise },
+        Guise { key: None, tls: &version::TLS12, ..guise },
+    ] {
+        if let Ok(mut stream) = guise.greet(connection(&world)) {
+            assert_eq!(say(&mut stream, &hello(VERSION)), b"", "nobody says welcome");
+        }
+        count += 1;
+        said(&gateway, count);
+    }
+    let mut stream = guise.greet(connection(&world)).expect("the key is right");
+    assert_eq!(say(&mut stream, &noise), b"");
+    count += 1;
+    assert!(said(&gateway, count).contains("does not speak the protocol"), "{}", gateway.said());
+    assert_eq!(gateway.times("a session begins"), 0);
+    let _client = keys.client();
+    carries(&world);
+}
+
+#[test]
+fn a_client_of_another_version_is_told_and_the_gateway_says_which() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let own = world.path("client.key");
+    for (count, version) in [(1, 0), (2, VERSION + 1), (3, 255)] {
+        let mut stream = Guise::of(&own).greet(connection(&world)).expect("the key is right");
+        let heard = say(&mut stream, &hello(version));
+        let words = String::from_utf8_lossy(&heard).into_owned();
+        assert!(words.contains("this gateway speaks version 1"), "{words:?}");
+        let line = said(&gateway, count);
+        let sentence = format!("the other end speaks version {version} of the protocol");
+        assert!(line.contains(&sentence), "{line}");
+    }
+}
+
+#[test]
+fn a_gateway_of_another_version_is_named_in_one_line() {
+    needs_bond!();
+    let world = World::new(&["wifi:delay=2ms"]);
+    let keys = Keys::new(&world);
+    let listener = world.host(|| TcpListener::bind(at(GATEWAY, 4433))).expect("a port");
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
+    for _ in 0..2 {
+        let mut stream = receive(&world.path("gateway.key"), accept(&listener).0);
+        stream.write_all(&welcome(9)).and_then(|()| stream.flush()).expect("it is heard");
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+    client.says("the other end speaks version 9 of the protocol, this one version 1");
+    assert_eq!(client.times("speaks version 9"), 1, "{}", client.said());
+    client.says("hint: install the same version of manyways at both ends");
+}
+
+/// One who has a key may break the rules: that ends their own carrier, and nobody else's.
+#[test]
+fn a_client_that_breaks_the_protocol_harms_only_itself() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let rogue = key(&world.path("rogue.key"));
+    keys.allow(&format!("{} phone\n{rogue} rogue\n", keys.client));
+    let gateway = keys.gateway(&[]);
+    let _client = keys.client();
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = socks(&world, at(SERVER[0], 7));
+    application.write_all(b"be").expect("it is taken");
+    let (mut server, _) = accept(&listener);
+    drop(listener);
+    for (number, message) in [
+        // A type that does not exist, an address of no kind, a length beyond all limits, bytes
+        // beyond what was granted, a second greeting, what only a gateway says.
+        &[0xee; 40][..],
+        &[&[0x10, 0][..], &[0xff; 600]].concat(),
+        &[0x11, 0, 0, 0xff, 0xff],
+        &[&[0x11, 0][..], &[0xff; 7], &[0xf0, 0, 1, 1]].concat(),
+        &hello(VERSION),
+        &welcome(VERSION),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let rogue = world.path("rogue.key");
+        let mut stream = Guise::of(&rogue).greet(connection(&world)).expect("the key is right");
+        stream.write_all(&hello(VERSION)).expect("it is taken");
+        let mut welcome = [0; 3];
+        stream.read_exact(&mut welcome).expect("an answer");
+        assert_eq!(welcome[..2], [1, VERSION], "the rogue is let in");
+        say(&mut stream, message);
+        gateway.says_times("rogue: path 0 has ended", number + 1);
+    }
+    application.write_all(b"fore").expect("it is taken");
+    let mut heard = [0; 6];
+    server.read_exact(&mut heard).expect("it arrives");
+    assert_eq!(&heard, b"before");
+    carries(&world);
+}

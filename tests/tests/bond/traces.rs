@@ -1,0 +1,99 @@
+//! What a client leaves behind on the device: nothing.
+
+use std::process::Command;
+
+use manyways_tests::finish;
+use nix::sys::signal::Signal;
+
+use crate::bond::Keys;
+use crate::needs_bond;
+use crate::proxy::plain;
+use crate::world::{SERVER, TWO_LINKS, World, accept, at};
+
+/// All that a client may change on the device, as text.
+fn state(world: &World) -> String {
+    let looks = [
+        "nft list ruleset",
+        "ip -4 rule",
+        "ip -6 rule",
+        "ip -4 route show table all",
+        "ip -6 route show table all",
+        "ip -o link show",
+        "ss -Hlntu",
+    ];
+    let mut all = String::new();
+    for look in looks {
+        let mut words = look.split(' ');
+        let mut command = Command::new(words.next().expect("a program"));
+        let said = world.device(|| finish(command.args(words))).succeeded().stdout;
+        // What a set has left of its life changes all the time.
+        let lasting = said.lines().map(|line| line.split(" expires ").next().unwrap_or(line));
+        all.extend(lasting.map(|line| format!("{look}: {line}\n")));
+    }
+    all
+}
+
+/// Somebody uses it.
+fn use_it(world: &World) {
+    for server in SERVER {
+        let listener = world.listen(server, 9);
+        let _application = plain(world, at(server, 9));
+        accept(&listener);
+    }
+}
+
+#[test]
+fn a_client_that_ends_leaves_the_device_as_it_was() {
+    needs_bond!("ss");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let before = state(&world);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut client = keys.transparent(&["--intercept", "all"]);
+        assert!(state(&world) != before, "the test sees what a client does");
+        use_it(&world);
+        client.process.signal(signal);
+        let status = client.process.wait(crate::world::PATIENCE).expect("it ends");
+        assert!(status.success(), "{status}\n{}", client.said());
+        assert!(state(&world) == before, "{}", state(&world));
+    }
+}
+
+#[test]
+fn what_a_killed_client_left_goes_with_the_next_one() {
+    needs_bond!("ss");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let before = state(&world);
+    let mut client = keys.transparent(&[]);
+    use_it(&world);
+    client.process.signal(Signal::SIGKILL);
+    client.process.wait(crate::world::PATIENCE).expect("it ends");
+    assert!(state(&world) != before, "it could not clean up");
+    let client = keys.transparent(&["--intercept", "to:203.0.113.0/24"]);
+    use_it(&world);
+    drop(client);
+    assert!(state(&world) == before, "{}", state(&world));
+}
+
+/// The second one says who has them, and leaves the first one's alone.
+#[test]
+fn two_clients_do_not_share_a_device() {
+    needs_bond!("ss");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let client = keys.transparent(&[]);
+    let before = state(&world);
+    let key = keys.file("client.key");
+    let gateway = format!("{}:4433", crate::world::GATEWAY);
+    let words = ["client", "--gateway", &gateway, "--gateway-key", &keys.gateway, "--key", &key];
+    let mut second = world.device(|| crate::bond::End::start(&world, "second", &words));
+    let status = second.process.wait(crate::world::PATIENCE).expect("it ends");
+    assert_eq!(status.code(), Some(1));
+    second.says(&format!("process {} has its rules installed already", client.process.pid()));
+    assert!(state(&world) == before, "{}", state(&world));
+    use_it(&world);
+}

@@ -1,0 +1,277 @@
+//! A lab with an internet behind it: device, gateway and internet are network namespaces, in which
+//! a test opens its own sockets and starts programs.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use manyways_tests::{Finished, Running, Server, Site, finish, folder, manyways, object};
+use nix::sched::{CloneFlags, setns, unshare};
+use tempfile::TempDir;
+
+/// Far longer than anything takes that is to come at all.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Links that no test waits for.
+pub const TWO_LINKS: [&str; 2] = ["wifi:delay=2ms", "lte:delay=5ms"];
+/// Links on which something can happen under way.
+pub const SLOW_LINKS: [&str; 2] =
+    ["wifi:down=6mbit,up=3mbit,delay=4ms", "lte:down=4mbit,up=2mbit,delay=9ms"];
+/// The gateway as the device knows it.
+pub const GATEWAY: &str = "198.18.0.1";
+/// The gateway as the internet knows it: what a server sees of connections through the bond.
+pub const OUTSIDE: [&str; 2] = ["203.0.113.1", "2001:db8:113::1"];
+/// A server's addresses, one for each family, and another server's.
+pub const SERVER: [&str; 2] = ["203.0.113.2", "2001:db8:113::2"];
+pub const OTHER_SERVER: &str = "203.0.113.3";
+/// A server on a private network next to the gateway.
+pub const PRIVATE: &str = "192.168.77.2";
+/// How long the object is that a web server has.
+pub const LENGTH: u64 = 1_000_003;
+
+/// An address of [`SERVER`] with a port.
+pub fn at(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse::<IpAddr>().expect("an address"), port)
+}
+
+/// Looks again and again until there is something.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The next connection of a server; who does not read or write it for long enough hears of it.
+#[track_caller]
+pub fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    listener.set_nonblocking(true).expect("a socket can be told");
+    let (stream, from) = eventually("a connection comes", || listener.accept().ok());
+    stream.set_nonblocking(false).expect("a socket can be told");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a socket can be told");
+    (stream, from)
+}
+
+/// A namespace of the network that lives as long as this.
+struct Namespace(File);
+
+impl Namespace {
+    fn new() -> Self {
+        let made = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET).expect("root may make a namespace");
+            File::open("/proc/thread-self/ns/net").expect("it has a file")
+        });
+        Self(made.join().expect("making a namespace does not panic"))
+    }
+
+    /// Does something there: sockets that are made and programs that are started stay there.
+    fn act<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
+        let done = thread::scope(|scope| {
+            let within = scope.spawn(|| {
+                setns(&self.0, CloneFlags::CLONE_NEWNET).expect("root may enter a namespace");
+                act()
+            });
+            within.join()
+        });
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// A device with links to a host that a gateway can run on, and an internet behind that host.
+pub struct World {
+    device: Namespace,
+    host: Namespace,
+    internet: Namespace,
+    pub lab: String,
+    files: TempDir,
+    /// Nobody asks for it; the lock only lets threads share the world.
+    _process: Mutex<Running>,
+}
+
+impl World {
+    #[track_caller]
+    pub fn new(links: &[&str]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let lab = format!("bond-{}-{count}", std::process::id());
+        let files = folder();
+        let stderr = File::create(files.path().join("lab")).expect("room for a log");
+        let mut command = manyways();
+        command.args(["lab", "shell", "--name", &lab]);
+        command.args(links.iter().flat_map(|link| ["--link", link]));
+        command.args(["--", "sh", "-c", "readlink /proc/self/ns/net; exec sleep 1000"]);
+        let mut process = Running::start(command.stdout(Stdio::piped()).stderr(stderr));
+        let mut device = String::new();
+        let stdout = process.stdout().expect("piped above");
+        BufReader::new(stdout).read_line(&mut device).expect("a pipe can be read");
+        let said = fs::read_to_string(files.path().join("lab")).unwrap_or_default();
+        assert!(device.starts_with("net:"), "the lab does not start: {said}");
+        let readlink = ["lab", "enter", &lab, "--host", "origin", "--", "readlink"];
+        let host = finish(manyways().args(readlink).arg("/proc/self/ns/net")).succeeded().stdout;
+        let open = |name: &str| Namespace(namespace_of(process.pid(), name.trim()));
+        let (device, host) = (open(&device), open(&host));
+        let (internet, _process) = (Namespace::new(), Mutex::new(process));
+        let world = Self { device, host, internet, lab, files, _process };
+        world.connect();
+        world
+    }
+
+    /// The host becomes a router between its links and the internet.
+    fn connect(&self) {
+        self.host(|| {
+            fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("root may");
+            fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").expect("root may");
+            let here = nix::unistd::gettid();
+            self.internet(|| {
+                ip(&format!("link add inside type veth peer name outside netns {here}"));
+                for address in [SERVER[0], OTHER_SERVER, PRIVATE] {
+                    ip(&format!("addr add {address}/24 dev inside"));
+                }
+                ip(&format!("addr add {}/64 dev inside nodad", SERVER[1]));
+                ip("link set lo up");
+                ip("link set inside up");
+                ip(&format!("route add default via {}", OUTSIDE[0]));
+                ip(&format!("-6 route add default via {}", OUTSIDE[1]));
+            });
+            ip(&format!("addr add {}/24 dev outside", OUTSIDE[0]));
+            ip("addr add 192.168.77.1/24 dev outside");
+            ip(&format!("addr add {}/64 dev outside nodad", OUTSIDE[1]));
+            ip("link set outside up");
+            ip(&format!("route add default via {}", SERVER[0]));
+            ip(&format!("-6 route add default via {}", SERVER[1]));
+        });
+    }
+
+    /// Does something on the device.
+    pub fn device<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
+        self.device.act(act)
+    }
+
+    /// Does something on the host on which the gateway runs.
+    pub fn host<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
+        self.host.act(act)
+    }
+
+    /// What a thread that outlives this call needs to connect from the host of the gateway.
+    pub fn within_host(
+        &self,
+    ) -> impl Fn(&(dyn Fn() -> io::Result<TcpStream> + Sync)) -> io::Result<TcpStream> + Send + use<>
+    {
+        let host = Namespace(self.host.0.try_clone().expect("a descriptor is free"));
+        move |connect| host.act(connect)
+    }
+
+    /// Does something on the servers.
+    pub fn internet<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
+        self.internet.act(act)
+    }
+
+    /// A server that listens in the internet.
+    #[track_caller]
+    pub fn listen(&self, address: &str, port: u16) -> TcpListener {
+        self.internet(|| TcpListener::bind(at(address, port))).expect("the port is free")
+    }
+
+    /// A file of this test.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    /// Changes a link.
+    #[track_caller]
+    pub fn set(&self, link: &str, change: &str) {
+        finish(manyways().args(["lab", "set", "--lab", &self.lab, link, change])).succeeded();
+    }
+
+    /// Starts a program where the calling thread is, with a view of the system that fits: its
+    /// devices, and names as the servers' resolver tells them. Its process is the program's own.
+    pub fn start(&self, log: &Path, program: &mut Command) -> Running {
+        let words = std::iter::once(program.get_program()).chain(program.get_args());
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", VIEW, "view"]).arg(self.files.path()).args(words);
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        for (name, text) in [
+            ("resolv.conf", format!("nameserver {}\noptions timeout:2\n", SERVER[0])),
+            ("hosts", "127.0.0.1 localhost\n".to_owned()),
+            ("nsswitch.conf", "passwd: files\nhosts: files dns\n".to_owned()),
+        ] {
+            fs::write(self.path(name), text).expect("room for a line");
+        }
+        let log = File::create(log).expect("room for a log");
+        let stdout = log.try_clone().expect("a descriptor is free");
+        Running::start(command.stdout(stdout).stderr(log))
+    }
+
+    /// A web server in the internet, on port 80 of both addresses: it has `/object`, and takes what
+    /// is put below `/put/`.
+    #[track_caller]
+    pub fn web(&self) -> Running {
+        for name in ["root", "nginx", "put"] {
+            fs::create_dir_all(self.path(name)).expect("room for a folder");
+        }
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(self.path("put"), everybody).expect("its permissions");
+        object(&self.path("root"), "object", LENGTH, 7);
+        let more = format!(
+            "location /put/ {{ root {}; dav_methods PUT; client_max_body_size 100m; }}",
+            self.files.path().display()
+        );
+        let site = Site {
+            root: &self.path("root"),
+            plain: &SERVER.map(|address| at(address, 80)),
+            secure: &[],
+            authority: None,
+            more: &more,
+        };
+        let server = Server::nginx(&self.path("nginx"), &site);
+        self.internet(|| server.start(&[]))
+    }
+
+    /// The addresses from which the web server was asked, one for each request.
+    pub fn askers(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.path("nginx/access.log")).unwrap_or_default();
+        log.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
+    }
+}
+
+/// The first argument is a folder with files to see in place of the system's.
+const VIEW: &str = r#"
+mount -t sysfs -o ro sysfs /sys
+for name in resolv.conf hosts nsswitch.conf; do mount --bind "$1/$name" "/etc/$name"; done
+shift; exec "$@"
+"#;
+
+/// Runs a command of iproute2 where the calling thread is.
+#[track_caller]
+pub fn ip(words: &str) -> Finished {
+    finish(Command::new("ip").args(words.split(' '))).succeeded()
+}
+
+/// What a process that holds a namespace open calls it.
+#[track_caller]
+fn namespace_of(process: i32, name: &str) -> File {
+    let open = fs::read_dir(format!("/proc/{process}/fd")).expect("the lab runs");
+    let paths = open.flatten().map(|entry| entry.path());
+    let found = paths
+        .into_iter()
+        .find(|path| fs::read_link(path).is_ok_and(|link| link.as_os_str() == name))
+        .unwrap_or_else(|| panic!("the lab has no namespace {name}"));
+    File::open(found).expect("root may open it")
+}
