@@ -1,8 +1,11 @@
 //! `manyways bond`: every application over every network.
 
+mod check;
 mod client;
+mod events;
 mod gateway;
 mod keygen;
+mod policy;
 
 use std::process::ExitCode;
 
@@ -34,6 +37,7 @@ enum Command {
     Keygen(keygen::Args),
     Gateway(gateway::Args),
     Client(client::Args),
+    Check(check::Args),
 }
 
 /// Runs the command.
@@ -42,6 +46,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Keygen(args) => keygen::run(&args),
         Command::Gateway(args) => gateway::run(args),
         Command::Client(args) => client::run(args),
+        Command::Check(args) => check::run(&args),
     }
 }
 

@@ -9,17 +9,21 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, Identity, Progress};
-use manyways_net::bond::intercept::{Doors, Everything};
+use manyways_net::bond::intercept::Doors;
+use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
 use manyways_net::bond::networks::{Networks, Wanted};
-use manyways_proto::sched::{Kind, Treatment};
+use manyways_net::bond::rules::Rules;
+use manyways_net::bond::usage::{Usage, state_folder};
+use manyways_proto::policy::Policy;
+use manyways_proto::sched::Kind;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
-use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
+use manyways_sys::tproxy::{self, Installed, Names, Selection, Target, Targets, WhenDead};
 use manyways_trace::Span;
 use tokio::sync::mpsc;
 
-use super::keygen;
+use super::{events, keygen, policy};
 use crate::failure::Failure;
 
 /// Run the end of a bond that is on the device.
@@ -28,7 +32,8 @@ use crate::failure::Failure;
 Examples:
   manyways bond client --gateway gw.example:4433 --gateway-key KEY --key phone.key
   manyways bond client … --via wlan0,wwan0 --intercept user:alice
-  manyways bond client … --intercept none --socks 127.0.0.1:1080")]
+  manyways bond client … --intercept none --socks 127.0.0.1:1080
+  manyways bond client … --policy policy.toml")]
 pub struct Args {
     /// Where the gateway listens.
     #[arg(long, value_name = "HOST:PORT")]
@@ -53,9 +58,16 @@ pub struct Args {
     /// Also listen for HTTP CONNECT here.
     #[arg(long, value_name = "ADDR:PORT")]
     http_proxy: Option<SocketAddr>,
-    /// Who chooses among the networks.
-    #[arg(long, value_name = "NAME", default_value_t)]
-    scheduler: Kind,
+    /// Which traffic goes over which networks: docs/bond-policy.md. It is read again when it
+    /// changes; `manyways bond check` says whether it reads.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    policy: Option<PathBuf>,
+    /// Who chooses among the networks, where no policy says it [default: buffer-aware]
+    #[arg(long, value_name = "NAME", conflicts_with = "policy")]
+    scheduler: Option<Kind>,
+    /// Write what happens to this file (JSON lines), which it replaces: docs/event-log.md.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    events: Option<PathBuf>,
     /// What happens to traffic while this client does not run, after a crash: open (it goes
     /// directly) or closed (it is refused).
     #[arg(long, value_name = "open|closed", default_value = "open", value_parser = when_dead)]
@@ -117,6 +129,10 @@ fn when_dead(text: &str) -> Result<WhenDead, String> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let key = keygen::read(&args.key)?;
+    let policy = match &args.policy {
+        Some(path) => policy::read(path)?,
+        None => policy::plain(args.scheduler),
+    };
     let gateway: Vec<SocketAddr> = args
         .gateway
         .to_socket_addrs()
@@ -128,11 +144,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
-    super::local(serve(args, key, gateway))
+    super::local(serve(args, policy, key, gateway))
 }
 
 async fn serve(
     args: Args,
+    policy: Policy,
     key: manyways_net::bond::key::PrivateKey,
     gateway: Vec<SocketAddr>,
 ) -> Result<ExitCode> {
@@ -142,15 +159,23 @@ async fn serve(
     let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
     let identity = Identity { gateway, gateway_key: args.gateway_key, key };
     let (client, progress) = Client::new(identity, mark).context("TLS cannot be set up")?;
-    client.set_label(0, Treatment { scheduler: args.scheduler, ..Treatment::default() });
     let wanted = Wanted { via: args.via.clone(), gateway: addresses.clone() };
     let found = wanted.find()?;
     if found.is_empty() && !args.quiet {
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
-    let _networks = Networks::follow(client.clone(), wanted, found);
+    let networks = Networks::follow(client.clone(), wanted, found);
     tokio::task::spawn_local(report(progress, args.quiet));
-    let doors = Doors::new(client.clone(), Rc::new(Everything), mark);
+    let journal = match &args.events {
+        Some(path) => events::keep(path, &client)?,
+        None => Journal::default(),
+    };
+    let usage = Usage::open(state_folder().as_deref());
+    let rules = Rules::follow(client.clone(), networks, policy, usage, journal);
+    if let Some(path) = &args.policy {
+        tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
+    }
+    let doors = Doors::new(rules.clone(), mark);
     let proxies = [(args.socks, "SOCKS5"), (args.http_proxy, "HTTP CONNECT")];
     for (at, what) in proxies {
         let Some(at) = at else { continue };
@@ -180,6 +205,7 @@ async fn serve(
         })
     });
     client.run(stop).await;
+    rules.finish().await;
     if let Some(task) = refreshing {
         task.abort();
         let _ = task.await;
@@ -229,7 +255,7 @@ async fn take_in(
         direct.extend(tproxy::private());
         direct.extend(tproxy::connected()?);
     }
-    let rules = Rules {
+    let rules = tproxy::Rules {
         names: Names::default(),
         to: Targets {
             tcp_v4: proxy(has_v4, ports[0]),

@@ -286,6 +286,8 @@ impl Gateway {
                         }
                     }
                 }
+                // A gateway does not count single streams.
+                Event::Reached { .. } | Event::Closed { .. } => {}
                 Event::Suspect { path, .. } => {
                     tracing::debug!("{name}: path {} does not get through", path.0);
                 }

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use manyways_proto::mux::{
 };
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::clock::Clock;
+use manyways_sys::socket::{TcpState, tcp_state};
 use manyways_trace::{Span, Time};
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
@@ -24,6 +26,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use super::carrier::{CarrierError, Chunk, TcpCarrier};
+use super::tally::{Counted, Shares, Tally};
 
 /// An application's socket is read in pieces of this at most.
 const READ: usize = 64 << 10;
@@ -62,6 +65,14 @@ pub(super) enum Event {
     },
     /// The peer's session is over.
     Bye,
+    /// A stream has as many bytes as somebody wanted to know of.
+    Reached {
+        number: u64,
+    },
+    /// A stream that was counted is over.
+    Closed {
+        counted: Counted,
+    },
 }
 
 /// A session that several tasks share.
@@ -81,6 +92,7 @@ pub(super) struct Session {
     wakeup: Option<Time>,
     buffer: Vec<u8>,
     scratch: BytesMut,
+    pub(super) tally: Tally,
 }
 
 struct Slot {
@@ -138,6 +150,7 @@ impl Handle {
             wakeup: None,
             buffer: Vec::new(),
             scratch: BytesMut::new(),
+            tally: Tally::default(),
         };
         let handle = Self(Rc::new(RefCell::new(session)));
         let weak = Rc::downgrade(&handle.0);
@@ -232,6 +245,7 @@ impl Handle {
             }
             let now = session.clock.now();
             for message in early {
+                session.tally.received(path, &message);
                 session.mux.handle(now, Input::Message { carrier: id, message });
             }
             session.pump();
@@ -254,10 +268,12 @@ impl Handle {
         target: Target,
         label: u8,
         first: Bytes,
-    ) -> StreamId {
-        let stream = self.with(|session| {
+    ) -> (StreamId, u64) {
+        let (stream, number) = self.with(|session| {
             let stream = StreamId(session.next_stream);
             session.next_stream += 1;
+            let number = session.tally.begin(stream);
+            session.tally.wrote(stream, first.len());
             let now = session.clock.now();
             let application = Application::new(target.clone());
             session.applications.insert(stream, application);
@@ -265,10 +281,10 @@ impl Handle {
             if !first.is_empty() {
                 session.mux.handle(now, Input::Write { stream, data: Chunk(first) });
             }
-            stream
+            (stream, number)
         });
         self.adopt(stream, socket);
-        stream
+        (stream, number)
     }
 
     /// The connection that a stream is for.
@@ -322,6 +338,14 @@ impl Handle {
         self.handle(Input::Reset { stream, code });
     }
 
+    /// Ends a stream; the application is told that it ended badly.
+    pub(super) fn end(&self, stream: StreamId) {
+        self.with(|session| {
+            session.abort(stream);
+            session.pump();
+        });
+    }
+
     /// Ends everything.
     pub(super) fn close(&self) {
         self.with(Session::close);
@@ -331,6 +355,11 @@ impl Handle {
 impl Session {
     pub(super) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// The wall clock when its time began.
+    pub(super) fn epoch(&self) -> Span {
+        self.clock.epoch()
     }
 
     /// What each carrier is doing.
@@ -354,6 +383,41 @@ impl Session {
             .collect();
         all.sort_by_key(|(id, status)| (status.path, *id));
         all
+    }
+
+    /// What each path brought in all, in bytes of its connections.
+    pub(super) fn traffic(&self) -> Shares {
+        let mut traffic = self.tally.ended().clone();
+        for slot in self.carriers.values() {
+            let share = traffic.entry(slot.path).or_default();
+            share.sent += slot.io.sent;
+            share.received += slot.io.received;
+        }
+        traffic
+    }
+
+    /// What the kernel says of each path's newest carrier.
+    pub(super) fn tcp_states(&self) -> HashMap<PathId, (CarrierId, TcpState)> {
+        let mut states = HashMap::new();
+        let mut ids: Vec<&CarrierId> = self.carriers.keys().collect();
+        ids.sort();
+        for id in ids {
+            if let Some(slot) = self.carriers.get(id)
+                && let Ok(state) = tcp_state(slot.io.stream.as_fd())
+            {
+                states.insert(slot.path, (*id, state));
+            }
+        }
+        states
+    }
+
+    /// Tells the core several things at once, and does what follows.
+    pub(super) fn handle_all(&mut self, inputs: impl IntoIterator<Item = Input<Chunk>>) {
+        let now = self.clock.now();
+        for input in inputs {
+            self.mux.handle(now, input);
+        }
+        self.pump();
     }
 
     /// Where streams lead.
@@ -389,7 +453,9 @@ impl Session {
             }
             Err(error) => Err(error.into()),
         };
+        let path = slot.path;
         for message in messages {
+            self.tally.received(path, &message);
             self.mux.handle(now, Input::Message { carrier: id, message });
         }
         if let Err(why) = done {
@@ -408,6 +474,7 @@ impl Session {
         let slot = self.carriers.remove(&id)?;
         let now = self.clock.now();
         self.mux.handle(now, Input::Detach { carrier: id });
+        self.tally.carrier_ended(slot.path, slot.io.received, slot.io.sent);
         // The task may be the caller: it ends when it waits next.
         if let Some(task) = slot.task {
             task.abort();
@@ -450,9 +517,11 @@ impl Session {
                 application.reads = false;
                 self.mux.handle(now, Input::Finish { stream: id });
             }
-            Ok(_) => {
+            Ok(count) => {
                 let data = Chunk(self.scratch.split().freeze());
+                let due = self.tally.wrote(id, count);
                 self.mux.handle(now, Input::Write { stream: id, data });
+                self.tell_reached(due);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.abort(id),
@@ -513,9 +582,18 @@ impl Session {
         }
     }
 
+    fn tell_reached(&self, due: Option<u64>) {
+        if let Some(number) = due {
+            let _ = self.events.send(Event::Reached { number });
+        }
+    }
+
     /// Drops an application's socket; with `reset` it is told that it ended badly.
     fn forget(&mut self, id: StreamId, reset: bool) {
         let Some(application) = self.applications.remove(&id) else { return };
+        if let Some(counted) = self.tally.end(id) {
+            let _ = self.events.send(Event::Closed { counted });
+        }
         if reset && let Some(socket) = &application.socket {
             let _ = SockRef::from(&**socket).set_linger(Some(Duration::ZERO));
         }
@@ -567,12 +645,15 @@ impl Session {
                 match output {
                     Output::Send { carrier, message } => {
                         if let Some(slot) = self.carriers.get_mut(&carrier) {
+                            self.tally.sent(slot.path, &message);
                             slot.io.queue(&message);
                             slot.dirty = true;
                             sent = true;
                         }
                     }
                     Output::Data { stream, data } => {
+                        let due = self.tally.brought(stream, data.0.len());
+                        self.tell_reached(due);
                         if let Some(application) = self.applications.get_mut(&stream) {
                             application.outbox.push_back(data.0);
                             fed = (!application.blocked).then_some(stream);

@@ -1,0 +1,208 @@
+//! What the world looks like to a policy: the paths of a client and its battery, looked at again
+//! and again.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use manyways_proto::estimate::{Look, Losses, Offer};
+use manyways_proto::mux::CarrierId;
+use manyways_proto::policy::{PathFacts, Policy, Surroundings};
+use manyways_proto::sched::PathId;
+use manyways_sys::interface::Interface;
+use manyways_sys::power;
+use manyways_trace::{Rate, Size, Span, Time};
+
+use super::session::Session;
+use super::tally::Share;
+use super::usage::{Day, Usage};
+
+/// A path that does not get through for so long is down.
+const SUSPICION: Span = Span::from_secs(1);
+/// The month's count is written so often at most.
+const SAVE: Span = Span::from_secs(60);
+/// The battery is looked at so often.
+const POWER: Span = Span::from_secs(10);
+/// What flows is measured over this.
+const SPEED: Span = Span::from_millis(900);
+
+/// What is known of a path beside the facts for a policy.
+#[derive(Clone, Debug)]
+pub(super) struct PathView {
+    pub(super) facts: PathFacts,
+    pub(super) state: PathState,
+    /// What came and went in all.
+    pub(super) traffic: Share,
+    pub(super) down: Rate,
+    pub(super) up: Rate,
+    /// What waits in the kernel here, and what is on its way.
+    pub(super) unsent: Size,
+    pub(super) in_flight: Size,
+    pub(super) left: Option<Size>,
+}
+
+/// How a path is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PathState {
+    Up,
+    /// It has a carrier that does not get through.
+    Suspect,
+    Down,
+}
+
+/// Who looks.
+pub(super) struct Watch {
+    usage: Usage,
+    saved: Time,
+    power: Option<(Time, power::Power)>,
+    paths: HashMap<PathId, Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    offer: Offer,
+    losses: Losses,
+    carrier: Option<CarrierId>,
+    suspect_since: Option<Time>,
+    counted: u64,
+    speed: Option<(Time, Share)>,
+    flows: (Rate, Rate),
+    rtt: Option<Span>,
+}
+
+impl Watch {
+    pub(super) fn new(usage: Usage) -> Self {
+        Self { usage, saved: Time::ZERO, power: None, paths: HashMap::new() }
+    }
+
+    /// Looks at everything.
+    pub(super) fn look(
+        &mut self,
+        known: &[(PathId, Interface)],
+        session: &mut Session,
+        policy: &Policy,
+    ) -> (Surroundings, Vec<PathView>) {
+        let now = session.now();
+        let today = Day::today();
+        let traffic = session.traffic();
+        let states = session.tcp_states();
+        let status = session.status();
+        let mut views = Vec::with_capacity(known.len());
+        for (id, interface) in known {
+            let kind = interface.kind.word();
+            let name = interface.name.as_str();
+            let plan = policy.plan(name, kind);
+            let from_day = plan.map_or(1, |plan| plan.from_day);
+            let share = traffic.get(id).copied().unwrap_or_default();
+            let bytes = share.sent + share.received;
+            let watched = self.paths.entry(*id).or_default();
+            self.usage.add(name, from_day, today, bytes.saturating_sub(watched.counted));
+            watched.counted = bytes;
+            let tcp = states.get(id);
+            // Those that are replaced have a newer one beside them for a moment.
+            let carriers = status.iter().filter(|(_, status)| status.path == *id);
+            let suspect = carriers.clone().next().is_some()
+                && carriers.clone().all(|(_, status)| status.suspect);
+            watched.suspect_since =
+                if suspect { watched.suspect_since.or(Some(now)) } else { None };
+            let state = match carriers.clone().next() {
+                None => PathState::Down,
+                Some(_) if suspect => PathState::Suspect,
+                Some(_) => PathState::Up,
+            };
+            let given_up = watched.suspect_since.is_some_and(|at| now.since(at) >= SUSPICION);
+            let condition = carriers.clone().next_back().and_then(|(_, status)| status.condition);
+            if let Some((carrier, tcp)) = tcp {
+                if watched.carrier != Some(*carrier) {
+                    watched.losses = Losses::default();
+                    watched.carrier = Some(*carrier);
+                }
+                watched.losses.look(tcp.data_packets, tcp.total_retrans);
+                watched.rtt = tcp.rtt.or(watched.rtt);
+                let look = Look {
+                    bytes: Size::from_bytes(bytes),
+                    rtt: tcp.rtt,
+                    least_rtt: tcp.min_rtt,
+                    backlog: !tcp.unsent.is_zero(),
+                };
+                watched.offer.look(now, look);
+            }
+            watched.measure(now, share);
+            let used = self.usage.used(name, from_day, today);
+            let facts = PathFacts {
+                up: state == PathState::Up || (state == PathState::Suspect && !given_up),
+                metered: interface.metered.is_metered(),
+                used: Some(used),
+                rate: watched.offer.rate(),
+                load: watched.offer.load(),
+                rtt: watched.rtt,
+                loss: watched.losses.share(),
+                ..PathFacts::new(*id, name, kind)
+            };
+            views.push(PathView {
+                facts,
+                state,
+                traffic: share,
+                down: watched.flows.0,
+                up: watched.flows.1,
+                unsent: condition.map(|condition| condition.unsent).unwrap_or_default(),
+                in_flight: condition.map(|condition| condition.in_flight).unwrap_or_default(),
+                left: plan.map(|plan| plan.monthly.saturating_sub(used)),
+            });
+        }
+        if now.since(self.saved) >= SAVE {
+            self.saved = now;
+            self.save();
+        }
+        let power = self.power(now);
+        let surroundings = Surroundings {
+            paths: views.iter().map(|view| view.facts.clone()).collect(),
+            battery: power.battery,
+            charging: power.charging,
+        };
+        (surroundings, views)
+    }
+
+    /// Writes down what flowed this month.
+    pub(super) fn save(&mut self) {
+        if let Err(error) = self.usage.save() {
+            tracing::warn!("what flowed this month cannot be written down: {error}");
+        }
+    }
+
+    fn power(&mut self, now: Time) -> power::Power {
+        match self.power {
+            Some((at, power)) if now.since(at) < POWER => power,
+            _ => {
+                let power = power::read(Path::new(power::FOLDER));
+                self.power = Some((now, power));
+                power
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn measure(&mut self, now: Time, share: Share) {
+        let Some((then, before)) = self.speed else {
+            self.speed = Some((now, share));
+            return;
+        };
+        let span = now.since(then);
+        if span < SPEED {
+            return;
+        }
+        let rate = |now: u64, before: u64| Rate::of(Size::from_bytes(now - before), span);
+        self.flows = (rate(share.received, before.received), rate(share.sent, before.sent));
+        self.speed = Some((now, share));
+    }
+}
+
+impl PathState {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Suspect => "suspect",
+            Self::Down => "down",
+        }
+    }
+}
