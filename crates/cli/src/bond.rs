@@ -6,6 +6,8 @@ mod events;
 mod gateway;
 mod keygen;
 mod policy;
+mod status;
+mod why;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,8 @@ enum Command {
     Keygen(keygen::Args),
     Gateway(gateway::Args),
     Client(client::Args),
+    Status(status::Args),
+    Why(why::Args),
     Check(check::Args),
 }
 
@@ -46,6 +50,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Keygen(args) => keygen::run(&args),
         Command::Gateway(args) => gateway::run(args),
         Command::Client(args) => client::run(args),
+        Command::Status(args) => status::run(&args),
+        Command::Why(args) => why::run(args),
         Command::Check(args) => check::run(&args),
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueHint;
 use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
 use manyways_proto::sched::PathId;
-use manyways_sys::interface;
+use manyways_sys::interface::{self, Kind};
 use serde::Serialize;
 
 use super::policy;
@@ -65,7 +65,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     } else {
         let policy = read.map_err(|error| policy::failure(&args.file, &error))?;
         for warning in &warnings {
-            eprintln!("warning: {}: {warning}", args.file.display());
+            let (file, sentence) = (args.file.display(), &warning.sentence);
+            match warning.line {
+                0 => eprintln!("warning: {file}: the default: {sentence}"),
+                line => eprintln!("warning: {file}:{line}: {sentence}"),
+            }
             if let Some(hint) = &warning.hint {
                 eprintln!("hint: {hint}");
             }
@@ -84,7 +88,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
 /// The networks of this host; none where they cannot be listed.
 fn paths() -> Vec<PathFacts> {
-    let found = interface::list().unwrap_or_default();
+    let mut found = interface::list().unwrap_or_default();
+    found.retain(|found| found.kind != Kind::Loopback);
     let paths = (0..PathId::LIMIT).zip(found).map(|(id, found)| PathFacts {
         metered: found.metered.is_metered(),
         ..PathFacts::new(PathId(id), found.name, found.kind.word())

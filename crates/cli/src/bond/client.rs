@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, Identity, Progress};
+use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
@@ -25,6 +26,9 @@ use tokio::sync::mpsc;
 
 use super::{events, keygen, policy};
 use crate::failure::Failure;
+
+/// Whoever asks for the status waits so long for the owners of connections.
+const OWNERS: Duration = Duration::from_millis(300);
 
 /// Run the end of a bond that is on the device.
 #[derive(clap::Args)]
@@ -68,6 +72,9 @@ pub struct Args {
     /// Write what happens to this file (JSON lines), which it replaces: docs/event-log.md.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     events: Option<PathBuf>,
+    /// What it is called, for `manyways bond status` and `why`, where several run on a host.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    name: String,
     /// What happens to traffic while this client does not run, after a crash: open (it goes
     /// directly) or closed (it is refused).
     #[arg(long, value_name = "open|closed", default_value = "open", value_parser = when_dead)]
@@ -107,7 +114,7 @@ fn intercept(text: &str) -> Result<Intercept, String> {
     Ok(Intercept::Some(selection))
 }
 
-fn user(name: &str) -> Result<u32, String> {
+pub fn user(name: &str) -> Result<u32, String> {
     if let Ok(uid) = name.parse() {
         return Ok(uid);
     }
@@ -175,6 +182,7 @@ async fn serve(
     if let Some(path) = &args.policy {
         tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
     }
+    let _control = control(&args, &rules)?;
     let doors = Doors::new(rules.clone(), mark);
     let proxies = [(args.socks, "SOCKS5"), (args.http_proxy, "HTTP CONNECT")];
     for (at, what) in proxies {
@@ -212,6 +220,35 @@ async fn serve(
     }
     drop(installed);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Answers `bond status` and `bond why`. A bond does not fail for want of that.
+fn control(args: &Args, rules: &Rules) -> Result<Option<Control>> {
+    let (rules, name) = (rules.clone(), args.name.clone());
+    let policy = args.policy.as_ref().map(|path| path.display().to_string());
+    let started = Control::start(End::Client, &args.name, move |request| {
+        let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
+        async move {
+            match request {
+                Request::Status => {
+                    rules.find_owners(OWNERS).await;
+                    Answer::Status(Box::new(rules.status(&name, policy.as_deref())))
+                }
+                Request::Why(question) => Answer::Why(Box::new(rules.why(&question))),
+            }
+        }
+    });
+    match started {
+        Ok(control) => Ok(Some(control)),
+        Err(error @ ControlError::Name(_)) => Err(Failure::usage(error.to_string()).into()),
+        Err(error) => {
+            eprintln!("manyways: {error}, so that `bond status` does not show this one");
+            if let ControlError::Taken { .. } = error {
+                eprintln!("hint: give this one another name with --name");
+            }
+            Ok(None)
+        }
+    }
 }
 
 fn taken(args: &Args) -> Vec<Selection> {

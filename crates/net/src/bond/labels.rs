@@ -33,6 +33,11 @@ pub(super) enum News {
 }
 
 impl Labels {
+    /// What a label stands for.
+    pub(super) fn treatment(&self, id: u8) -> Option<Treatment> {
+        self.0.get(&id).map(|entry| entry.treatment)
+    }
+
     /// The label of what a rule carries, or of what none does. `used` are those that somebody has.
     /// None when there are no numbers left.
     pub(super) fn give(

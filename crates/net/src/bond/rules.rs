@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use manyways_proto::mux::{FlowId, Input, StreamId, Target};
+use manyways_proto::mux::{Counters, FlowId, Input, StreamId, Target};
 use manyways_proto::policy::{Decision, Engine, Policy, Protocol};
-use manyways_proto::sched::PathId;
+use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::process;
 use manyways_trace::{Span, Time};
 use manyways_wire::dns::{self, Names};
@@ -166,6 +166,14 @@ impl Rules {
         self.0.views.borrow().clone()
     }
 
+    pub(super) fn counters(&self) -> Counters {
+        self.0.client.handle().with(|session| session.mux.counters())
+    }
+
+    pub(super) fn treatment(&self, label: u8) -> Option<Treatment> {
+        self.0.labels.borrow().treatment(label)
+    }
+
     /// All that is under way, the oldest first: streams, then the rest.
     pub(super) fn traffic(&self) -> Vec<Rc<Traffic>> {
         let streams = self.0.streams.borrow();
@@ -315,7 +323,7 @@ impl Rules {
     }
 
     /// Whose traffic is of which that was not asked yet: as many as are told in `patience`.
-    pub(super) async fn find_owners(&self, patience: Duration) {
+    pub async fn find_owners(&self, patience: Duration) {
         let unknown: Vec<Rc<Traffic>> =
             self.traffic().into_iter().filter(|one| one.facts.borrow().uid.is_none()).collect();
         let asking = async {
