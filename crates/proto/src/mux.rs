@@ -500,6 +500,7 @@ impl<P: Payload> Mux<P> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
+        self.datagrams.drop_stale(now);
         self.look_for_stalls(now);
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -507,6 +508,7 @@ impl<P: Payload> Mux<P> {
         if let Some((carrier, message)) = self.transmit(now) {
             return Some(Output::Send { carrier, message });
         }
+        self.counters.dropped += self.datagrams.take_dropped();
         // What was sent may have made room for the application.
         self.outputs.pop_front()
     }
@@ -559,6 +561,14 @@ impl<P: Payload> Mux<P> {
     /// How a stream is treated now.
     pub fn treatment(&self, stream: StreamId) -> Option<Treatment> {
         self.streams.get(&stream).map(|stream| self.treatment_of(stream.label))
+    }
+
+    /// DBG
+    pub fn debug_state(&self) -> String {
+        let mut t = format!("granted {} used {} most {} fresh {} consumed {} notices {:?} broke {} ready {:?}\n", self.granted, self.used, self.most, self.fresh, self.consumed, self.notices, self.broke.len(), self.ready);
+        for c in &self.carriers { t += &format!("  carrier {:?} room {} sent {} ack_at {:?} suspect {} view {:?}\n", c.id, c.room, c.sent.len(), c.ack_at, c.suspect, c.view()); }
+        for (id, s) in self.streams.iter().take(4) { t += &format!("  {id:?} queued {} full {} owed {} backlog {} waiting {} held {} ready {} rheld {} open {:?} granted {:?}\n", s.queued, s.full, s.owed.len(), s.send.backlog(), s.send.waiting(), s.send.held(), s.is_ready(), s.receive.held(), s.open, s.receive.granted()); }
+        t
     }
 
     /// What labels stand for now.
@@ -1151,9 +1161,7 @@ impl<P: Payload> Mux<P> {
         let labels = &self.labels;
         let treatment = |label: u8| labels.get(&label).map(|(_, treatment)| *treatment);
         let carriers = &self.carriers;
-        let next = self.datagrams.next(now, carriers, &mut self.schedulers, treatment);
-        self.counters.dropped += self.datagrams.take_dropped();
-        next
+        self.datagrams.next(now, carriers, &mut self.schedulers, treatment)
     }
 
     fn next_piece(&mut self, now: Time) -> Option<(usize, Message<P>)> {

@@ -35,6 +35,8 @@ use crate::fetch::dial;
 
 /// A path whose carrier ended is tried again after this, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// A carrier that does not get through for so long may be forgotten on the way: another is tried.
+const DOUBT: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Who the gateway is, and who this is.
@@ -351,8 +353,7 @@ impl Client {
                     pause = FIRST_PAUSE;
                     said = None;
                     self.tell(Progress::Up { path: self.name(id) });
-                    // Until it is lost, suspect, or its interface has changed.
-                    wake.notified().await;
+                    self.until_useless(id, &wake).await;
                     continue;
                 }
                 Err(GreetError::Refused(RefuseCode::Unknown, _)) => {
@@ -372,6 +373,31 @@ impl Client {
             tokio::select! {
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
                 () = wake.notified() => pause = FIRST_PAUSE,
+            }
+        }
+    }
+
+    /// Returns when a path's carrier is gone, or does not get through for so long that another may.
+    async fn until_useless(&self, id: PathId, wake: &Notify) {
+        loop {
+            wake.notified().await;
+            let suspect = || {
+                let paths = self.0.paths.borrow();
+                let carrier = paths.get(usize::from(id.0))?.carrier?;
+                Some(self.0.handle.with(|session| session.is_suspect(carrier)))
+            };
+            match suspect() {
+                None => return,
+                Some(false) => {}
+                Some(true) => {
+                    tokio::select! {
+                        () = tokio::time::sleep(DOUBT) => {}
+                        () = wake.notified() => {}
+                    }
+                    if suspect() != Some(false) {
+                        return;
+                    }
+                }
             }
         }
     }

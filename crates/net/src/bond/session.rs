@@ -176,6 +176,19 @@ impl Handle {
                 }
             }
         });
+        if std::env::var_os("MWDEBUG").is_some() {
+            let weak = Rc::downgrade(&handle.0);
+            tokio::task::spawn_local(async move {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    let Some(session) = weak.upgrade() else { break };
+                    let session = session.borrow();
+                    eprintln!("DBG now {} wakeup {:?} mux {}", session.clock.now(), session.wakeup, session.mux.debug_state());
+                    for (id, slot) in &session.carriers { eprintln!("DBG carrier {id:?} blocked {} dirty {} room {}", slot.blocked, slot.dirty, slot.io.room()); }
+                    for (id, a) in session.applications.iter().take(5) { eprintln!("DBG app {id:?} reads {} blocked {} outbox {} socket {} finished {}", a.reads, a.blocked, a.outbox.len(), a.socket.is_some(), a.finished); }
+                }
+            });
+        }
         (handle, received)
     }
 
@@ -423,6 +436,11 @@ impl Session {
     /// Where streams lead.
     pub(super) fn targets(&self) -> impl Iterator<Item = (StreamId, &Target)> {
         self.applications.iter().map(|(id, application)| (*id, &application.target))
+    }
+
+    /// Whether a carrier does not get through.
+    pub(super) fn is_suspect(&self, id: CarrierId) -> bool {
+        self.mux.carriers().any(|(carrier, _, suspect)| carrier == id && suspect)
     }
 
     /// Whether a path has a carrier.

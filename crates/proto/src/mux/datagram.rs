@@ -185,7 +185,6 @@ impl<P: Payload> Datagrams<P> {
         schedulers: &mut Schedulers,
         treatment: impl Fn(u8) -> Option<Treatment>,
     ) -> Option<(usize, Message<P>)> {
-        self.drop_stale(now);
         if let Some(bound) = self.next_bound(now, carriers) {
             return Some(bound);
         }
@@ -271,7 +270,8 @@ impl<P: Payload> Datagrams<P> {
         Some((carrier(id)?, message))
     }
 
-    fn drop_stale(&mut self, now: Time) {
+    /// Drops what has waited for too long.
+    pub(super) fn drop_stale(&mut self, now: Time) {
         while self.waiting.front().is_some_and(|first| now.since(first.at) > self.stale) {
             self.drop_first();
         }
