@@ -86,17 +86,23 @@ impl Networks {
         let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
         loop {
             let mut ready = watch.readable_mut().await?;
-            let Ok(changes) = ready.try_io(|watch| watch.get_mut().read_changes()) else {
-                continue;
-            };
-            let changes = changes?;
-            for link in changes.links.iter().filter(|link| !link.works()) {
-                let id = self.0.paths.borrow().get(&link.name).map(|(id, _)| *id);
-                if let Some(id) = id {
-                    self.0.client.path_down(id);
+            // Before it is read: what comes meanwhile makes it readable again.
+            ready.clear_ready();
+            let mut changed = false;
+            loop {
+                let changes = ready.get_inner_mut().read_changes()?;
+                if changes.is_empty() {
+                    break;
+                }
+                changed = true;
+                for link in changes.links.iter().filter(|link| !link.works()) {
+                    let id = self.0.paths.borrow().get(&link.name).map(|(id, _)| *id);
+                    if let Some(id) = id {
+                        self.0.client.path_down(id);
+                    }
                 }
             }
-            if changes.is_empty() {
+            if !changed {
                 continue;
             }
             tokio::time::sleep(SETTLE).await;

@@ -183,9 +183,30 @@ impl Handle {
                     tokio::time::sleep(Duration::from_secs(3)).await;
                     let Some(session) = weak.upgrade() else { break };
                     let session = session.borrow();
-                    eprintln!("DBG now {} wakeup {:?} mux {}", session.clock.now(), session.wakeup, session.mux.debug_state());
-                    for (id, slot) in &session.carriers { eprintln!("DBG carrier {id:?} blocked {} dirty {} room {}", slot.blocked, slot.dirty, slot.io.room()); }
-                    for (id, a) in session.applications.iter().take(5) { eprintln!("DBG app {id:?} reads {} blocked {} outbox {} socket {} finished {}", a.reads, a.blocked, a.outbox.len(), a.socket.is_some(), a.finished); }
+                    eprintln!(
+                        "DBG now {} wakeup {:?} mux {}",
+                        session.clock.now(),
+                        session.wakeup,
+                        session.mux.debug_state()
+                    );
+                    for (id, slot) in &session.carriers {
+                        eprintln!(
+                            "DBG carrier {id:?} blocked {} dirty {} room {}",
+                            slot.blocked,
+                            slot.dirty,
+                            slot.io.room()
+                        );
+                    }
+                    for (id, a) in session.applications.iter().take(5) {
+                        eprintln!(
+                            "DBG app {id:?} reads {} blocked {} outbox {} socket {} finished {}",
+                            a.reads,
+                            a.blocked,
+                            a.outbox.len(),
+                            a.socket.is_some(),
+                            a.finished
+                        );
+                    }
                 }
             });
         }
