@@ -13,6 +13,7 @@ use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
+use manyways_net::bond::metrics;
 use manyways_net::bond::networks::{Networks, Wanted};
 use manyways_net::bond::rules::Rules;
 use manyways_net::bond::usage::{Usage, state_folder};
@@ -75,6 +76,9 @@ pub struct Args {
     /// What it is called, for `manyways bond status` and `why`, where several run on a host.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
+    /// Serve metrics for Prometheus here, at /metrics: counts, and nothing of where anybody goes.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// What happens to traffic while this client does not run, after a crash: open (it goes
     /// directly) or closed (it is refused).
     #[arg(long, value_name = "open|closed", default_value = "open", value_parser = when_dead)]
@@ -183,6 +187,14 @@ async fn serve(
         tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
     }
     let _control = control(&args, &rules)?;
+    if let Some(at) = args.metrics {
+        let (rules, name) = (rules.clone(), args.name.clone());
+        let text = move || {
+            let text = metrics::client(&rules.status(&name, None));
+            async move { text }
+        };
+        super::serve_metrics(at, args.quiet, text).await?;
+    }
     let doors = Doors::new(rules.clone(), mark);
     let proxies = [(args.socks, "SOCKS5"), (args.http_proxy, "HTTP CONNECT")];
     for (at, what) in proxies {

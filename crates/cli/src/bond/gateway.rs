@@ -10,6 +10,7 @@ use manyways_net::bond::allow::AllowFile;
 use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::door::Door;
 use manyways_net::bond::gateway::{self, GatewayConfig, Onlooker};
+use manyways_net::bond::metrics;
 use manyways_sys::interface;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
@@ -46,6 +47,9 @@ pub struct Args {
     /// What it is called, for `manyways bond status --gateway`, where several run on a host.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
+    /// Serve metrics for Prometheus here, at /metrics.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// Become this user once the sockets are open.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -101,6 +105,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
             Failure::new(error.to_string()).hint("is another gateway running there already?")
         })?;
         let control = control(&args.name, listening.onlooker())?;
+        if let Some(at) = args.metrics {
+            let onlooker = listening.onlooker();
+            let text = move || {
+                let text = metrics::gateway(&onlooker.status());
+                async move { text }
+            };
+            super::serve_metrics(at, args.quiet, text).await?;
+        }
         if let Some(user) = &args.user {
             privilege::drop_to(user).context("the gateway does not run as root")?;
         }

@@ -2,6 +2,7 @@
 //! `docs/bond-status.md` describes. Within its version fields are only added.
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 use std::rc::Rc;
 
 use manyways_proto::mux::Counters;
@@ -138,6 +139,21 @@ pub struct Totals {
     pub header_bytes: u64,
     /// Datagrams that were dropped before they were sent.
     pub dropped_datagrams: u64,
+}
+
+impl Add for Totals {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            reinjected_bytes: self.reinjected_bytes + other.reinjected_bytes,
+            spurious_bytes: self.spurious_bytes + other.spurious_bytes,
+            received_bytes: self.received_bytes + other.received_bytes,
+            repeated_bytes: self.repeated_bytes + other.repeated_bytes,
+            header_bytes: self.header_bytes + other.header_bytes,
+            dropped_datagrams: self.dropped_datagrams + other.dropped_datagrams,
+        }
+    }
 }
 
 impl From<Counters> for Totals {
