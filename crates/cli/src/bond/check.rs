@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Ok(policy) => policy.lint(&paths()),
         Err(_) => Vec::new(),
     };
-    let passes = read.is_ok() && !(args.strict && !warnings.is_empty());
+    let passes = read.is_ok() && (warnings.is_empty() || !args.strict);
     if args.json {
         println!("{}", serde_json::to_string(&report(&read, &warnings))?);
     } else {

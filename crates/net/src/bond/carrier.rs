@@ -1,7 +1,6 @@
 //! A carrier over TCP: messages in TLS records, and what the kernel says of the connection.
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
@@ -87,10 +86,6 @@ impl TcpCarrier {
         };
         carrier.set_limit(LEAST_UNSENT);
         carrier
-    }
-
-    pub(super) fn peer(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
     }
 
     fn set_limit(&mut self, bytes: u64) {

@@ -43,8 +43,13 @@ struct Outgoing {
     via: Option<SocketAddr>,
     peers: RefCell<HashMap<Target, Peer>>,
     /// Sockets past the bond, for IPv4 and IPv6.
-    outside: RefCell<[Option<(Rc<UdpSocket>, AbortHandle)>; 2]>,
+    outside: RefCell<[Option<Outside>; 2]>,
 }
+
+/// A socket past the bond, and who reads it.
+type Outside = (Rc<UdpSocket>, AbortHandle);
+/// What comes back, and from where.
+type Answers = mpsc::UnboundedReceiver<(Target, Bytes)>;
 
 /// An end that it talks to.
 struct Peer {
@@ -61,7 +66,7 @@ impl Outgoing {
         mark: Option<u32>,
         from: SocketAddr,
         via: Option<SocketAddr>,
-    ) -> (Rc<Self>, mpsc::UnboundedReceiver<(Target, Bytes)>) {
+    ) -> (Rc<Self>, Answers) {
         let (flow, answers) = rules.client().open_flow();
         let (peers, outside) = (RefCell::default(), RefCell::default());
         (Rc::new(Self { rules, mark, flow, from, via, peers, outside }), answers)
@@ -210,7 +215,7 @@ pub(super) async fn associate(
     socket: UdpSocket,
 ) {
     let (Ok(own), Ok(asked_by)) = (socket.local_addr(), control.peer_addr()) else { return };
-    let mut application: Option<(Rc<Outgoing>, mpsc::UnboundedReceiver<(Target, Bytes)>)> = None;
+    let mut application: Option<(Rc<Outgoing>, Answers)> = None;
     let mut buffer = vec![0; LARGEST];
     let mut end = [0; 1];
     loop {
@@ -300,7 +305,7 @@ pub(super) async fn take(rules: Rules, mark: Option<u32>, socket: AsyncFd<std::n
 /// Gives an application its answers, in the name of whoever sent them.
 async fn answer(
     outgoing: Rc<Outgoing>,
-    mut answers: mpsc::UnboundedReceiver<(Target, Bytes)>,
+    mut answers: Answers,
     gone: mpsc::UnboundedSender<(SocketAddr, FlowId)>,
 ) {
     let mut sockets: HashMap<SocketAddr, std::net::UdpSocket> = HashMap::new();

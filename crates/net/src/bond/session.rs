@@ -54,7 +54,6 @@ pub(super) enum Event {
     },
     /// A carrier does not get through.
     Suspect {
-        carrier: CarrierId,
         path: PathId,
     },
     /// A carrier has ended.
@@ -98,7 +97,6 @@ pub(super) struct Session {
 struct Slot {
     io: TcpCarrier,
     path: PathId,
-    since: Time,
     /// The kernel takes no more.
     blocked: bool,
     dirty: bool,
@@ -119,7 +117,6 @@ struct Application {
     blocked: bool,
     wake: Rc<Notify>,
     task: Option<AbortHandle>,
-    pub target: Target,
 }
 
 /// What a session's carrier is doing.
@@ -127,10 +124,7 @@ struct Application {
 pub(super) struct CarrierStatus {
     pub(super) path: PathId,
     pub(super) condition: Option<Condition>,
-    pub(super) received: u64,
-    pub(super) sent: u64,
     pub(super) suspect: bool,
-    pub(super) since: Time,
 }
 
 impl Handle {
@@ -244,7 +238,6 @@ impl Handle {
             let slot = Slot {
                 io,
                 path,
-                since: now,
                 blocked: false,
                 dirty: false,
                 looked_at: None,
@@ -309,7 +302,7 @@ impl Handle {
             let number = session.tally.begin(stream);
             session.tally.wrote(stream, first.len());
             let now = session.clock.now();
-            let application = Application::new(target.clone());
+            let application = Application::new();
             session.applications.insert(stream, application);
             session.mux.handle(now, Input::Open { stream, label, target });
             if !first.is_empty() {
@@ -407,10 +400,7 @@ impl Session {
                 let status = CarrierStatus {
                     path: slot.path,
                     condition: slot.io.condition(),
-                    received: slot.io.received,
-                    sent: slot.io.sent,
                     suspect: suspects.contains(id),
-                    since: slot.since,
                 };
                 (*id, status)
             })
@@ -454,19 +444,9 @@ impl Session {
         self.pump();
     }
 
-    /// Where streams lead.
-    pub(super) fn targets(&self) -> impl Iterator<Item = (StreamId, &Target)> {
-        self.applications.iter().map(|(id, application)| (*id, &application.target))
-    }
-
     /// Whether a carrier does not get through.
     pub(super) fn is_suspect(&self, id: CarrierId) -> bool {
         self.mux.carriers().any(|(carrier, _, suspect)| carrier == id && suspect)
-    }
-
-    /// Whether a path has a carrier.
-    pub(super) fn has_path(&self, path: PathId) -> bool {
-        self.carriers.values().any(|slot| slot.path == path)
     }
 
     pub(super) fn set_label(&mut self, id: u8, treatment: Treatment) {
@@ -765,7 +745,7 @@ impl Session {
         };
         let event = match output {
             Output::Open { stream, target, .. } => {
-                self.applications.insert(stream, Application::new(target.clone()));
+                self.applications.insert(stream, Application::new());
                 Event::Open { stream, target }
             }
             Output::Finished { stream } => {
@@ -787,7 +767,7 @@ impl Session {
                 Event::Datagram { flow, label, peer, data: data.0 }
             }
             Output::CloseFlow { flow } => Event::CloseFlow { flow },
-            Output::Suspect { carrier } => Event::Suspect { carrier, path: path(self, carrier) },
+            Output::Suspect { carrier } => Event::Suspect { path: path(self, carrier) },
             Output::Breach { carrier, what } => {
                 tracing::warn!(
                     "a carrier is closed, since the other end broke the protocol: {what}"
@@ -802,7 +782,7 @@ impl Session {
 }
 
 impl Application {
-    fn new(target: Target) -> Self {
+    fn new() -> Self {
         Self {
             socket: None,
             outbox: VecDeque::new(),
@@ -811,7 +791,6 @@ impl Application {
             blocked: false,
             wake: Rc::new(Notify::new()),
             task: None,
-            target,
         }
     }
 }
