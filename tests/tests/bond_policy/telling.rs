@@ -127,14 +127,16 @@ fn two_clients_on_a_host_do_not_fight_and_one_that_was_killed_leaves_its_name() 
             client
             ls -l "$LAB_DIR"/bond-client-default.socket | cut -c1-10
             cp client.log first.log; FIRST=$CLIENT
-            client --socks 127.0.0.1:1081
+            SOCKS=127.0.0.1:1081
+            client
             grep -c 'another client that is named default runs already' client.log
             end
-            client --socks 127.0.0.1:1081 --name second
+            client --name second
             "$M" bond status --once | head -1
             "$M" bond status --once --name second | head -1
             kill -9 $FIRST
             end
+            SOCKS=127.0.0.1:1080
             client
             "$M" bond status --json | cut -c1-36
             "$M" bond status --name '../a' || echo "usage $?"
@@ -162,7 +164,7 @@ fn metrics_are_served_at_both_ends() {
             fetch -o out http://$G/1M
             curl -sS http://127.0.0.1:9100/metrics
             echo "other: $(curl -sS -o /dev/null -w '%{http_code}' http://127.0.0.1:9100/)"
-            "$M" lab enter "$LAB_NAME" --host origin -- "$M" bond status --gateway --json
+            "$M" bond status --gateway --json
             end
             "#,
         )
@@ -242,7 +244,7 @@ fn check_points_at_what_is_wrong() {
     let fine = check(&[&good]).succeeded();
     assert!(fine.stdout.ends_with(": 1 rule, no warnings\n"), "{}", fine.stdout);
     let warned = check(&[&hidden]).succeeded();
-    assert!(warned.stderr.contains("hidden.toml:4: the rule `b` never"), "{}", warned.stderr);
+    assert!(warned.stderr.contains("hidden.toml:5: the rule `b` never"), "{}", warned.stderr);
     assert_eq!(check(&["--strict", &hidden]).code(), 1);
     let refused = check(&[&wrong]);
     assert_eq!(refused.code(), 1);

@@ -24,8 +24,10 @@ wait_for() {
     done
 }
 client() {
+    # It is made anew behind the shell's back.
+    rm -f client.log
     "$M" bond client --gateway "$G:4433" --gateway-key "$(cat gateway.pub)" --key client.key \
-        --intercept none --socks 127.0.0.1:1080 "$@" > client.log 2>&1 &
+        --intercept none --socks "${SOCKS:-127.0.0.1:1080}" "$@" > client.log 2>&1 &
     CLIENT=$!
     wait_for '[ "$(grep -c " is up" client.log)" -ge 2 ]'
 }
