@@ -17,6 +17,7 @@ pub mod key;
 mod labels;
 pub mod metrics;
 pub mod networks;
+mod quic;
 pub mod rules;
 pub mod scrape;
 mod session;

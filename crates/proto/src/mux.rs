@@ -563,48 +563,6 @@ impl<P: Payload> Mux<P> {
         self.streams.get(&stream).map(|stream| self.treatment_of(stream.label))
     }
 
-    /// DBG
-    pub fn debug_state(&self) -> String {
-        let mut t = format!(
-            "granted {} used {} most {} fresh {} consumed {} notices {:?} broke {} ready {:?}\n",
-            self.granted,
-            self.used,
-            self.most,
-            self.fresh,
-            self.consumed,
-            self.notices,
-            self.broke.len(),
-            self.ready
-        );
-        for c in &self.carriers {
-            t += &format!(
-                "  carrier {:?} room {} sent {} ack_at {:?} suspect {} view {:?}\n",
-                c.id,
-                c.room,
-                c.sent.len(),
-                c.ack_at,
-                c.suspect,
-                c.view()
-            );
-        }
-        for (id, s) in self.streams.iter().take(4) {
-            t += &format!(
-                "  {id:?} queued {} full {} owed {} backlog {} waiting {} held {} ready {} rheld {} open {:?} granted {:?}\n",
-                s.queued,
-                s.full,
-                s.owed.len(),
-                s.send.backlog(),
-                s.send.waiting(),
-                s.send.held(),
-                s.is_ready(),
-                s.receive.held(),
-                s.open,
-                s.receive.granted()
-            );
-        }
-        t
-    }
-
     /// What labels stand for now.
     pub fn labels(&self) -> Vec<(u8, Treatment)> {
         self.labels.iter().map(|(id, (_, treatment))| (*id, *treatment)).collect()

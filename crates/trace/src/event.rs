@@ -192,11 +192,11 @@ pub enum Event {
         /// Body bytes written.
         bytes: u64,
     },
-    /// A path of a bond came up, does not get through or went.
+    /// A path of a bond came up, does not get through, sleeps or went.
     BondPath {
         /// Name of the path.
         path: String,
-        /// `up`, `suspect`, `down`.
+        /// `up`, `suspect`, `asleep`, `down`.
         state: String,
     },
     /// A bond carries a connection from now on.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueHint;
-use manyways_net::bond::client::{Client, Identity, Progress};
+use manyways_net::bond::client::{Client, Identity, Keeping, Progress, Transport};
 use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
@@ -79,6 +79,14 @@ pub struct Args {
     /// Serve metrics for Prometheus here, at /metrics: counts, and nothing of where anybody goes.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
+    /// What carries the traffic: tcp (with TLS), quic, or auto: TCP, and QUIC where TCP does not get
+    /// through.
+    #[arg(long, value_name = "tcp|quic|auto", default_value = "auto", value_parser = carrier)]
+    carrier: Transport,
+    /// An idle TCP carrier sends a packet so often, in seconds, so that no NAT on the way forgets it;
+    /// 0 is never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 240)]
+    keepalive: u64,
     /// What happens to traffic while this client does not run, after a crash: open (it goes
     /// directly) or closed (it is refused).
     #[arg(long, value_name = "open|closed", default_value = "open", value_parser = when_dead)]
@@ -130,6 +138,15 @@ pub fn user(name: &str) -> Result<u32, String> {
     uid.ok_or_else(|| format!("there is no user {name}"))
 }
 
+fn carrier(text: &str) -> Result<Transport, String> {
+    match text {
+        "tcp" => Ok(Transport::Tcp),
+        "quic" => Ok(Transport::Quic),
+        "auto" => Ok(Transport::Auto),
+        _ => Err("there are tcp, quic and auto".to_owned()),
+    }
+}
+
 fn when_dead(text: &str) -> Result<WhenDead, String> {
     match text {
         "open" => Ok(WhenDead::Open),
@@ -167,9 +184,11 @@ async fn serve(
     let stop = super::stopped()?;
     let taken = taken(&args);
     let mark = (!taken.is_empty()).then(|| Names::default().own_mark);
+    let keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
+    let keeping = Keeping { transport: args.carrier, keepalive, mark };
     let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
     let identity = Identity { gateway, gateway_key: args.gateway_key, key };
-    let (client, progress) = Client::new(identity, mark).context("TLS cannot be set up")?;
+    let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
     let wanted = Wanted { via: args.via.clone(), gateway: addresses.clone() };
     let found = wanted.find()?;
     if found.is_empty() && !args.quiet {

@@ -1,15 +1,22 @@
-//! A carrier over TCP: messages in TLS records, and what the kernel says of the connection.
+//! A carrier: messages over TCP in TLS records, and what the kernel says of the connection; or the
+//! same over QUIC.
 
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 use manyways_proto::mux::{Condition, DecodeError, Message, Payload};
 use manyways_sys::socket::{set_notsent_lowat, tcp_state};
 use manyways_trace::{Rate, Size, Span};
 use rustls::Connection;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+use super::quic::QuicCarrier;
 
 /// One read takes so much at most.
 const READ: usize = 256 << 10;
@@ -49,12 +56,11 @@ pub(super) struct TcpCarrier {
     tls: Connection,
     /// Messages that were not encrypted yet.
     plain: Vec<u8>,
-    /// The beginning of a message whose rest has not come.
-    begun: BytesMut,
+    decoder: Decoder,
     limit: u64,
     /// Bytes of the connection that came and went, encrypted.
-    pub(super) received: u64,
-    pub(super) sent: u64,
+    received: u64,
+    sent: u64,
 }
 
 /// Why a carrier has ended.
@@ -62,6 +68,8 @@ pub(super) struct TcpCarrier {
 pub(super) enum CarrierError {
     #[error("the connection ended")]
     Closed,
+    #[error("the other end has said nothing for long")]
+    Silent,
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]
@@ -79,7 +87,7 @@ impl TcpCarrier {
             stream: Rc::new(stream),
             tls,
             plain: Vec::new(),
-            begun: BytesMut::new(),
+            decoder: Decoder::default(),
             limit: 0,
             received: 0,
             sent: 0,
@@ -183,10 +191,7 @@ impl TcpCarrier {
     }
 
     /// What had come with the handshake.
-    pub(super) fn decrypt(
-        &mut self,
-        mut with: impl FnMut(Message<Chunk>),
-    ) -> Result<(), CarrierError> {
+    pub(super) fn decrypt(&mut self, with: impl FnMut(Message<Chunk>)) -> Result<(), CarrierError> {
         let state = match self.tls.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
@@ -196,33 +201,196 @@ impl TcpCarrier {
             }
         };
         let mut more = state.plaintext_bytes_to_read();
-        self.begun.reserve(more);
+        let begun = &mut self.decoder.0;
+        begun.reserve(more);
         while more > 0 {
-            let start = self.begun.len();
-            self.begun.resize(start + more, 0);
-            let count = self.tls.reader().read(&mut self.begun[start..])?;
-            self.begun.truncate(start + count);
+            let start = begun.len();
+            begun.resize(start + more, 0);
+            let count = self.tls.reader().read(&mut begun[start..])?;
+            begun.truncate(start + count);
             more -= count.max(1).min(more);
         }
-        while let Some((message, length)) = Message::decode(&self.begun)? {
+        self.decoder.decode(with)?;
+        if state.peer_has_closed() {
+            return Err(CarrierError::Closed);
+        }
+        Ok(())
+    }
+}
+
+/// Messages out of bytes.
+#[derive(Default)]
+pub(super) struct Decoder(
+    /// The beginning of a message whose rest has not come.
+    BytesMut,
+);
+
+impl Decoder {
+    pub(super) fn take(
+        &mut self,
+        bytes: &[u8],
+        with: impl FnMut(Message<Chunk>),
+    ) -> Result<(), DecodeError> {
+        self.0.extend_from_slice(bytes);
+        self.decode(with)
+    }
+
+    fn decode(&mut self, mut with: impl FnMut(Message<Chunk>)) -> Result<(), DecodeError> {
+        while let Some((message, length)) = Message::decode(&self.0)? {
             let size = message.payload().map_or(0, |data| data.len());
             // The application's bytes are always the last of a message.
             if size >= COPIED {
                 let message = message.map(|_| ());
-                let mut whole = self.begun.split_to(length);
+                let mut whole = self.0.split_to(length);
                 whole.advance(length - size);
                 let bytes = whole.freeze();
                 with(message.map(|()| Chunk(bytes)));
             } else {
                 let message = message.map(|data| Chunk(Bytes::copy_from_slice(data)));
-                self.begun.advance(length);
+                self.0.advance(length);
                 with(message);
             }
         }
-        if state.peer_has_closed() {
-            return Err(CarrierError::Closed);
-        }
         Ok(())
+    }
+}
+
+/// A carrier over whatever carries it.
+pub(super) enum Io {
+    Tcp(TcpCarrier),
+    Quic(QuicCarrier),
+}
+
+/// How a carrier does, for whoever looks on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Vitals {
+    pub(super) rtt: Option<Span>,
+    /// The shortest one, where it is known.
+    pub(super) least_rtt: Option<Span>,
+    /// Something waits to be sent.
+    pub(super) backlog: bool,
+    /// Packets with data that were sent, and those of them that were lost.
+    pub(super) packets: u32,
+    pub(super) lost: u32,
+}
+
+impl Io {
+    pub(super) fn vitals(&self) -> Option<Vitals> {
+        match self {
+            Self::Tcp(io) => {
+                let state = tcp_state(io.stream.as_fd()).ok()?;
+                Some(Vitals {
+                    rtt: state.rtt,
+                    least_rtt: state.min_rtt,
+                    backlog: !state.unsent.is_zero(),
+                    packets: state.data_packets,
+                    lost: state.total_retrans,
+                })
+            }
+            Self::Quic(io) => Some(io.vitals()),
+        }
+    }
+
+    pub(super) fn condition(&mut self) -> Option<Condition> {
+        match self {
+            Self::Tcp(io) => io.condition(),
+            Self::Quic(io) => Some(io.condition()),
+        }
+    }
+
+    /// How much it takes before it is to be written.
+    pub(super) fn room(&self) -> usize {
+        match self {
+            Self::Tcp(io) => io.room(),
+            Self::Quic(io) => io.room(),
+        }
+    }
+
+    /// Queues a message.
+    pub(super) fn queue(&mut self, message: &Message<Chunk>) {
+        match self {
+            Self::Tcp(io) => io.queue(message),
+            Self::Quic(io) => io.queue(message),
+        }
+    }
+
+    /// Writes what is queued. Whether all was taken.
+    pub(super) fn flush(&mut self) -> Result<bool, CarrierError> {
+        match self {
+            Self::Tcp(io) => io.flush(),
+            Self::Quic(io) => io.flush(),
+        }
+    }
+
+    /// Writes what is queued, however long it takes.
+    pub(super) async fn flush_all(&mut self) -> Result<(), CarrierError> {
+        match self {
+            Self::Tcp(io) => {
+                while !io.flush()? {
+                    io.stream.ready(Interest::WRITABLE).await?;
+                }
+                Ok(())
+            }
+            Self::Quic(io) => poll_fn(|context| io.poll_flush(context)).await,
+        }
+    }
+
+    /// Waits for messages, and for those that come with them.
+    pub(super) async fn messages(&mut self) -> Result<Vec<Message<Chunk>>, CarrierError> {
+        let (mut buffer, mut messages) = (Vec::new(), Vec::new());
+        match self {
+            Self::Tcp(io) => {
+                io.decrypt(|message| messages.push(message))?;
+                while messages.is_empty() {
+                    io.stream.ready(Interest::READABLE).await?;
+                    io.read(&mut buffer, |message| messages.push(message))?;
+                }
+            }
+            Self::Quic(io) => {
+                poll_fn(|context| {
+                    let read = io.poll_read(context, &mut buffer, |message| messages.push(message));
+                    match read {
+                        Ok(()) if messages.is_empty() => Poll::Pending,
+                        // What came before the end is heard.
+                        Err(_) if !messages.is_empty() => Poll::Ready(Ok(())),
+                        done => Poll::Ready(done),
+                    }
+                })
+                .await?;
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Bytes of the connection that came and went, encrypted.
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        match self {
+            Self::Tcp(io) => (io.received, io.sent),
+            Self::Quic(io) => (io.received(), io.sent()),
+        }
+    }
+
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(io) => io.stream.peer_addr().ok(),
+            Self::Quic(io) => Some(io.peer()),
+        }
+    }
+
+    /// What carries it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Tcp(_) => "tcp",
+            Self::Quic(_) => "quic",
+        }
+    }
+
+    /// The end is near: the other side shall know.
+    /// With `bye` the session is over.
+    pub(super) fn close(&self, bye: bool) {
+        if let Self::Quic(io) = self {
+            io.close(bye);
+        }
     }
 }
 

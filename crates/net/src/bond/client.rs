@@ -24,9 +24,10 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::carrier::TcpCarrier;
+use super::carrier::{CarrierError, Io, TcpCarrier};
 use super::greeting::{self, GreetError, PATIENCE};
 use super::key::{PrivateKey, PublicKey};
+use super::quic::{self, QuicCarrier};
 use super::session::{Event, Handle};
 use super::tally::Counted;
 use super::tls;
@@ -35,6 +36,10 @@ use crate::fetch::dial;
 
 /// A path whose carrier ended is tried again after this, and after twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
+/// The gateway is known by its key, so the name in the handshake is nobody's.
+const NOBODY: &str = "gateway.invalid";
+/// TCP gets so long before QUIC is tried as well.
+const TCP_PATIENCE: Duration = Duration::from_secs(3);
 /// A carrier that does not get through for so long may be forgotten on the way: another is tried.
 const DOUBT: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -48,6 +53,29 @@ pub struct Identity {
     pub gateway_key: PublicKey,
     /// The client's own.
     pub key: PrivateKey,
+}
+
+/// What carriers go over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    /// TCP with TLS.
+    Tcp,
+    /// QUIC.
+    Quic,
+    /// TCP, and QUIC on a path where TCP does not get through.
+    #[default]
+    Auto,
+}
+
+/// How a client keeps its carriers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Keeping {
+    /// What they go over.
+    pub transport: Transport,
+    /// An idle TCP carrier is kept from being forgotten on the way by a packet so often.
+    pub keepalive: Option<Duration>,
+    /// What the client's own sockets bear.
+    pub mark: Option<u32>,
 }
 
 /// What the client tells who looks on.
@@ -95,6 +123,8 @@ struct Inner {
     identity: Identity,
     tls: Arc<ClientConfig>,
     mark: Option<u32>,
+    transport: Transport,
+    keepalive: Option<Duration>,
     handle: Handle,
     session: Cell<[u8; 16]>,
     /// The gateway knows the session.
@@ -111,20 +141,21 @@ struct Inner {
 struct Path {
     spec: PathSpec,
     carrier: Option<CarrierId>,
+    /// It has none because there was nothing to say, and gets one when there is.
+    asleep: bool,
     /// Told when its keeper shall look at once.
     wake: Rc<Notify>,
     keeper: AbortHandle,
 }
 
 impl Client {
-    /// A client without paths, and what it tells. Runs on the calling thread's local tasks. `mark`
-    /// is what its own sockets bear.
+    /// A client without paths, and what it tells. Runs on the calling thread's local tasks.
     ///
     /// # Errors
     /// Where TLS cannot be set up.
     pub fn new(
         identity: Identity,
-        mark: Option<u32>,
+        keeping: Keeping,
     ) -> Result<(Self, mpsc::UnboundedReceiver<Progress>), rustls::Error> {
         let tls = tls::client(&identity.key, identity.gateway_key)?;
         let (handle, events) = Handle::new(Config::new(Role::Client));
@@ -132,7 +163,9 @@ impl Client {
         let client = Self(Rc::new(Inner {
             identity,
             tls,
-            mark,
+            mark: keeping.mark,
+            transport: keeping.transport,
+            keepalive: keeping.keepalive,
             handle,
             session: Cell::new(new_session()),
             known: Cell::new(false),
@@ -154,7 +187,7 @@ impl Client {
         let wake = Rc::new(Notify::new());
         let keeper = tokio::task::spawn_local(self.clone().keep(id, Rc::clone(&wake)));
         let keeper = keeper.abort_handle();
-        self.0.paths.borrow_mut().push(Path { spec, carrier: None, wake, keeper });
+        self.0.paths.borrow_mut().push(Path { spec, carrier: None, asleep: false, wake, keeper });
         self.note(Noted::Paths);
         id
     }
@@ -214,6 +247,7 @@ impl Client {
         label: u8,
         first: Bytes,
     ) -> (StreamId, u64) {
+        self.rouse();
         self.0.handle.open(socket, target, label, first)
     }
 
@@ -221,6 +255,7 @@ impl Client {
     pub fn open_flow(&self) -> (FlowId, mpsc::UnboundedReceiver<(Target, Bytes)>) {
         let number = self.0.next_flow.get();
         self.0.next_flow.set(number.wrapping_add(1));
+        self.rouse();
         let (sender, receiver) = mpsc::unbounded_channel();
         self.0.flows.borrow_mut().insert(FlowId(number), sender);
         (FlowId(number), receiver)
@@ -228,6 +263,7 @@ impl Client {
 
     /// Sends a datagram of a flow.
     pub fn send(&self, flow: FlowId, label: u8, to: Target, data: Bytes) {
+        self.rouse();
         let data = super::carrier::Chunk(data);
         self.0.handle.handle(Input::Datagram { flow, label, peer: to, data });
     }
@@ -293,9 +329,10 @@ impl Client {
                         let own = path.carrier == Some(carrier);
                         if own {
                             path.carrier = None;
+                            path.asleep = matches!(why, CarrierError::Silent) && !self.is_used();
                             path.wake.notify_one();
                         }
-                        own
+                        own && !path.asleep
                     };
                     if own {
                         self.tell(Progress::Down { path: self.name(path), why: why.to_string() });
@@ -343,11 +380,32 @@ impl Client {
         self.tell(Progress::Renewed);
     }
 
+    /// Whether an application has a connection or a flow.
+    fn is_used(&self) -> bool {
+        let streams = self.0.handle.with(|session| session.mux.stream_count());
+        streams > 0 || !self.0.flows.borrow().is_empty()
+    }
+
+    /// Somebody has something to say.
+    fn rouse(&self) {
+        for path in self.0.paths.borrow_mut().iter_mut().filter(|path| path.asleep) {
+            path.asleep = false;
+            path.wake.notify_one();
+        }
+    }
+
+    pub(super) fn is_asleep(&self, id: PathId) -> bool {
+        self.0.paths.borrow().get(usize::from(id.0)).is_some_and(|path| path.asleep)
+    }
+
     /// Keeps a carrier on a path.
     async fn keep(self, id: PathId, wake: Rc<Notify>) {
         let mut pause = FIRST_PAUSE;
         let mut said = None;
         loop {
+            while self.is_asleep(id) {
+                wake.notified().await;
+            }
             match timeout(PATIENCE, self.dial(id)).await.unwrap_or(Err(GreetError::Timeout)) {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
@@ -408,14 +466,17 @@ impl Client {
             let Some(path) = paths.get(usize::from(id.0)) else { return Err(GreetError::Timeout) };
             path.spec.clone()
         };
-        let stream = self.connect(&spec).await?;
-        let name = ServerName::try_from("gateway.invalid")
-            .map_err(|error| GreetError::Broken(error.to_string()))?;
-        let connector = TlsConnector::from(Arc::clone(&self.0.tls));
-        let connected = connector.connect(name, stream).await;
-        let (stream, tls) =
-            connected.map_err(|error| GreetError::of_handshake(&error))?.into_inner();
-        let mut io = TcpCarrier::new(stream, Connection::Client(tls));
+        let mut io = match self.0.transport {
+            Transport::Tcp => self.dial_tcp(&spec).await?,
+            Transport::Quic => self.dial_quic(&spec).await?,
+            Transport::Auto => match timeout(TCP_PATIENCE, self.dial_tcp(&spec)).await {
+                Ok(Ok(io)) => io,
+                Ok(Err(why)) if why.lasts() => return Err(why),
+                // What lets TCP down may let UDP through.
+                Ok(Err(why)) => self.dial_quic(&spec).await.map_err(|_| why)?,
+                Err(_) => self.dial_quic(&spec).await?,
+            },
+        };
         let config = Config::new(Role::Client);
         let session = self.0.session.get();
         let hello = Hello {
@@ -446,15 +507,57 @@ impl Client {
         Ok(())
     }
 
-    async fn connect(&self, spec: &PathSpec) -> Result<TcpStream, GreetError> {
-        let failed = |words: String| GreetError::Connect(words);
-        if !spec.has_carrier() {
-            return Err(failed("its link is down".to_owned()));
+    async fn dial_tcp(&self, spec: &PathSpec) -> Result<Io, GreetError> {
+        let stream = self.connect(spec).await?;
+        // What a NAT on the way remembers lasts so long, and no longer.
+        if let Some(idle) = self.0.keepalive {
+            let keepalive = socket2::TcpKeepalive::new().with_time(idle);
+            let keepalive = keepalive.with_interval(Duration::from_secs(10)).with_retries(3);
+            let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         }
-        let gateway = &self.0.identity.gateway;
-        let Some(server) = gateway.iter().find(|server| spec.has_family(server.ip())) else {
-            return Err(failed("it has no address of a family that the gateway has".to_owned()));
+        let name =
+            ServerName::try_from(NOBODY).map_err(|error| GreetError::Broken(error.to_string()))?;
+        let connector = TlsConnector::from(Arc::clone(&self.0.tls));
+        let connected = connector.connect(name, stream).await;
+        let (stream, tls) =
+            connected.map_err(|error| GreetError::of_handshake(&error))?.into_inner();
+        Ok(Io::Tcp(TcpCarrier::new(stream, Connection::Client(tls))))
+    }
+
+    async fn dial_quic(&self, spec: &PathSpec) -> Result<Io, GreetError> {
+        let server = self.server(spec)?;
+        let plain = |error: io::Error| {
+            let words = format!("no connection to {server}: {}", dial::plain(&error));
+            GreetError::Connect(words)
         };
+        let socket = dial::udp_socket(spec, server).map_err(plain)?;
+        if let Some(mark) = self.0.mark {
+            manyways_sys::socket::set_mark(&socket, mark).map_err(plain)?;
+        }
+        let endpoint = quic::client_endpoint(socket).map_err(plain)?;
+        let config = quic::client_config(&self.0.tls).map_err(GreetError::Broken)?;
+        let connecting = endpoint
+            .connect_with(config, server, NOBODY)
+            .map_err(|error| GreetError::Connect(error.to_string()))?;
+        let connection = connecting.await.map_err(|error| GreetError::of_quic(&error))?;
+        let streams = connection.open_bi().await.map_err(|error| GreetError::of_quic(&error))?;
+        Ok(Io::Quic(QuicCarrier::new(connection, streams, Some(endpoint))))
+    }
+
+    /// The gateway's address for a path.
+    fn server(&self, spec: &PathSpec) -> Result<SocketAddr, GreetError> {
+        let failed = |words: &str| GreetError::Connect(words.to_owned());
+        if !spec.has_carrier() {
+            return Err(failed("its link is down"));
+        }
+        let mut gateway = self.0.identity.gateway.iter();
+        let server = gateway.find(|server| spec.has_family(server.ip())).copied();
+        server.ok_or_else(|| failed("it has no address of a family that the gateway has"))
+    }
+
+    async fn connect(&self, spec: &PathSpec) -> Result<TcpStream, GreetError> {
+        let server = &self.server(spec)?;
+        let failed = |words: String| GreetError::Connect(words);
         let plain = |error: io::Error| {
             failed(format!("no connection to {server}: {}", dial::plain(&error)))
         };

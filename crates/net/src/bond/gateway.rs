@@ -20,10 +20,11 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::allow::{AllowFile, Guest};
-use super::carrier::TcpCarrier;
+use super::carrier::{Io, TcpCarrier};
 use super::door::Door;
 use super::greeting::{self, PATIENCE};
 use super::key::{PrivateKey, PublicKey};
+use super::quic::{self, QuicCarrier};
 use super::session::{Event, Handle};
 use super::status::Totals;
 use super::tls;
@@ -173,6 +174,7 @@ impl Session {
 /// A gateway that listens.
 pub struct Listening {
     listeners: Vec<TcpListener>,
+    endpoints: Vec<quinn::Endpoint>,
     acceptor: TlsAcceptor,
     gateway: Rc<Gateway>,
 }
@@ -184,19 +186,26 @@ pub struct Listening {
 pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
     let allow = config.allow.clone();
     let doorman = move |key: &PublicKey| allow.guests().find(key).is_some();
-    let acceptor = TlsAcceptor::from(tls::gateway(&config.key, Arc::new(doorman))?);
-    let mut listeners = Vec::new();
+    let tls = tls::gateway(&config.key, Arc::new(doorman))?;
+    let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
     for address in &config.listen {
         let failed = |error| GatewayError::Listen(*address, error);
-        listeners.push(listener(*address).map_err(failed)?);
+        let listener = listener(*address).map_err(failed)?;
+        // The same port for both, where the system was to choose it.
+        let bound = listener.local_addr().map_err(failed)?;
+        listeners.push(listener);
+        let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
+        let endpoint = quic::gateway_endpoint(socket, &tls);
+        endpoints.push(endpoint.map_err(|words| failed(io::Error::other(words)))?);
     }
+    let acceptor = TlsAcceptor::from(tls);
     let gateway = Rc::new(Gateway {
         allow: config.allow,
         door: config.door,
         families: families(),
         sessions: RefCell::default(),
     });
-    Ok(Listening { listeners, acceptor, gateway })
+    Ok(Listening { listeners, endpoints, acceptor, gateway })
 }
 
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
@@ -255,12 +264,30 @@ impl Listening {
                         let Ok(_stranger) = strangers.try_acquire() else {
                             return tracing::debug!("{from}: too many at a time");
                         };
-                        let greeted = timeout(PATIENCE, gateway.take(acceptor, stream)).await;
-                        match greeted {
-                            Ok(Ok(())) => {}
-                            Ok(Err(why)) => tracing::info!("{from} is not let in: {why}"),
-                            Err(_) => tracing::info!("{from} is not let in: it did not greet"),
-                        }
+                        let greeted = timeout(PATIENCE, gateway.take_tcp(acceptor, stream)).await;
+                        say(from, greeted);
+                    });
+                }
+            });
+        }
+        for endpoint in self.endpoints {
+            let (gateway, strangers) = (Rc::clone(&self.gateway), Rc::clone(&strangers));
+            tokio::task::spawn_local(async move {
+                while let Some(incoming) = endpoint.accept().await {
+                    let from = incoming.remote_address();
+                    // Whoever has not shown that this is its address does so first.
+                    if !incoming.remote_address_validated()
+                        && strangers.available_permits() < MOST_STRANGERS / 2
+                    {
+                        let _ = incoming.retry();
+                        continue;
+                    }
+                    let (gateway, strangers) = (Rc::clone(&gateway), Rc::clone(&strangers));
+                    tokio::task::spawn_local(async move {
+                        let Ok(_stranger) = strangers.try_acquire() else {
+                            return incoming.ignore();
+                        };
+                        say(from, timeout(PATIENCE, gateway.take_quic(incoming)).await);
                     });
                 }
             });
@@ -282,16 +309,42 @@ impl Listening {
     }
 }
 
+/// Tells the log who was not let in.
+fn say(from: SocketAddr, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
+    match greeted {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => tracing::info!("{from} is not let in: {why}"),
+        Err(_) => tracing::info!("{from} is not let in: it did not greet"),
+    }
+}
+
 impl Gateway {
-    /// A connection that says nothing yet.
-    async fn take(self: Rc<Self>, acceptor: TlsAcceptor, stream: TcpStream) -> Result<(), String> {
-        let from = stream.peer_addr().map_err(|error| error.to_string())?;
+    /// A TCP connection that says nothing yet.
+    async fn take_tcp(
+        self: Rc<Self>,
+        acceptor: TlsAcceptor,
+        stream: TcpStream,
+    ) -> Result<(), String> {
         let accepted = acceptor.accept(stream).await;
         let (stream, tls) = accepted.map_err(|error| error.to_string())?.into_inner();
         let key = tls::peer_key(tls.peer_certificates()).ok_or("it has no key")?;
+        self.take(key, Io::Tcp(TcpCarrier::new(stream, Connection::Server(tls)))).await
+    }
+
+    /// The same over QUIC.
+    async fn take_quic(self: Rc<Self>, incoming: quinn::Incoming) -> Result<(), String> {
+        let connection = incoming.await.map_err(|error| error.to_string())?;
+        let key = tls::peer_key(quic::certificates(&connection).as_deref());
+        let key = key.ok_or("it has no key")?;
+        let streams = connection.accept_bi().await.map_err(|error| error.to_string())?;
+        self.take(key, Io::Quic(QuicCarrier::new(connection, streams, None))).await
+    }
+
+    /// A carrier whose client has proved its key.
+    async fn take(self: Rc<Self>, key: PublicKey, mut io: Io) -> Result<(), String> {
+        let from = io.peer().map_or_else(|| "somewhere".to_owned(), |from| from.to_string());
         let guests = self.allow.guests();
         let guest = guests.find(&key).ok_or("its key is not known")?.clone();
-        let mut io = TcpCarrier::new(stream, Connection::Server(tls));
         let (hello, early) = greeting::hear(&mut io).await.map_err(|error| error.to_string())?;
         let id = (key, hello.session);
         let known = self.sessions.borrow().contains_key(&id);
@@ -326,7 +379,7 @@ impl Gateway {
         let handle = session.handle.clone();
         drop(sessions);
         let path = hello.path;
-        tracing::info!("{}: path {} from {from}", guest.name, path.0);
+        tracing::info!("{}: path {} from {from} over {}", guest.name, path.0, io.kind());
         handle.attach(path, io, early);
         Ok(())
     }

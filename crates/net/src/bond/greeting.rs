@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use manyways_proto::mux::{DecodeError, Hello, Message, RefuseCode, VERSION, Welcome};
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
-use tokio::io::Interest;
 
-use super::carrier::{CarrierError, Chunk, TcpCarrier};
+use super::carrier::{CarrierError, Chunk, Io};
 
 /// Connecting, TLS and greetings together may take so long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -75,6 +74,25 @@ impl GreetError {
         }
     }
 
+    /// What a QUIC handshake with a gateway failed of. TLS tells why by the number of its alert.
+    pub(super) fn of_quic(error: &quinn::ConnectionError) -> Self {
+        use quinn::ConnectionError::{ConnectionClosed, TimedOut, TransportError};
+        const ALERT: u64 = 0x100;
+        let code = match error {
+            TransportError(error) => u64::from(error.code),
+            ConnectionClosed(frame) => u64::from(frame.error_code),
+            TimedOut => return Self::Timeout,
+            _ => 0,
+        };
+        let by_us = matches!(error, TransportError(_));
+        match code.checked_sub(ALERT).map(|alert| AlertDescription::from(alert as u8)) {
+            Some(AlertDescription::AccessDenied) if by_us => Self::WrongGateway,
+            Some(AlertDescription::AccessDenied) => Self::UnknownKey,
+            Some(_) => Self::NotOurs(error.to_string()),
+            None => Self::Broken(error.to_string()),
+        }
+    }
+
     fn of_tls(error: &TlsError) -> Self {
         match error {
             TlsError::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
@@ -95,15 +113,8 @@ impl GreetError {
 }
 
 /// The first message of the other end, and those that came with it.
-async fn first(io: &mut TcpCarrier) -> Result<(Message<Chunk>, Vec<Message<Chunk>>), GreetError> {
-    let mut buffer = Vec::new();
-    let mut messages = Vec::new();
-    io.decrypt(|message| messages.push(message)).map_err(GreetError::of_carrier)?;
-    while messages.is_empty() {
-        let broken = |error: std::io::Error| GreetError::Broken(error.to_string());
-        io.stream.ready(Interest::READABLE).await.map_err(broken)?;
-        io.read(&mut buffer, |message| messages.push(message)).map_err(GreetError::of_carrier)?;
-    }
+async fn first(io: &mut Io) -> Result<(Message<Chunk>, Vec<Message<Chunk>>), GreetError> {
+    let mut messages = io.messages().await.map_err(GreetError::of_carrier)?;
     let rest = messages.split_off(1);
     match messages.pop() {
         Some(first) => Ok((first, rest)),
@@ -111,17 +122,13 @@ async fn first(io: &mut TcpCarrier) -> Result<(Message<Chunk>, Vec<Message<Chunk
     }
 }
 
-async fn flush(io: &mut TcpCarrier) -> Result<(), GreetError> {
-    while !io.flush().map_err(GreetError::of_carrier)? {
-        let ready = io.stream.ready(Interest::WRITABLE).await;
-        ready.map_err(|error| GreetError::Broken(error.to_string()))?;
-    }
-    Ok(())
+async fn flush(io: &mut Io) -> Result<(), GreetError> {
+    io.flush_all().await.map_err(GreetError::of_carrier)
 }
 
 /// The client's part: says hello, and hears what the gateway allows.
 pub(super) async fn hello(
-    io: &mut TcpCarrier,
+    io: &mut Io,
     hello: Hello,
 ) -> Result<(Welcome, Vec<Message<Chunk>>), GreetError> {
     io.queue(&Message::Hello(hello));
@@ -137,7 +144,7 @@ pub(super) async fn hello(
 }
 
 /// The gateway's part: hears who wants what.
-pub(super) async fn hear(io: &mut TcpCarrier) -> Result<(Hello, Vec<Message<Chunk>>), GreetError> {
+pub(super) async fn hear(io: &mut Io) -> Result<(Hello, Vec<Message<Chunk>>), GreetError> {
     match first(io).await? {
         (Message::Hello(hello), _) if hello.version != VERSION => {
             let words = format!("this gateway speaks version {VERSION} of the protocol");
@@ -149,13 +156,13 @@ pub(super) async fn hear(io: &mut TcpCarrier) -> Result<(Hello, Vec<Message<Chun
     }
 }
 
-pub(super) async fn welcome(io: &mut TcpCarrier, welcome: Welcome) -> Result<(), GreetError> {
+pub(super) async fn welcome(io: &mut Io, welcome: Welcome) -> Result<(), GreetError> {
     io.queue(&Message::Welcome(welcome));
     flush(io).await
 }
 
 /// Says no; whether it is heard does not matter.
-pub(super) async fn refuse(io: &mut TcpCarrier, code: RefuseCode, words: String) {
+pub(super) async fn refuse(io: &mut Io, code: RefuseCode, words: String) {
     io.queue(&Message::Refuse(code, words));
     let _ = flush(io).await;
 }

@@ -93,7 +93,7 @@ pub fn client(status: &Status) -> String {
     text.family("streams", Kind::Gauge, "Connections and flows under way.", streams);
     let up = status.paths.iter().map(|path| {
         let labels = labels(&[("path", &path.name), ("kind", &path.kind)]);
-        (labels, u8::from(path.state == "up"))
+        (labels, u8::from(path.state == "up" || path.state == "asleep"))
     });
     text.family("path_up", Kind::Gauge, "Whether the path gets through.", up);
     type Of = fn(&PathStatus) -> Option<f64>;
@@ -180,6 +180,7 @@ mod tests {
             name: name.into(),
             kind: "wifi".into(),
             state: "up".into(),
+            carrier: None,
             metered: false,
             down_bps: 0,
             up_bps: 0,

@@ -499,7 +499,11 @@ impl Rules {
         let known = self.0.networks.known();
         let policy = self.0.engine.borrow().policy().clone();
         let (now, counters, (surroundings, views)) = self.0.client.handle().with(|session| {
-            let looked = self.0.watch.borrow_mut().look(&known, session, &policy);
+            let looked = self
+                .0
+                .watch
+                .borrow_mut()
+                .look(&known, session, &policy, |id| self.0.client.is_asleep(id));
             (session.now(), session.mux.counters(), looked)
         });
         self.0.journal.paths(now, &views);

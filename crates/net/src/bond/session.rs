@@ -6,9 +6,10 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::io;
-use std::os::fd::AsFd;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -17,7 +18,6 @@ use manyways_proto::mux::{
 };
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::clock::Clock;
-use manyways_sys::socket::{TcpState, tcp_state};
 use manyways_trace::{Span, Time};
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
@@ -25,7 +25,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
-use super::carrier::{CarrierError, Chunk, TcpCarrier};
+use super::carrier::{CarrierError, Chunk, Io, Vitals};
+use super::quic;
 use super::tally::{Counted, Shares, Tally};
 
 /// An application's socket is read in pieces of this at most.
@@ -95,7 +96,7 @@ pub(super) struct Session {
 }
 
 struct Slot {
-    io: TcpCarrier,
+    io: Io,
     path: PathId,
     /// The kernel takes no more.
     blocked: bool,
@@ -123,6 +124,7 @@ struct Application {
 #[derive(Clone, Debug)]
 pub(super) struct CarrierStatus {
     pub(super) path: PathId,
+    pub(super) kind: &'static str,
     pub(super) condition: Option<Condition>,
     pub(super) suspect: bool,
 }
@@ -170,40 +172,6 @@ impl Handle {
                 }
             }
         });
-        if std::env::var_os("MWDEBUG").is_some() {
-            let weak = Rc::downgrade(&handle.0);
-            tokio::task::spawn_local(async move {
-                loop {
-                    tokio::time::sleep(Duration::from_secs(3)).await;
-                    let Some(session) = weak.upgrade() else { break };
-                    let session = session.borrow();
-                    eprintln!(
-                        "DBG now {} wakeup {:?} mux {}",
-                        session.clock.now(),
-                        session.wakeup,
-                        session.mux.debug_state()
-                    );
-                    for (id, slot) in &session.carriers {
-                        eprintln!(
-                            "DBG carrier {id:?} blocked {} dirty {} room {}",
-                            slot.blocked,
-                            slot.dirty,
-                            slot.io.room()
-                        );
-                    }
-                    for (id, a) in session.applications.iter().take(5) {
-                        eprintln!(
-                            "DBG app {id:?} reads {} blocked {} outbox {} socket {} finished {}",
-                            a.reads,
-                            a.blocked,
-                            a.outbox.len(),
-                            a.socket.is_some(),
-                            a.finished
-                        );
-                    }
-                }
-            });
-        }
         (handle, received)
     }
 
@@ -222,14 +190,12 @@ impl Handle {
 
     /// Another carrier is there, greetings exchanged.
     /// Those messages of it are there that came `early`, with the greeting.
-    pub(super) fn attach(
-        &self,
-        path: PathId,
-        mut io: TcpCarrier,
-        early: Vec<Message<Chunk>>,
-    ) -> CarrierId {
+    pub(super) fn attach(&self, path: PathId, mut io: Io, early: Vec<Message<Chunk>>) -> CarrierId {
         let wake = Rc::new(Notify::new());
-        let stream = Rc::clone(&io.stream);
+        let transport = match &io {
+            Io::Tcp(io) => Ok(Rc::clone(&io.stream)),
+            Io::Quic(io) => Err(io.connection.clone()),
+        };
         let condition = io.condition().unwrap_or_else(|| Condition::fresh(Span::from_millis(100)));
         let id = self.with(|session| {
             let id = CarrierId(session.next_carrier);
@@ -248,24 +214,11 @@ impl Handle {
             session.mux.handle(now, Input::Attach { carrier: id, path, condition });
             id
         });
-        let handle = Rc::downgrade(&self.0);
-        let task = tokio::task::spawn_local(async move {
-            loop {
-                let Some(session) = handle.upgrade() else { return };
-                let blocked = session.borrow().carriers.get(&id).is_some_and(|slot| slot.blocked);
-                drop(session);
-                let interest = match blocked {
-                    true => Interest::READABLE | Interest::WRITABLE,
-                    false => Interest::READABLE,
-                };
-                let ready = tokio::select! {
-                    ready = stream.ready(interest) => ready,
-                    () = wake.notified() => continue,
-                };
-                let Some(session) = handle.upgrade() else { return };
-                session.borrow_mut().carrier_ready(id, ready);
-            }
-        });
+        let session = Rc::downgrade(&self.0);
+        let task = match transport {
+            Ok(stream) => tokio::task::spawn_local(drive_tcp(session, id, stream, wake)),
+            Err(connection) => tokio::task::spawn_local(drive_quic(session, id, connection, wake)),
+        };
         self.with(|session| {
             if let Some(slot) = session.carriers.get_mut(&id) {
                 slot.task = Some(task.abort_handle());
@@ -399,6 +352,7 @@ impl Session {
             .map(|(id, slot)| {
                 let status = CarrierStatus {
                     path: slot.path,
+                    kind: slot.io.kind(),
                     condition: slot.io.condition(),
                     suspect: suspects.contains(id),
                 };
@@ -414,22 +368,23 @@ impl Session {
         let mut traffic = self.tally.ended().clone();
         for slot in self.carriers.values() {
             let share = traffic.entry(slot.path).or_default();
-            share.sent += slot.io.sent;
-            share.received += slot.io.received;
+            let (received, sent) = slot.io.traffic();
+            share.sent += sent;
+            share.received += received;
         }
         traffic
     }
 
-    /// What the kernel says of each path's newest carrier.
-    pub(super) fn tcp_states(&self) -> HashMap<PathId, (CarrierId, TcpState)> {
+    /// How each path's newest carrier does.
+    pub(super) fn vitals(&self) -> HashMap<PathId, (CarrierId, Vitals)> {
         let mut states = HashMap::new();
         let mut ids: Vec<&CarrierId> = self.carriers.keys().collect();
         ids.sort();
         for id in ids {
             if let Some(slot) = self.carriers.get(id)
-                && let Ok(state) = tcp_state(slot.io.stream.as_fd())
+                && let Some(vitals) = slot.io.vitals()
             {
-                states.insert(slot.path, (*id, state));
+                states.insert(slot.path, (*id, vitals));
             }
         }
         states
@@ -456,23 +411,53 @@ impl Session {
     }
 
     fn carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
-        let now = self.clock.now();
         let Some(slot) = self.carriers.get_mut(&id) else { return };
+        let Io::Tcp(io) = &mut slot.io else { return };
         let mut messages = Vec::new();
         let done = match ready {
             Ok(ready) => {
                 let mut done = Ok(());
                 if ready.is_readable() || ready.is_read_closed() {
-                    done = slot.io.read(&mut self.buffer, |message| messages.push(message));
+                    done = io.read(&mut self.buffer, |message| messages.push(message));
                 }
                 if done.is_ok() && (ready.is_writable() || ready.is_write_closed()) {
-                    done = slot.io.flush().map(|all| slot.blocked = !all);
+                    done = io.flush().map(|all| slot.blocked = !all);
                 }
                 done
             }
             Err(error) => Err(error.into()),
         };
-        let path = slot.path;
+        self.take_messages(id, messages, done);
+    }
+
+    /// Does what a QUIC carrier has for us, and has it call when there is more. Ready when it is
+    /// gone.
+    fn poll_quic(&mut self, id: CarrierId, context: &mut Context<'_>) -> Poll<()> {
+        let Some(slot) = self.carriers.get_mut(&id) else { return Poll::Ready(()) };
+        let Io::Quic(io) = &mut slot.io else { return Poll::Ready(()) };
+        let mut messages = Vec::new();
+        let mut done = io.poll_read(context, &mut self.buffer, |message| messages.push(message));
+        if done.is_ok() && slot.blocked {
+            match io.poll_flush(context) {
+                Poll::Ready(flushed) => {
+                    slot.blocked = false;
+                    done = flushed;
+                }
+                Poll::Pending => {}
+            }
+        }
+        self.take_messages(id, messages, done);
+        Poll::Pending
+    }
+
+    fn take_messages(
+        &mut self,
+        id: CarrierId,
+        messages: Vec<Message<Chunk>>,
+        done: Result<(), CarrierError>,
+    ) {
+        let now = self.clock.now();
+        let Some(path) = self.carriers.get(&id).map(|slot| slot.path) else { return };
         for message in messages {
             self.tally.received(path, &message);
             self.mux.handle(now, Input::Message { carrier: id, message });
@@ -491,9 +476,11 @@ impl Session {
 
     fn remove_carrier(&mut self, id: CarrierId) -> Option<PathId> {
         let slot = self.carriers.remove(&id)?;
+        slot.io.close(false);
         let now = self.clock.now();
         self.mux.handle(now, Input::Detach { carrier: id });
-        self.tally.carrier_ended(slot.path, slot.io.received, slot.io.sent);
+        let (received, sent) = slot.io.traffic();
+        self.tally.carrier_ended(slot.path, received, sent);
         // The task may be the caller: it ends when it waits next.
         if let Some(task) = slot.task {
             task.abort();
@@ -640,6 +627,7 @@ impl Session {
         for (_, slot) in self.carriers.iter_mut() {
             slot.io.queue(&Message::Bye);
             let _ = slot.io.flush();
+            slot.io.close(true);
         }
         for id in self.carriers.keys().copied().collect::<Vec<_>>() {
             self.remove_carrier(id);
@@ -791,6 +779,59 @@ impl Application {
             blocked: false,
             wake: Rc::new(Notify::new()),
             task: None,
+        }
+    }
+}
+
+/// Waits for a TCP carrier's socket.
+async fn drive_tcp(
+    session: Weak<RefCell<Session>>,
+    id: CarrierId,
+    stream: Rc<TcpStream>,
+    wake: Rc<Notify>,
+) {
+    loop {
+        let Some(alive) = session.upgrade() else { return };
+        let blocked = alive.borrow().carriers.get(&id).is_some_and(|slot| slot.blocked);
+        drop(alive);
+        let interest = match blocked {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
+        };
+        let ready = tokio::select! {
+            ready = stream.ready(interest) => ready,
+            () = wake.notified() => continue,
+        };
+        let Some(alive) = session.upgrade() else { return };
+        alive.borrow_mut().carrier_ready(id, ready);
+    }
+}
+
+/// Waits for a QUIC carrier's stream and datagrams.
+async fn drive_quic(
+    session: Weak<RefCell<Session>>,
+    id: CarrierId,
+    connection: quinn::Connection,
+    wake: Rc<Notify>,
+) {
+    loop {
+        let stream = poll_fn(|context| match session.upgrade() {
+            Some(alive) => alive.borrow_mut().poll_quic(id, context),
+            None => Poll::Ready(()),
+        });
+        tokio::select! {
+            () = stream => return,
+            () = wake.notified() => {}
+            datagram = connection.read_datagram() => {
+                // Why it has ended is said by the stream.
+                let Ok(bytes) = datagram else {
+                    std::future::pending::<()>().await;
+                    return;
+                };
+                let Some(message) = quic::datagram(&bytes) else { continue };
+                let Some(alive) = session.upgrade() else { return };
+                alive.borrow_mut().take_messages(id, vec![message], Ok(()));
+            }
         }
     }
 }

@@ -49,8 +49,11 @@ pub struct PathStatus {
     pub name: String,
     /// Its kind: `wifi`, `cellular`, …
     pub kind: String,
-    /// `up`, `suspect` (it has a connection that does not get through) or `down`.
+    /// `up`, `suspect` (it has a connection that does not get through), `asleep` (it has none as
+    /// there is nothing to say) or `down`.
     pub state: String,
+    /// What carries it: `tcp` or `quic`.
+    pub carrier: Option<String>,
     /// Whether its bytes cost money, as the system says.
     pub metered: bool,
     /// What comes now.
@@ -177,6 +180,7 @@ impl From<&PathView> for PathStatus {
             name: facts.name.clone(),
             kind: facts.kind.clone(),
             state: view.state.word().to_owned(),
+            carrier: view.carrier.map(str::to_owned),
             metered: facts.metered,
             down_bps: view.down.as_bps(),
             up_bps: view.up.as_bps(),

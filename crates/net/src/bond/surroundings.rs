@@ -18,6 +18,8 @@ use super::usage::{Day, Usage};
 
 /// A path that does not get through for so long is down.
 const SUSPICION: Span = Span::from_secs(1);
+/// One that slept gets so long to wake up.
+const WAKING: Span = Span::from_secs(3);
 /// The month's count is written so often at most.
 const SAVE: Span = Span::from_secs(60);
 /// The battery is looked at so often.
@@ -30,6 +32,8 @@ const SPEED: Span = Span::from_millis(900);
 pub(super) struct PathView {
     pub(super) facts: PathFacts,
     pub(super) state: PathState,
+    /// What carries it: `tcp`, `quic`.
+    pub(super) carrier: Option<&'static str>,
     /// What came and went in all.
     pub(super) traffic: Share,
     pub(super) down: Rate,
@@ -46,6 +50,8 @@ pub(super) enum PathState {
     Up,
     /// It has a carrier that does not get through.
     Suspect,
+    /// It has no carrier as nobody has anything to say, and gets one when there is.
+    Asleep,
     Down,
 }
 
@@ -63,10 +69,12 @@ struct Watched {
     losses: Losses,
     carrier: Option<CarrierId>,
     suspect_since: Option<Time>,
+    slept: Option<Time>,
     counted: u64,
     speed: Option<(Time, Share)>,
     flows: (Rate, Rate),
     rtt: Option<Span>,
+    least_rtt: Option<Span>,
 }
 
 impl Watch {
@@ -80,11 +88,12 @@ impl Watch {
         known: &[(PathId, Interface)],
         session: &mut Session,
         policy: &Policy,
+        asleep: impl Fn(PathId) -> bool,
     ) -> (Surroundings, Vec<PathView>) {
         let now = session.now();
         let today = Day::today();
         let traffic = session.traffic();
-        let states = session.tcp_states();
+        let states = session.vitals();
         let status = session.status();
         let mut views = Vec::with_capacity(known.len());
         for (id, interface) in known {
@@ -97,7 +106,6 @@ impl Watch {
             let watched = self.paths.entry(*id).or_default();
             self.usage.add(name, from_day, today, bytes.saturating_sub(watched.counted));
             watched.counted = bytes;
-            let tcp = states.get(id);
             // Those that are replaced have a newer one beside them for a moment.
             let carriers = status.iter().filter(|(_, status)| status.path == *id);
             let suspect = carriers.clone().next().is_some()
@@ -105,31 +113,43 @@ impl Watch {
             watched.suspect_since =
                 if suspect { watched.suspect_since.or(Some(now)) } else { None };
             let state = match carriers.clone().next() {
+                None if asleep(*id) => PathState::Asleep,
                 None => PathState::Down,
                 Some(_) if suspect => PathState::Suspect,
                 Some(_) => PathState::Up,
             };
             let given_up = watched.suspect_since.is_some_and(|at| now.since(at) >= SUSPICION);
-            let condition = carriers.clone().next_back().and_then(|(_, status)| status.condition);
-            if let Some((carrier, tcp)) = tcp {
+            let newest = carriers.clone().next_back().map(|(_, status)| status);
+            let condition = newest.and_then(|status| status.condition);
+            if state == PathState::Asleep {
+                watched.slept = Some(now);
+            }
+            if let Some((carrier, vitals)) = states.get(id) {
                 if watched.carrier != Some(*carrier) {
                     watched.losses = Losses::default();
+                    watched.least_rtt = None;
                     watched.carrier = Some(*carrier);
                 }
-                watched.losses.look(tcp.data_packets, tcp.total_retrans);
-                watched.rtt = tcp.rtt.or(watched.rtt);
+                watched.losses.look(vitals.packets, vitals.lost);
+                watched.rtt = vitals.rtt.or(watched.rtt);
+                let seen = watched.least_rtt.into_iter().chain(vitals.rtt).min();
+                watched.least_rtt = vitals.least_rtt.or(seen);
                 let look = Look {
                     bytes: Size::from_bytes(bytes),
-                    rtt: tcp.rtt,
-                    least_rtt: tcp.min_rtt,
-                    backlog: !tcp.unsent.is_zero(),
+                    rtt: vitals.rtt,
+                    least_rtt: watched.least_rtt,
+                    backlog: vitals.backlog,
                 };
                 watched.offer.look(now, look);
             }
             watched.measure(now, share);
             let used = self.usage.used(name, from_day, today);
             let facts = PathFacts {
-                up: state == PathState::Up || (state == PathState::Suspect && !given_up),
+                up: match state {
+                    PathState::Up | PathState::Asleep => true,
+                    PathState::Suspect => !given_up,
+                    PathState::Down => watched.slept.is_some_and(|at| now.since(at) < WAKING),
+                },
                 metered: interface.metered.is_metered(),
                 used: Some(used),
                 rate: watched.offer.rate(),
@@ -141,6 +161,7 @@ impl Watch {
             views.push(PathView {
                 facts,
                 state,
+                carrier: newest.map(|status| status.kind),
                 traffic: share,
                 down: watched.flows.0,
                 up: watched.flows.1,
@@ -202,6 +223,7 @@ impl PathState {
         match self {
             Self::Up => "up",
             Self::Suspect => "suspect",
+            Self::Asleep => "asleep",
             Self::Down => "down",
         }
     }

@@ -437,9 +437,24 @@ async fn connect(
 /// Binding to the interface needs no privilege since Linux 5.7; where it is refused, the source
 /// address has to do, which is enough where the host routes by source.
 pub(crate) fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocket> {
-    let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
     let transport = if path.mptcp { Transport::MPTCP } else { Transport::TCP };
-    let socket = Socket::new(domain, Type::STREAM, Some(transport))?;
+    let socket = bound(path, server, Type::STREAM, transport)?;
+    Ok(TcpSocket::from_std_stream(socket.into()))
+}
+
+/// A socket for datagrams to a server over a path, not connected.
+pub(crate) fn udp_socket(path: &PathSpec, server: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    Ok(bound(path, server, Type::DGRAM, Transport::UDP)?.into())
+}
+
+fn bound(
+    path: &PathSpec,
+    server: SocketAddr,
+    kind: Type,
+    transport: Transport,
+) -> io::Result<Socket> {
+    let domain = if server.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, kind, Some(transport))?;
     if let Some(device) = &path.device
         && let Err(error) = socket.bind_device(Some(device.as_bytes()))
     {
@@ -460,7 +475,7 @@ pub(crate) fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocke
         }
     }
     socket.set_nonblocking(true)?;
-    Ok(TcpSocket::from_std_stream(socket.into()))
+    Ok(socket)
 }
 
 /// Alternates the families, beginning with the resolver's first choice (RFC 8305 §4).
