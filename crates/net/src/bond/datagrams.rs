@@ -13,8 +13,7 @@ use bytes::Bytes;
 use manyways_proto::mux::{FlowId, Target};
 use manyways_sys::socket::transparent::{recv_with_original, transparent_udp_from};
 use manyways_wire::quic::Initials;
-use tokio::io::AsyncReadExt;
-use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -259,7 +258,7 @@ pub(super) async fn associate(
 }
 
 /// Carries the datagrams that rules of the kernel bring to `socket`.
-pub(super) async fn take(rules: Rules, mark: Option<u32>, socket: AsyncFd<std::net::UdpSocket>) {
+pub(super) async fn take(rules: Rules, mark: Option<u32>, socket: UdpSocket) {
     let mut known: HashMap<SocketAddr, (Rc<Outgoing>, Instant)> = HashMap::new();
     let (gone, mut ended) = mpsc::unbounded_channel::<(SocketAddr, FlowId)>();
     let mut buffer = vec![0; LARGEST];
@@ -273,11 +272,13 @@ pub(super) async fn take(rules: Rules, mark: Option<u32>, socket: AsyncFd<std::n
                 continue;
             }
             ready = socket.readable() => {
-                let Ok(mut ready) = ready else { return };
-                let received = ready.try_io(|socket| {
+                if ready.is_err() {
+                    return;
+                }
+                let received = socket.try_io(Interest::READABLE, || {
                     recv_with_original(socket.as_fd(), &mut buffer)
                 });
-                let Ok(Ok(received)) = received else { continue };
+                let Ok(received) = received else { continue };
                 let (from, to) = (received.source, received.destination);
                 let (outgoing, used) = known.entry(from).or_insert_with(|| {
                     let (outgoing, answers) = Outgoing::new(rules.clone(), mark, from, None);

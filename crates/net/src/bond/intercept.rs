@@ -9,9 +9,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use manyways_proto::mux::Target;
 use manyways_sys::socket::transparent::{transparent_tcp_listener, transparent_udp};
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, Interest};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::client::Client;
@@ -116,7 +115,7 @@ impl Doors {
         let socket = transparent_udp(at, self.mark)?;
         socket.set_nonblocking(true)?;
         let port = socket.local_addr()?.port();
-        let socket = AsyncFd::with_interest(socket, Interest::READABLE)?;
+        let socket = UdpSocket::from_std(socket)?;
         tokio::task::spawn_local(datagrams::take(self.rules.clone(), self.mark, socket));
         Ok(port)
     }

@@ -83,6 +83,8 @@ impl Networks {
     }
 
     async fn watch(&self) -> std::io::Result<()> {
+        // The other way needs unsafe code; the watch has its descriptor for as long as it lives.
+        #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
         let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
         loop {
             let mut ready = watch.readable_mut().await?;
