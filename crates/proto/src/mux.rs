@@ -250,6 +250,7 @@ impl<P: Payload> Mux<P> {
             Input::Datagram { flow, label, peer, data } => {
                 self.datagrams.push(now, flow, label, peer, data);
             }
+            Input::PathDown { path } => self.notice(Notice::PathDown(path)),
             Input::CloseFlow { flow } => {
                 if let Some(Some(label)) = self.datagrams.close(flow) {
                     self.notice(Notice::CloseFlow(flow, label));

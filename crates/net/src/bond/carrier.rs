@@ -68,6 +68,8 @@ pub(super) struct TcpCarrier {
 pub(super) enum CarrierError {
     #[error("the connection ended")]
     Closed,
+    #[error("the device's link is down")]
+    Down,
     #[error("the other end has said nothing for long")]
     Silent,
     #[error("{0}")]

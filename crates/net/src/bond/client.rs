@@ -206,6 +206,8 @@ impl Client {
         let carrier = self.take_carrier(id);
         if let Some(carrier) = carrier {
             self.0.handle.detach(carrier);
+            // The gateway is not to find out by waiting.
+            self.0.handle.handle(Input::PathDown { path: id });
             self.tell(Progress::Down { path: self.name(id), why: "its link is down".to_owned() });
         }
     }

@@ -755,6 +755,13 @@ impl Session {
                 Event::Datagram { flow, label, peer, data: data.0 }
             }
             Output::CloseFlow { flow } => Event::CloseFlow { flow },
+            Output::PathDown { path } => {
+                let gone = self.carriers.iter().filter(|(_, slot)| slot.path == path);
+                for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
+                    self.lose(id, CarrierError::Down);
+                }
+                return;
+            }
             Output::Suspect { carrier } => Event::Suspect { path: path(self, carrier) },
             Output::Breach { carrier, what } => {
                 tracing::warn!(

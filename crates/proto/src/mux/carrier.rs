@@ -64,6 +64,7 @@ pub(super) enum What {
     Relabel { id: u8 },
     Assign { stream: StreamId },
     CloseFlow { flow: FlowId, label: u8 },
+    PathDown { path: PathId },
 }
 
 /// A message on its way.

@@ -113,6 +113,12 @@ pub enum Input<P> {
         /// Which one.
         flow: FlowId,
     },
+    /// The interface of a path works no more, and the peer shall not wait until it notices. The
+    /// carriers over it are detached before.
+    PathDown {
+        /// Which path.
+        path: PathId,
+    },
 }
 
 /// What to do.
@@ -178,6 +184,11 @@ pub enum Output<P> {
     CloseFlow {
         /// Which one.
         flow: FlowId,
+    },
+    /// The peer's interface of a path works no more: the carriers over it are to be closed.
+    PathDown {
+        /// Which path.
+        path: PathId,
     },
     /// A carrier has not got through for longer than it should take. It is used only where there
     /// is no other until it does; a new one may get through.

@@ -96,6 +96,7 @@ impl<P: Payload> Mux<P> {
                     self.outputs.push_back(Output::CloseFlow { flow });
                 }
             }
+            Message::PathDown { path } => self.outputs.push_back(Output::PathDown { path }),
             Message::Ping { number } => {
                 if let Some(carrier) = self.carrier(id) {
                     carrier.pong = Some(number);

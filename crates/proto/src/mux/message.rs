@@ -153,6 +153,8 @@ pub enum Message<P> {
     Half { flow: FlowId, number: u32, second: bool, label: u8, peer: Target, data: P },
     /// A flow is over.
     CloseFlow { flow: FlowId },
+    /// The sender's interface for this path works no more: no carrier over it does.
+    PathDown { path: PathId },
     /// Are you there? It comes back as [`Message::Pong`].
     Ping { number: u32 },
     /// Here I am.
@@ -192,6 +194,7 @@ mod kind {
     pub const ACK: u8 = 0x16;
     pub const RELABEL: u8 = 0x17;
     pub const ASSIGN: u8 = 0x18;
+    pub const PATH_DOWN: u8 = 0x19;
     pub const DATAGRAM: u8 = 0x20;
     pub const FIRST_HALF: u8 = 0x21;
     pub const SECOND_HALF: u8 = 0x22;
@@ -306,6 +309,7 @@ impl<P> Message<P> {
                 put_datagram(out, *flow, *count, *label, peer);
                 length(out, payload);
             }
+            Self::PathDown { path } => out.extend([kind::PATH_DOWN, path.0]),
             Self::CloseFlow { flow } => {
                 out.push(kind::CLOSE_FLOW);
                 number(out, flow.0.into());
@@ -349,6 +353,7 @@ impl<T> Message<T> {
                 Message::Half { flow, number, second, label, peer, data: hold(data) }
             }
             Self::CloseFlow { flow } => Message::CloseFlow { flow },
+            Self::PathDown { path } => Message::PathDown { path },
             Self::Ping { number } => Message::Ping { number },
             Self::Pong { number } => Message::Pong { number },
             Self::Bye => Message::Bye,
@@ -441,6 +446,10 @@ impl<'a> Reader<'a> {
                 let second = which == kind::SECOND_HALF;
                 Message::Half { flow, number, second, label, peer, data: self.payload()? }
             }
+            kind::PATH_DOWN => match self.byte()? {
+                path if path < PathId::LIMIT => Message::PathDown { path: PathId(path) },
+                _ => return Err(DecodeError::Field("path")),
+            },
             kind::CLOSE_FLOW => Message::CloseFlow { flow: FlowId(self.small()?) },
             kind::PING => Message::Ping { number: self.small()? },
             kind::PONG => Message::Pong { number: self.small()? },

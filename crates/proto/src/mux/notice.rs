@@ -6,7 +6,7 @@ use super::carrier::{Carrier, What};
 use super::stream::Stream;
 use super::turns::Place;
 use super::{FlowId, Label, Message, Mux, Payload, StreamId};
-use crate::sched::PathSet;
+use crate::sched::{PathId, PathSet};
 
 /// What is to be said, and is no data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,6 +18,7 @@ pub(super) enum Notice {
     Assign(StreamId),
     /// With the label that the flow had.
     CloseFlow(FlowId, u8),
+    PathDown(PathId),
 }
 
 /// Notices that wait under a label wait apart from those of its streams…
@@ -40,7 +41,7 @@ impl<P: Payload> Mux<P> {
                 self.streams.get(&id).map_or(NO_LABEL, |stream| stream.label.into())
             }
             Notice::Relabel(id) | Notice::CloseFlow(_, id) => OF_LABEL | u16::from(id),
-            Notice::Credit => NO_LABEL,
+            Notice::Credit | Notice::PathDown(_) => NO_LABEL,
         }
     }
 
@@ -120,6 +121,7 @@ impl<P: Payload> Mux<P> {
             Notice::CloseFlow(flow, label) => {
                 (What::CloseFlow { flow, label }, Message::CloseFlow { flow })
             }
+            Notice::PathDown(path) => (What::PathDown { path }, Message::PathDown { path }),
         })
     }
 

@@ -50,7 +50,10 @@ impl<P: Payload> Mux<P> {
                 Some(treatment) => treatment.paths,
                 None => return false,
             },
-            What::Credit | What::Relabel { .. } | What::CloseFlow { .. } => PathSet::ALL,
+            What::Credit
+            | What::Relabel { .. }
+            | What::CloseFlow { .. }
+            | What::PathDown { .. } => PathSet::ALL,
         };
         self.carriers.iter().any(|carrier| !carrier.suspect && paths.has(carrier.path))
     }
@@ -89,6 +92,7 @@ impl<P: Payload> Mux<P> {
             What::Relabel { id } => Notice::Relabel(id),
             What::Assign { stream } => Notice::Assign(stream),
             What::CloseFlow { flow, label } => Notice::CloseFlow(flow, label),
+            What::PathDown { path } => Notice::PathDown(path),
         };
         self.notice(notice);
         0

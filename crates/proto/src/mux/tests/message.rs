@@ -131,6 +131,7 @@ fn of_a_flow() -> BoxedStrategy<Owned> {
             }
         ),
         flow().prop_map(|flow| Message::CloseFlow { flow }),
+        (0..PathId::LIMIT).prop_map(|path| Message::PathDown { path: PathId(path) }),
     ]
     .boxed()
 }

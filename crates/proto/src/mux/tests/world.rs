@@ -467,6 +467,12 @@ impl World {
                 self.datagrams[end].push((self.now, flow, data));
             }
             Output::CloseFlow { .. } => {}
+            Output::PathDown { path } => {
+                let gone = self.carriers.iter().filter(|carrier| carrier.path == path);
+                for id in gone.map(|carrier| carrier.id).collect::<Vec<_>>() {
+                    self.ends[end].handle(self.now, Input::Detach { carrier: id });
+                }
+            }
             Output::Suspect { carrier } => self.suspects.push((self.now, carrier)),
             Output::Breach { what, .. } => self.breaches.push(what),
             Output::Bye => {}
