@@ -134,7 +134,7 @@ mod tests {
         /// So many kbit/s flow for some looks; whether a queue stands.
         fn flow(&mut self, kbps: u64, looks: u32, queue: bool) -> Option<u64> {
             for _ in 0..looks {
-                self.now = self.now + Span::from_millis(500);
+                self.now += Span::from_millis(500);
                 self.bytes += kbps * 1000 / 8 / 2;
                 let rtt = Span::from_millis(if queue { 150 } else { 42 });
                 self.offer.look(
