@@ -2,6 +2,7 @@
 
 mod lab;
 mod middlebox;
+mod mux;
 mod network;
 mod policy;
 mod trace;
@@ -114,6 +115,13 @@ pub const ALL: &[Target] = &[
         run: policy::policy,
         words: policy::POLICY_WORDS,
         more_seeds: &["../docs/policies"],
+    },
+    Target { name: "mux-message", run: mux::message, words: mux::MESSAGE_WORDS, more_seeds: &[] },
+    Target {
+        name: "mux-peer",
+        run: mux::peer,
+        words: mux::PEER_WORDS,
+        more_seeds: &["corpus/mux-message"],
     },
 ];
 

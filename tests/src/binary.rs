@@ -31,5 +31,7 @@ pub fn manyways() -> Command {
     command.env_remove("MANYWAYS_LOG").env("COLUMNS", "100");
     // Nothing can be kept below a device.
     command.env("XDG_CACHE_HOME", "/dev/null");
+    // What flowed in tests is not what flowed on this host.
+    command.env("XDG_STATE_HOME", env::temp_dir().join("manyways-tests"));
     command
 }

@@ -1,15 +1,24 @@
 //! `manyways bond`: every application over every network.
 
+mod check;
 mod client;
+mod events;
 mod gateway;
 mod keygen;
+mod policy;
+mod status;
+mod why;
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
+use manyways_net::bond::scrape;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
+
+use crate::failure::Failure;
 
 /// Carry every application over every network, through a gateway of your own.
 ///
@@ -34,6 +43,9 @@ enum Command {
     Keygen(keygen::Args),
     Gateway(gateway::Args),
     Client(client::Args),
+    Status(status::Args),
+    Why(why::Args),
+    Check(check::Args),
 }
 
 /// Runs the command.
@@ -42,6 +54,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Keygen(args) => keygen::run(&args),
         Command::Gateway(args) => gateway::run(args),
         Command::Client(args) => client::run(args),
+        Command::Status(args) => status::run(&args),
+        Command::Why(args) => why::run(args),
+        Command::Check(args) => check::run(&args),
     }
 }
 
@@ -54,6 +69,21 @@ fn local<R>(work: impl Future<Output = Result<R>>) -> Result<R> {
     let done = LocalSet::new().block_on(&runtime, work);
     runtime.shutdown_background();
     done
+}
+
+/// Serves metrics; says where.
+async fn serve_metrics<T>(at: SocketAddr, quiet: bool, text: impl Fn() -> T + 'static) -> Result<()>
+where
+    T: Future<Output = String> + 'static,
+{
+    let bound = scrape::serve(at, text).await.map_err(|error| {
+        Failure::new(format!("cannot listen on {at} for metrics: {error}"))
+            .hint("name another port with --metrics")
+    })?;
+    if !quiet {
+        eprintln!("manyways: metrics on http://{bound}/metrics");
+    }
+    Ok(())
 }
 
 /// Resolves when somebody wants the command to end.

@@ -1,8 +1,12 @@
 //! What a path is worth, from the bytes that it brought.
 
+mod offer;
+
 use std::collections::VecDeque;
 
 use manyways_trace::{Rate, Size, Span, Time};
+
+pub use offer::{Look, Losses, Offer};
 
 /// A sample closes after this much, as in MP-H2 §3.3.
 const SAMPLE: u64 = 20_000;

@@ -121,6 +121,21 @@ impl Policy {
         self.rules.iter().map(|rule| rule.name.as_str())
     }
 
+    /// Whether a rule asks whose a flow is: its process, user or control group.
+    pub fn asks_whose(&self) -> bool {
+        self.selectors()
+            .any(|one| !one.process.is_empty() || !one.user.is_empty() || !one.cgroup.is_empty())
+    }
+
+    /// Whether a rule asks for the name of a flow's server.
+    pub fn asks_for_domain(&self) -> bool {
+        self.selectors().any(|one| !one.domain.is_empty())
+    }
+
+    fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.rules.iter().flat_map(|rule| rule.only.iter().chain(&rule.not))
+    }
+
     /// The data plan of the path of that name and kind: whoever counts bytes begins anew with it.
     pub fn plan(&self, name: &str, kind: &str) -> Option<Plan> {
         self.of_network(name, kind, |network| network.plan)

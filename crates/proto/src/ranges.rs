@@ -79,6 +79,11 @@ impl Ranges {
         self.0.get(at).map(|r| Range::new(r.start.max(from), r.end))
     }
 
+    /// Of how many ranges the set consists.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// How many bytes are in the set.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|r| r.len()).sum()

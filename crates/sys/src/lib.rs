@@ -11,6 +11,7 @@ pub mod foreign;
 pub mod interface;
 pub mod netns;
 pub mod poll;
+pub mod power;
 pub mod prefix;
 pub mod privilege;
 pub mod process;

@@ -4,6 +4,8 @@
 //! header's epoch and an [`Event`]. Within a schema version fields and kinds of events are only
 //! added: a reader skips what it does not know. `docs/event-log.md` describes every field.
 
+use std::collections::BTreeMap;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -22,7 +24,7 @@ pub const MAX_LOG: usize = 1 << 30;
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What wrote the log: `lab`, `get`.
+    /// What wrote the log: `lab`, `get`, `bond`.
     pub tool: String,
     /// Its version.
     pub version: String,
@@ -190,6 +192,75 @@ pub enum Event {
         /// Body bytes written.
         bytes: u64,
     },
+    /// A path of a bond came up, does not get through, sleeps or went.
+    BondPath {
+        /// Name of the path.
+        path: String,
+        /// `up`, `suspect`, `asleep`, `down`.
+        state: String,
+    },
+    /// A bond carries a connection from now on.
+    BondOpen(BondOpen),
+    /// A policy decided about a connection of a bond, at its beginning or while it was under way.
+    BondPolicy {
+        /// Which connection; none of one that the bond does not carry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stream: Option<u64>,
+        /// Where it goes.
+        to: String,
+        /// The rule; none for the default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// `bond`, `direct`, `block`.
+        decision: String,
+    },
+    /// A connection that a bond carried is over.
+    BondClose {
+        /// Which one.
+        stream: u64,
+        /// How long it lasted.
+        seconds: f64,
+        /// What the application sent.
+        up_bytes: u64,
+        /// What came for it.
+        down_bytes: u64,
+        /// What was carried for that by path, all copies counted.
+        paths: BTreeMap<String, BondShare>,
+    },
+    /// A bond sent bytes again since their path does not get through. Totals since it began.
+    BondReinjection {
+        /// Bytes that were sent again.
+        bytes: u64,
+        /// Of these, those that their path brought after all.
+        spurious_bytes: u64,
+    },
+}
+
+/// A connection that a bond carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BondOpen {
+    /// Counted from zero.
+    pub stream: u64,
+    /// Where it goes: an address or a name, and the port.
+    pub to: String,
+    /// The name of the server, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// The application, where a rule asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+    /// The rule of the policy; none for the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+/// What one path carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BondShare {
+    /// From the device.
+    pub sent: u64,
+    /// To the device.
+    pub received: u64,
 }
 
 /// Counters of one direction of a link; all but the queue are totals since the log began.
@@ -362,7 +433,7 @@ fn record(line: &[u8]) -> Result<Option<Record>, String> {
 }
 
 /// Every kind of event as it stands in a log.
-pub const KINDS: [&str; 14] = [
+pub const KINDS: [&str; 19] = [
     "link-sample",
     "link-change",
     "workload-start",
@@ -377,6 +448,11 @@ pub const KINDS: [&str; 14] = [
     "request-end",
     "ping",
     "transfer-end",
+    "bond-path",
+    "bond-open",
+    "bond-policy",
+    "bond-close",
+    "bond-reinjection",
 ];
 
 /// The error without serde_json's line number, which counts inside one line of the log.

@@ -9,18 +9,27 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, Identity, Keeping, Progress, Transport};
-use manyways_net::bond::intercept::{Doors, Everything};
+use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
+use manyways_net::bond::intercept::Doors;
+use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
+use manyways_net::bond::metrics;
 use manyways_net::bond::networks::{Networks, Wanted};
-use manyways_proto::sched::{Kind, Treatment};
+use manyways_net::bond::rules::Rules;
+use manyways_net::bond::usage::{Usage, state_folder};
+use manyways_proto::policy::Policy;
+use manyways_proto::sched::Kind;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
-use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
+use manyways_sys::tproxy::{self, Installed, Names, Selection, Target, Targets, WhenDead};
 use manyways_trace::Span;
 use tokio::sync::mpsc;
 
-use super::keygen;
+use super::{events, keygen, policy};
 use crate::failure::Failure;
+
+/// Whoever asks for the status waits so long for the owners of connections.
+const OWNERS: Duration = Duration::from_millis(300);
 
 /// Run the end of a bond that is on the device.
 #[derive(clap::Args)]
@@ -28,7 +37,8 @@ use crate::failure::Failure;
 Examples:
   manyways bond client --gateway gw.example:4433 --gateway-key KEY --key phone.key
   manyways bond client … --via wlan0,wwan0 --intercept user:alice
-  manyways bond client … --intercept none --socks 127.0.0.1:1080")]
+  manyways bond client … --intercept none --socks 127.0.0.1:1080
+  manyways bond client … --policy policy.toml")]
 pub struct Args {
     /// Where the gateway listens.
     #[arg(long, value_name = "HOST:PORT")]
@@ -53,9 +63,22 @@ pub struct Args {
     /// Also listen for HTTP CONNECT here.
     #[arg(long, value_name = "ADDR:PORT")]
     http_proxy: Option<SocketAddr>,
-    /// Who chooses among the networks.
-    #[arg(long, value_name = "NAME", default_value_t)]
-    scheduler: Kind,
+    /// Which traffic goes over which networks: docs/bond-policy.md. It is read again when it
+    /// changes; `manyways bond check` says whether it reads.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    policy: Option<PathBuf>,
+    /// Who chooses among the networks, where no policy says it [default: buffer-aware]
+    #[arg(long, value_name = "NAME", conflicts_with = "policy")]
+    scheduler: Option<Kind>,
+    /// Write what happens to this file (JSON lines), which it replaces: docs/event-log.md.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    events: Option<PathBuf>,
+    /// What it is called, for `manyways bond status` and `why`, where several run on a host.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    name: String,
+    /// Serve metrics for Prometheus here, at /metrics: counts, and nothing of where anybody goes.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// What carries the traffic: tcp (with TLS), quic, or auto: TCP, and QUIC where TCP does not get
     /// through.
     #[arg(long, value_name = "tcp|quic|auto", default_value = "auto", value_parser = carrier)]
@@ -103,7 +126,7 @@ fn intercept(text: &str) -> Result<Intercept, String> {
     Ok(Intercept::Some(selection))
 }
 
-fn user(name: &str) -> Result<u32, String> {
+pub fn user(name: &str) -> Result<u32, String> {
     if let Ok(uid) = name.parse() {
         return Ok(uid);
     }
@@ -134,6 +157,10 @@ fn when_dead(text: &str) -> Result<WhenDead, String> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let key = keygen::read(&args.key)?;
+    let policy = match &args.policy {
+        Some(path) => policy::read(path)?,
+        None => policy::plain(args.scheduler),
+    };
     let gateway: Vec<SocketAddr> = args
         .gateway
         .to_socket_addrs()
@@ -145,11 +172,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
-    super::local(serve(args, key, gateway))
+    super::local(serve(args, policy, key, gateway))
 }
 
 async fn serve(
     args: Args,
+    policy: Policy,
     key: manyways_net::bond::key::PrivateKey,
     gateway: Vec<SocketAddr>,
 ) -> Result<ExitCode> {
@@ -161,15 +189,32 @@ async fn serve(
     let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
     let identity = Identity { gateway, gateway_key: args.gateway_key, key };
     let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
-    client.set_label(0, Treatment { scheduler: args.scheduler, ..Treatment::default() });
     let wanted = Wanted { via: args.via.clone(), gateway: addresses.clone() };
     let found = wanted.find()?;
     if found.is_empty() && !args.quiet {
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
-    let _networks = Networks::follow(client.clone(), wanted, found);
+    let networks = Networks::follow(client.clone(), wanted, found);
     tokio::task::spawn_local(report(progress, args.quiet));
-    let doors = Doors::new(client.clone(), Rc::new(Everything), mark);
+    let journal = match &args.events {
+        Some(path) => events::keep(path, &client)?,
+        None => Journal::default(),
+    };
+    let usage = Usage::open(state_folder().as_deref());
+    let rules = Rules::follow(client.clone(), networks, policy, usage, journal);
+    if let Some(path) = &args.policy {
+        tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
+    }
+    let _control = control(&args, &rules)?;
+    if let Some(at) = args.metrics {
+        let (rules, name) = (rules.clone(), args.name.clone());
+        let text = move || {
+            let text = metrics::client(&rules.status(&name, None));
+            async move { text }
+        };
+        super::serve_metrics(at, args.quiet, text).await?;
+    }
+    let doors = Doors::new(rules.clone(), mark);
     let proxies = [(args.socks, "SOCKS5"), (args.http_proxy, "HTTP CONNECT")];
     for (at, what) in proxies {
         let Some(at) = at else { continue };
@@ -202,12 +247,42 @@ async fn serve(
         })
     });
     client.run(stop).await;
+    rules.finish().await;
     if let Some(task) = refreshing {
         task.abort();
         let _ = task.await;
     }
     drop(installed);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Answers `bond status` and `bond why`. A bond does not fail for want of that.
+fn control(args: &Args, rules: &Rules) -> Result<Option<Control>> {
+    let (rules, name) = (rules.clone(), args.name.clone());
+    let policy = args.policy.as_ref().map(|path| path.display().to_string());
+    let started = Control::start(End::Client, &args.name, move |request| {
+        let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
+        async move {
+            match request {
+                Request::Status => {
+                    rules.find_owners(OWNERS).await;
+                    Answer::Status(Box::new(rules.status(&name, policy.as_deref())))
+                }
+                Request::Why(question) => Answer::Why(Box::new(rules.why(&question))),
+            }
+        }
+    });
+    match started {
+        Ok(control) => Ok(Some(control)),
+        Err(error @ ControlError::Name(_)) => Err(Failure::usage(error.to_string()).into()),
+        Err(error) => {
+            eprintln!("manyways: {error}, so that `bond status` does not show this one");
+            if let ControlError::Taken { .. } = error {
+                eprintln!("hint: give this one another name with --name");
+            }
+            Ok(None)
+        }
+    }
 }
 
 fn taken(args: &Args) -> Vec<Selection> {
@@ -258,7 +333,7 @@ async fn take_in(
         direct.extend(tproxy::private());
         direct.extend(tproxy::connected()?);
     }
-    let rules = Rules {
+    let rules = tproxy::Rules {
         names: Names::default(),
         to: Targets {
             tcp_v4: proxy(has_v4, ports[0]),

@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::allow::AllowFile;
+use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::door::Door;
-use manyways_net::bond::gateway::{self, GatewayConfig};
+use manyways_net::bond::gateway::{self, GatewayConfig, Onlooker};
+use manyways_net::bond::metrics;
 use manyways_sys::interface;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
@@ -42,12 +44,42 @@ pub struct Args {
     /// Let clients go to this private network or address too. May be given more than once.
     #[arg(long, value_name = "PREFIX")]
     open: Vec<Prefix>,
+    /// What it is called, for `manyways bond status --gateway`, where several run on a host.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    name: String,
+    /// Serve metrics for Prometheus here, at /metrics.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
     /// Become this user once the sockets are open.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Say nothing but errors.
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Answers `bond status --gateway`. A gateway does not fail for want of that.
+fn control(name: &str, onlooker: Onlooker) -> Result<Option<Control>> {
+    let started = Control::start(End::Gateway, name, move |request| {
+        let onlooker = onlooker.clone();
+        async move {
+            match request {
+                Request::Status => Answer::GatewayStatus(onlooker.status()),
+                Request::Why(_) => Answer::Refused {
+                    sentence: "a gateway has no policy".to_owned(),
+                    hint: Some("ask the client".to_owned()),
+                },
+            }
+        }
+    });
+    match started {
+        Ok(control) => Ok(Some(control)),
+        Err(error @ ControlError::Name(_)) => Err(Failure::usage(error.to_string()).into()),
+        Err(error) => {
+            tracing::warn!("{error}, so that `bond status --gateway` does not show this one");
+            Ok(None)
+        }
+    }
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -72,6 +104,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let listening = gateway::listen(config).map_err(|error| {
             Failure::new(error.to_string()).hint("is another gateway running there already?")
         })?;
+        let control = control(&args.name, listening.onlooker())?;
+        if let Some(at) = args.metrics {
+            let onlooker = listening.onlooker();
+            let text = move || {
+                let text = metrics::gateway(&onlooker.status());
+                async move { text }
+            };
+            super::serve_metrics(at, args.quiet, text).await?;
+        }
         if let Some(user) = &args.user {
             privilege::drop_to(user).context("the gateway does not run as root")?;
         }
@@ -79,6 +120,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             let at: Vec<String> = listening.addresses().iter().map(ToString::to_string).collect();
             eprintln!("manyways: gateway {public} listens on {}", at.join(", "));
         }
+        let _control = control;
         listening.run(stop).await;
         Ok(ExitCode::SUCCESS)
     })

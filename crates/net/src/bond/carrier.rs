@@ -261,7 +261,36 @@ pub(super) enum Io {
     Quic(QuicCarrier),
 }
 
+/// How a carrier does, for whoever looks on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Vitals {
+    pub(super) rtt: Option<Span>,
+    /// The shortest one, where it is known.
+    pub(super) least_rtt: Option<Span>,
+    /// Something waits to be sent.
+    pub(super) backlog: bool,
+    /// Packets with data that were sent, and those of them that were lost.
+    pub(super) packets: u32,
+    pub(super) lost: u32,
+}
+
 impl Io {
+    pub(super) fn vitals(&self) -> Option<Vitals> {
+        match self {
+            Self::Tcp(io) => {
+                let state = tcp_state(io.stream.as_fd()).ok()?;
+                Some(Vitals {
+                    rtt: state.rtt,
+                    least_rtt: state.min_rtt,
+                    backlog: !state.unsent.is_zero(),
+                    packets: state.data_packets,
+                    lost: state.total_retrans,
+                })
+            }
+            Self::Quic(io) => Some(io.vitals()),
+        }
+    }
+
     pub(super) fn condition(&mut self) -> Option<Condition> {
         match self {
             Self::Tcp(io) => io.condition(),

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use manyways_proto::mux::{
-    CarrierId, Config, FlowId, Hello, Input, RefuseCode, Role, Target, VERSION,
+    CarrierId, Config, FlowId, Hello, Input, RefuseCode, Role, StreamId, Target, VERSION,
 };
-use manyways_proto::sched::{PathId, Treatment};
+use manyways_proto::sched::PathId;
+use manyways_trace::Span;
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Connection};
@@ -28,6 +29,7 @@ use super::greeting::{self, GreetError, PATIENCE};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
 use super::session::{Event, Handle};
+use super::tally::Counted;
 use super::tls;
 use crate::fetch::PathSpec;
 use crate::fetch::dial;
@@ -102,6 +104,17 @@ pub enum Progress {
     Renewed,
 }
 
+/// What the client tells those that follow its traffic.
+#[derive(Debug)]
+pub(super) enum Noted {
+    /// A path came, went or seems not to get through.
+    Paths,
+    /// The stream of that number has as many bytes as somebody wanted to know of.
+    Reached(u64),
+    /// A stream is over.
+    Closed(Counted),
+}
+
 /// A client; cheap to clone.
 #[derive(Clone)]
 pub struct Client(Rc<Inner>);
@@ -122,6 +135,7 @@ struct Inner {
     flows: RefCell<HashMap<FlowId, mpsc::UnboundedSender<(Target, Bytes)>>>,
     next_flow: Cell<u32>,
     progress: mpsc::UnboundedSender<Progress>,
+    notes: RefCell<Option<mpsc::UnboundedSender<Noted>>>,
 }
 
 struct Path {
@@ -160,7 +174,9 @@ impl Client {
             flows: RefCell::default(),
             next_flow: Cell::new(0),
             progress,
+            notes: RefCell::default(),
         }));
+        client.0.handle.with(|session| session.tally.count_single());
         tokio::task::spawn_local(client.clone().listen(events));
         Ok((client, told))
     }
@@ -172,6 +188,7 @@ impl Client {
         let keeper = tokio::task::spawn_local(self.clone().keep(id, Rc::clone(&wake)));
         let keeper = keeper.abort_handle();
         self.0.paths.borrow_mut().push(Path { spec, carrier: None, asleep: false, wake, keeper });
+        self.note(Noted::Paths);
         id
     }
 
@@ -181,6 +198,7 @@ impl Client {
             path.spec = spec;
             path.wake.notify_one();
         }
+        self.note(Noted::Paths);
     }
 
     /// A path's interface works no more: what was under way there goes elsewhere at once.
@@ -215,15 +233,22 @@ impl Client {
         *self.0.families.borrow()
     }
 
-    /// Says what a label stands for.
-    pub fn set_label(&self, id: u8, treatment: Treatment) {
-        self.0.handle.with(|session| session.set_label(id, treatment));
+    /// The wall clock at the origin of the client's times, since the Unix epoch.
+    pub fn epoch(&self) -> Span {
+        self.0.handle.with(|session| session.epoch())
     }
 
-    /// Carries an application's connection. `first` was read of it already.
-    pub fn carry(&self, socket: TcpStream, target: Target, label: u8, first: Bytes) {
+    /// Carries an application's connection. `first` was read of it already. The stream, and its
+    /// number among all of the client.
+    pub fn carry(
+        &self,
+        socket: TcpStream,
+        target: Target,
+        label: u8,
+        first: Bytes,
+    ) -> (StreamId, u64) {
         self.rouse();
-        self.0.handle.open(socket, target, label, first);
+        self.0.handle.open(socket, target, label, first)
     }
 
     /// A flow of datagrams: its number, and what comes back.
@@ -246,6 +271,7 @@ impl Client {
     /// A flow is over.
     pub fn close_flow(&self, flow: FlowId) {
         if self.0.flows.borrow_mut().remove(&flow).is_some() {
+            self.0.handle.with(|session| session.tally.end_flow(flow));
             self.0.handle.handle(Input::CloseFlow { flow });
         }
     }
@@ -268,7 +294,24 @@ impl Client {
         paths.get(usize::from(id.0)).map(|path| path.spec.name.clone()).unwrap_or_default()
     }
 
+    /// Whom to tell what happens.
+    pub(super) fn note_to(&self, notes: mpsc::UnboundedSender<Noted>) {
+        self.0.notes.replace(Some(notes));
+    }
+
+    /// To whom a flow's datagrams go, also those that come past the bond.
+    pub(super) fn receiver(&self, flow: FlowId) -> Option<mpsc::UnboundedSender<(Target, Bytes)>> {
+        self.0.flows.borrow().get(&flow).cloned()
+    }
+
+    fn note(&self, noted: Noted) {
+        if let Some(notes) = &*self.0.notes.borrow() {
+            let _ = notes.send(noted);
+        }
+    }
+
     fn tell(&self, progress: Progress) {
+        self.note(Noted::Paths);
         let _ = self.0.progress.send(progress);
     }
 
@@ -296,6 +339,7 @@ impl Client {
                     }
                 }
                 Event::Suspect { path, .. } => {
+                    self.note(Noted::Paths);
                     // A new connection may get through where an old one was forgotten on the way.
                     if let Some(path) = self.0.paths.borrow().get(usize::from(path.0)) {
                         path.wake.notify_one();
@@ -309,7 +353,10 @@ impl Client {
                 }
                 Event::CloseFlow { flow } => {
                     self.0.flows.borrow_mut().remove(&flow);
+                    self.0.handle.with(|session| session.tally.end_flow(flow));
                 }
+                Event::Reached { number } => self.note(Noted::Reached(number)),
+                Event::Closed { counted } => self.note(Noted::Closed(counted)),
                 Event::Bye => self.renew(),
                 Event::Open { stream, .. } => {
                     tracing::debug!("the gateway opened stream {} to the client", stream.0);
@@ -347,7 +394,7 @@ impl Client {
         }
     }
 
-    fn is_asleep(&self, id: PathId) -> bool {
+    pub(super) fn is_asleep(&self, id: PathId) -> bool {
         self.0.paths.borrow().get(usize::from(id.0)).is_some_and(|path| path.asleep)
     }
 

@@ -13,6 +13,7 @@ use manyways_proto::mux::{
     Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
 use rustls::Connection;
+use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -25,6 +26,7 @@ use super::greeting::{self, PATIENCE};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
 use super::session::{Event, Handle};
+use super::status::Totals;
 use super::tls;
 use super::udp::Outlets;
 
@@ -75,6 +77,98 @@ struct Session {
     guest: Guest,
     carriers: u32,
     empty_since: Option<Instant>,
+}
+
+/// Name and version of the schema of [`GatewayStatus`].
+pub const STATUS_SCHEMA: &str = "manyways.bond-gateway-status/1";
+
+/// What a gateway is doing.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct GatewayStatus {
+    /// [`STATUS_SCHEMA`].
+    pub schema: String,
+    /// Its version.
+    pub version: String,
+    /// Its clients.
+    pub sessions: Vec<SessionStatus>,
+}
+
+/// What one session of a client is doing.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// The client's name in the allow-file.
+    pub client: String,
+    /// Streams that are open.
+    pub stream_count: usize,
+    /// Its paths, by the client's numbers.
+    pub paths: Vec<SessionPath>,
+    /// Since it began.
+    pub totals: Totals,
+}
+
+/// One path of a session.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SessionPath {
+    /// The client's number for it.
+    pub path: u8,
+    /// `up`, `suspect` or `down`.
+    pub state: String,
+    /// Its round trip.
+    pub rtt_seconds: Option<f64>,
+    /// What came since the session began.
+    pub received_bytes: u64,
+    /// What went.
+    pub sent_bytes: u64,
+}
+
+/// Tells what a gateway is doing while it runs; cheap to clone.
+#[derive(Clone)]
+pub struct Onlooker(Rc<Gateway>);
+
+impl Onlooker {
+    /// What it is doing.
+    pub fn status(&self) -> GatewayStatus {
+        let sessions = self.0.sessions.borrow();
+        let mut sessions: Vec<SessionStatus> = sessions.values().map(Session::status).collect();
+        sessions.sort_by(|a, b| a.client.cmp(&b.client));
+        GatewayStatus {
+            schema: STATUS_SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sessions,
+        }
+    }
+}
+
+impl Session {
+    fn status(&self) -> SessionStatus {
+        self.handle.with(|session| {
+            let carriers = session.status();
+            let paths = session.traffic().into_iter().map(|(path, share)| {
+                let own = carriers.iter().filter(|(_, carrier)| carrier.path == path);
+                let newest = own.clone().next_back().map(|(_, carrier)| carrier);
+                SessionPath {
+                    path: path.0,
+                    state: match newest {
+                        None => "down",
+                        Some(carrier) if carrier.suspect => "suspect",
+                        Some(_) => "up",
+                    }
+                    .to_owned(),
+                    rtt_seconds: newest
+                        .and_then(|carrier| carrier.condition)
+                        .map(|condition| condition.rtt.as_secs_f64()),
+                    received_bytes: share.received,
+                    sent_bytes: share.sent,
+                }
+            });
+            SessionStatus {
+                client: self.guest.name.clone(),
+                stream_count: session.mux.stream_count(),
+                paths: paths.collect(),
+                totals: session.mux.counters().into(),
+            }
+        })
+    }
 }
 
 /// A gateway that listens.
@@ -140,6 +234,11 @@ impl Listening {
     /// The addresses at which it listens, ports included.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Somebody who tells what it does.
+    pub fn onlooker(&self) -> Onlooker {
+        Onlooker(Rc::clone(&self.gateway))
     }
 
     /// Serves until `stop` is ready. Runs on the calling thread's local tasks.
@@ -339,6 +438,8 @@ impl Gateway {
                         }
                     }
                 }
+                // A gateway does not count single streams.
+                Event::Reached { .. } | Event::Closed { .. } => {}
                 Event::Suspect { path, .. } => {
                     tracing::debug!("{name}: path {} does not get through", path.0);
                 }

@@ -88,17 +88,24 @@ impl Networks {
         let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
         loop {
             let mut ready = watch.readable_mut().await?;
-            let changes = ready.get_inner_mut().read_changes()?;
-            // That nothing is left shows in this alone, and who does not say so is woken forever.
-            if changes.is_empty() {
-                ready.clear_ready();
-                continue;
-            }
-            for link in changes.links.iter().filter(|link| !link.works()) {
-                let id = self.0.paths.borrow().get(&link.name).map(|(id, _)| *id);
-                if let Some(id) = id {
-                    self.0.client.path_down(id);
+            // Before it is read: what comes meanwhile makes it readable again.
+            ready.clear_ready();
+            let mut changed = false;
+            loop {
+                let changes = ready.get_inner_mut().read_changes()?;
+                if changes.is_empty() {
+                    break;
                 }
+                changed = true;
+                for link in changes.links.iter().filter(|link| !link.works()) {
+                    let id = self.0.paths.borrow().get(&link.name).map(|(id, _)| *id);
+                    if let Some(id) = id {
+                        self.0.client.path_down(id);
+                    }
+                }
+            }
+            if !changed {
+                continue;
             }
             tokio::time::sleep(SETTLE).await;
             let wanted = self.0.wanted.clone();

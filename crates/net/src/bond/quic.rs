@@ -18,7 +18,7 @@ use quinn::{
 };
 use rustls::pki_types::CertificateDer;
 
-use super::carrier::{CarrierError, Chunk, Decoder};
+use super::carrier::{CarrierError, Chunk, Decoder, Vitals};
 
 /// A connection that is silent for so long is forgotten at both ends; a client that has something
 /// to say begins another.
@@ -94,6 +94,18 @@ impl QuicCarrier {
             rate,
             acknowledged: stats.frame_rx.acks,
             datagram: self.connection.max_datagram_size(),
+        }
+    }
+
+    pub(super) fn vitals(&self) -> Vitals {
+        let path = self.connection.stats().path;
+        let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
+        Vitals {
+            rtt: Some(Span::from(path.rtt)),
+            least_rtt: None,
+            backlog: self.written < self.plain.len(),
+            packets: count(path.sent_packets),
+            lost: count(path.lost_packets),
         }
     }
 

@@ -25,8 +25,9 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
-use super::carrier::{CarrierError, Chunk, Io};
+use super::carrier::{CarrierError, Chunk, Io, Vitals};
 use super::quic;
+use super::tally::{Counted, Shares, Tally};
 
 /// An application's socket is read in pieces of this at most.
 const READ: usize = 64 << 10;
@@ -54,7 +55,6 @@ pub(super) enum Event {
     },
     /// A carrier does not get through.
     Suspect {
-        carrier: CarrierId,
         path: PathId,
     },
     /// A carrier has ended.
@@ -65,6 +65,14 @@ pub(super) enum Event {
     },
     /// The peer's session is over.
     Bye,
+    /// A stream has as many bytes as somebody wanted to know of.
+    Reached {
+        number: u64,
+    },
+    /// A stream that was counted is over.
+    Closed {
+        counted: Counted,
+    },
 }
 
 /// A session that several tasks share.
@@ -84,12 +92,12 @@ pub(super) struct Session {
     wakeup: Option<Time>,
     buffer: Vec<u8>,
     scratch: BytesMut,
+    pub(super) tally: Tally,
 }
 
 struct Slot {
     io: Io,
     path: PathId,
-    since: Time,
     /// The kernel takes no more.
     blocked: bool,
     dirty: bool,
@@ -110,7 +118,6 @@ struct Application {
     blocked: bool,
     wake: Rc<Notify>,
     task: Option<AbortHandle>,
-    pub target: Target,
 }
 
 /// What a session's carrier is doing.
@@ -119,10 +126,7 @@ pub(super) struct CarrierStatus {
     pub(super) path: PathId,
     pub(super) kind: &'static str,
     pub(super) condition: Option<Condition>,
-    pub(super) received: u64,
-    pub(super) sent: u64,
     pub(super) suspect: bool,
-    pub(super) since: Time,
 }
 
 impl Handle {
@@ -142,6 +146,7 @@ impl Handle {
             wakeup: None,
             buffer: Vec::new(),
             scratch: BytesMut::new(),
+            tally: Tally::default(),
         };
         let handle = Self(Rc::new(RefCell::new(session)));
         let weak = Rc::downgrade(&handle.0);
@@ -199,7 +204,6 @@ impl Handle {
             let slot = Slot {
                 io,
                 path,
-                since: now,
                 blocked: false,
                 dirty: false,
                 looked_at: None,
@@ -221,6 +225,7 @@ impl Handle {
             }
             let now = session.clock.now();
             for message in early {
+                session.tally.received(path, &message);
                 session.mux.handle(now, Input::Message { carrier: id, message });
             }
             session.pump();
@@ -243,21 +248,23 @@ impl Handle {
         target: Target,
         label: u8,
         first: Bytes,
-    ) -> StreamId {
-        let stream = self.with(|session| {
+    ) -> (StreamId, u64) {
+        let (stream, number) = self.with(|session| {
             let stream = StreamId(session.next_stream);
             session.next_stream += 1;
+            let number = session.tally.begin(stream);
+            session.tally.wrote(stream, first.len());
             let now = session.clock.now();
-            let application = Application::new(target.clone());
+            let application = Application::new();
             session.applications.insert(stream, application);
             session.mux.handle(now, Input::Open { stream, label, target });
             if !first.is_empty() {
                 session.mux.handle(now, Input::Write { stream, data: Chunk(first) });
             }
-            stream
+            (stream, number)
         });
         self.adopt(stream, socket);
-        stream
+        (stream, number)
     }
 
     /// The connection that a stream is for.
@@ -311,6 +318,14 @@ impl Handle {
         self.handle(Input::Reset { stream, code });
     }
 
+    /// Ends a stream; the application is told that it ended badly.
+    pub(super) fn end(&self, stream: StreamId) {
+        self.with(|session| {
+            session.abort(stream);
+            session.pump();
+        });
+    }
+
     /// Ends everything.
     pub(super) fn close(&self) {
         self.with(Session::close);
@@ -322,6 +337,11 @@ impl Session {
         self.clock.now()
     }
 
+    /// The wall clock when its time began.
+    pub(super) fn epoch(&self) -> Span {
+        self.clock.epoch()
+    }
+
     /// What each carrier is doing.
     pub(super) fn status(&mut self) -> Vec<(CarrierId, CarrierStatus)> {
         let suspects: Vec<CarrierId> =
@@ -330,15 +350,11 @@ impl Session {
             .carriers
             .iter_mut()
             .map(|(id, slot)| {
-                let (received, sent) = slot.io.traffic();
                 let status = CarrierStatus {
                     path: slot.path,
                     kind: slot.io.kind(),
                     condition: slot.io.condition(),
-                    received,
-                    sent,
                     suspect: suspects.contains(id),
-                    since: slot.since,
                 };
                 (*id, status)
             })
@@ -347,19 +363,45 @@ impl Session {
         all
     }
 
-    /// Where streams lead.
-    pub(super) fn targets(&self) -> impl Iterator<Item = (StreamId, &Target)> {
-        self.applications.iter().map(|(id, application)| (*id, &application.target))
+    /// What each path brought in all, in bytes of its connections.
+    pub(super) fn traffic(&self) -> Shares {
+        let mut traffic = self.tally.ended().clone();
+        for slot in self.carriers.values() {
+            let share = traffic.entry(slot.path).or_default();
+            let (received, sent) = slot.io.traffic();
+            share.sent += sent;
+            share.received += received;
+        }
+        traffic
+    }
+
+    /// How each path's newest carrier does.
+    pub(super) fn vitals(&self) -> HashMap<PathId, (CarrierId, Vitals)> {
+        let mut states = HashMap::new();
+        let mut ids: Vec<&CarrierId> = self.carriers.keys().collect();
+        ids.sort();
+        for id in ids {
+            if let Some(slot) = self.carriers.get(id)
+                && let Some(vitals) = slot.io.vitals()
+            {
+                states.insert(slot.path, (*id, vitals));
+            }
+        }
+        states
+    }
+
+    /// Tells the core several things at once, and does what follows.
+    pub(super) fn handle_all(&mut self, inputs: impl IntoIterator<Item = Input<Chunk>>) {
+        let now = self.clock.now();
+        for input in inputs {
+            self.mux.handle(now, input);
+        }
+        self.pump();
     }
 
     /// Whether a carrier does not get through.
     pub(super) fn is_suspect(&self, id: CarrierId) -> bool {
         self.mux.carriers().any(|(carrier, _, suspect)| carrier == id && suspect)
-    }
-
-    /// Whether a path has a carrier.
-    pub(super) fn has_path(&self, path: PathId) -> bool {
-        self.carriers.values().any(|slot| slot.path == path)
     }
 
     pub(super) fn set_label(&mut self, id: u8, treatment: Treatment) {
@@ -415,7 +457,9 @@ impl Session {
         done: Result<(), CarrierError>,
     ) {
         let now = self.clock.now();
+        let Some(path) = self.carriers.get(&id).map(|slot| slot.path) else { return };
         for message in messages {
+            self.tally.received(path, &message);
             self.mux.handle(now, Input::Message { carrier: id, message });
         }
         if let Err(why) = done {
@@ -435,6 +479,8 @@ impl Session {
         slot.io.close(false);
         let now = self.clock.now();
         self.mux.handle(now, Input::Detach { carrier: id });
+        let (received, sent) = slot.io.traffic();
+        self.tally.carrier_ended(slot.path, received, sent);
         // The task may be the caller: it ends when it waits next.
         if let Some(task) = slot.task {
             task.abort();
@@ -477,9 +523,11 @@ impl Session {
                 application.reads = false;
                 self.mux.handle(now, Input::Finish { stream: id });
             }
-            Ok(_) => {
+            Ok(count) => {
                 let data = Chunk(self.scratch.split().freeze());
+                let due = self.tally.wrote(id, count);
                 self.mux.handle(now, Input::Write { stream: id, data });
+                self.tell_reached(due);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.abort(id),
@@ -540,9 +588,18 @@ impl Session {
         }
     }
 
+    fn tell_reached(&self, due: Option<u64>) {
+        if let Some(number) = due {
+            let _ = self.events.send(Event::Reached { number });
+        }
+    }
+
     /// Drops an application's socket; with `reset` it is told that it ended badly.
     fn forget(&mut self, id: StreamId, reset: bool) {
         let Some(application) = self.applications.remove(&id) else { return };
+        if let Some(counted) = self.tally.end(id) {
+            let _ = self.events.send(Event::Closed { counted });
+        }
         if reset && let Some(socket) = &application.socket {
             let _ = SockRef::from(&**socket).set_linger(Some(Duration::ZERO));
         }
@@ -595,12 +652,15 @@ impl Session {
                 match output {
                     Output::Send { carrier, message } => {
                         if let Some(slot) = self.carriers.get_mut(&carrier) {
+                            self.tally.sent(slot.path, &message);
                             slot.io.queue(&message);
                             slot.dirty = true;
                             sent = true;
                         }
                     }
                     Output::Data { stream, data } => {
+                        let due = self.tally.brought(stream, data.0.len());
+                        self.tell_reached(due);
                         if let Some(application) = self.applications.get_mut(&stream) {
                             application.outbox.push_back(data.0);
                             fed = (!application.blocked).then_some(stream);
@@ -673,7 +733,7 @@ impl Session {
         };
         let event = match output {
             Output::Open { stream, target, .. } => {
-                self.applications.insert(stream, Application::new(target.clone()));
+                self.applications.insert(stream, Application::new());
                 Event::Open { stream, target }
             }
             Output::Finished { stream } => {
@@ -695,7 +755,7 @@ impl Session {
                 Event::Datagram { flow, label, peer, data: data.0 }
             }
             Output::CloseFlow { flow } => Event::CloseFlow { flow },
-            Output::Suspect { carrier } => Event::Suspect { carrier, path: path(self, carrier) },
+            Output::Suspect { carrier } => Event::Suspect { path: path(self, carrier) },
             Output::Breach { carrier, what } => {
                 tracing::warn!(
                     "a carrier is closed, since the other end broke the protocol: {what}"
@@ -710,7 +770,7 @@ impl Session {
 }
 
 impl Application {
-    fn new(target: Target) -> Self {
+    fn new() -> Self {
         Self {
             socket: None,
             outbox: VecDeque::new(),
@@ -719,7 +779,6 @@ impl Application {
             blocked: false,
             wake: Rc::new(Notify::new()),
             task: None,
-            target,
         }
     }
 }

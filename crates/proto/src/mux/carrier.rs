@@ -63,7 +63,7 @@ pub(super) enum What {
     Credit,
     Relabel { id: u8 },
     Assign { stream: StreamId },
-    CloseFlow { flow: FlowId },
+    CloseFlow { flow: FlowId, label: u8 },
 }
 
 /// A message on its way.
@@ -85,6 +85,8 @@ pub(super) struct Carrier {
     /// Bytes that were given to it since the condition was told.
     fed: u64,
     pub sent: VecDeque<Sent>,
+    /// So many of these, the oldest, need not be looked at for one to give to another carrier.
+    looked_at: usize,
     acked: u64,
     /// Messages that came, and how many of them the peer was told of.
     received: u64,
@@ -96,6 +98,7 @@ pub(super) struct Carrier {
     pub busy_at: Time,
     /// It has not got through for too long.
     pub suspect: bool,
+    suspected_at: Time,
     pub pong: Option<u32>,
 }
 
@@ -119,6 +122,7 @@ impl Carrier {
             condition,
             fed: 0,
             sent: VecDeque::new(),
+            looked_at: 0,
             acked: 0,
             received: 0,
             told: 0,
@@ -126,6 +130,7 @@ impl Carrier {
             alive_at: now,
             busy_at: now,
             suspect: false,
+            suspected_at: now,
             pong: None,
         }
     }
@@ -175,6 +180,33 @@ impl Carrier {
         self.sent.push_back(Sent { at: now, what, again: false });
     }
 
+    /// The oldest message that was not looked at yet and no other carrier was given.
+    pub(super) fn next_to_save(&mut self) -> Option<What> {
+        while self.sent.get(self.looked_at)?.again {
+            self.looked_at += 1;
+        }
+        self.sent.get(self.looked_at).map(|sent| sent.what)
+    }
+
+    /// That one was looked at, and given to another carrier or not.
+    pub(super) fn looked_at(&mut self, again: bool) {
+        if let Some(sent) = self.sent.get_mut(self.looked_at) {
+            sent.again = again;
+            self.looked_at += 1;
+        }
+    }
+
+    /// Another carrier may take now what none could.
+    pub(super) fn look_again(&mut self) {
+        self.looked_at = 0;
+    }
+
+    /// The oldest message, which has arrived.
+    pub(super) fn take_oldest(&mut self) -> Option<Sent> {
+        self.looked_at = self.looked_at.saturating_sub(1);
+        self.sent.pop_front()
+    }
+
     /// A message that counts has come.
     pub(super) fn receive(&mut self, now: Time) {
         self.received += 1;
@@ -210,7 +242,21 @@ impl Carrier {
         }
         let oldest = self.sent.front()?.at;
         let drain = self.condition.rate.time_for(self.condition.unsent).min(Span::from_millis(500));
+        Some(oldest.max(self.alive_at) + self.patience() + drain)
+    }
+
+    fn patience(&self) -> Span {
         let patience = self.condition.rtt + self.condition.rtt_var * 4 + ACK_DELAY;
-        Some(oldest.max(self.alive_at) + patience.max(LEAST_SUSPICION) + drain)
+        patience.max(LEAST_SUSPICION)
+    }
+
+    pub(super) fn suspect(&mut self, now: Time) {
+        (self.suspect, self.suspected_at) = (true, now);
+    }
+
+    /// When a suspect carrier is given up: it is not only late. Nothing where that changes nothing.
+    pub(super) fn given_up_at(&self) -> Option<Time> {
+        let matters = self.suspect && self.looked_at < self.sent.len();
+        matters.then(|| self.suspected_at + self.patience() * 2)
     }
 }

@@ -12,36 +12,51 @@ use manyways_trace::{Size, Span, Time};
 use super::Payload;
 use super::carrier::{Carrier, CarrierId};
 use super::message::{FlowId, MOST_PAYLOAD, Message, Target};
-use crate::sched::{Choice, Job, Kind, PathId, Schedulers, Treatment, View};
+use super::outgoing::head_length;
+use crate::sched::{Choice, Job, Kind, PathId, PathSet, Schedulers, Treatment, View};
 
 /// Bytes that wait at most; the oldest are dropped.
 const MOST_WAITING: usize = 512 << 10;
+/// What one that waits costs beyond its bytes: there are empty ones.
+const COST: usize = 128;
+/// So many halves are kept for the other one to come.
+const MOST_HALVES: usize = 64;
 /// So many that wait are looked at for one whose carrier has room.
 const MOST_LOOKED_AT: usize = 64;
-/// What a message adds to a datagram at most, with an IPv6 address.
-const MOST_HEADER: usize = 1 + 5 + 5 + 1 + 19 + 2;
 
 #[derive(Debug)]
 pub(super) struct Datagrams<P> {
-    flows: HashMap<FlowId, Flow<P>>,
+    flows: HashMap<FlowId, Flow>,
     waiting: VecDeque<Waiting<P>>,
     bytes: usize,
-    /// Copies and halves that have a carrier already.
+    /// Copies and halves that have a carrier already, and their bytes.
     bound: VecDeque<(Time, CarrierId, Message<P>)>,
+    bound_bytes: usize,
+    /// Halves whose other one has not come, the oldest first.
+    halves: VecDeque<Half<P>>,
     stale: Span,
     most_flows: u64,
     dropped: u64,
 }
 
 #[derive(Debug)]
-struct Flow<P> {
+struct Flow {
     /// The number of the next one that is sent.
     next: u32,
+    /// That of the last one that was sent or came.
+    label: Option<u8>,
     seen: Seen,
     carrier: Option<CarrierId>,
     /// Over which path the last one came.
     came: Option<PathId>,
-    half: Option<(u32, bool, P)>,
+}
+
+#[derive(Debug)]
+struct Half<P> {
+    flow: FlowId,
+    number: u32,
+    second: bool,
+    data: P,
 }
 
 #[derive(Debug)]
@@ -71,6 +86,11 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether it came before, as far as can be told.
+    fn has(mut self, number: u32) -> bool {
+        !self.is_first(number)
+    }
+
     /// Whether it comes for the first time. What is too old to tell counts as repeated.
     fn is_first(&mut self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.largest);
@@ -99,6 +119,8 @@ impl<P: Payload> Datagrams<P> {
             waiting: VecDeque::new(),
             bytes: 0,
             bound: VecDeque::new(),
+            bound_bytes: 0,
+            halves: VecDeque::new(),
             stale,
             most_flows,
             dropped: 0,
@@ -111,23 +133,24 @@ impl<P: Payload> Datagrams<P> {
             return;
         }
         self.flows.entry(flow).or_insert_with(Flow::new);
-        self.bytes += data.len();
+        self.bytes += data.len() + COST;
         self.waiting.push_back(Waiting { at: now, flow, label, peer, data });
         while self.bytes > MOST_WAITING {
             self.drop_first();
         }
     }
 
-    /// Whether there was such a flow.
-    pub(super) fn close(&mut self, flow: FlowId) -> bool {
+    /// Nothing where there was no such flow; else the label that it had, if the peer knows of it.
+    pub(super) fn close(&mut self, flow: FlowId) -> Option<Option<u8>> {
         self.waiting.retain(|waiting| waiting.flow != flow);
-        self.bytes = self.waiting.iter().map(|waiting| waiting.data.len()).sum();
-        self.flows.remove(&flow).is_some()
+        self.bytes = self.waiting.iter().map(|waiting| waiting.data.len() + COST).sum();
+        self.halves.retain(|half| half.flow != flow);
+        self.flows.remove(&flow).map(|flow| flow.label)
     }
 
     /// One came over `path`.
-    pub(super) fn receive(&mut self, path: PathId, id: FlowId, number: u32) -> Verdict {
-        let Some(flow) = self.flow(path, id) else { return Verdict::Refused };
+    pub(super) fn receive(&mut self, path: PathId, id: FlowId, label: u8, number: u32) -> Verdict {
+        let Some(flow) = self.flow(path, id, label) else { return Verdict::Refused };
         match flow.seen.is_first(number) {
             true => Verdict::Deliver,
             false => Verdict::Repeated,
@@ -139,31 +162,41 @@ impl<P: Payload> Datagrams<P> {
         &mut self,
         path: PathId,
         id: FlowId,
+        label: u8,
         number: u32,
         second: bool,
         data: P,
     ) -> Option<P> {
-        let flow = self.flow(path, id)?;
-        match flow.half.take() {
-            Some((other, was_second, half)) if other == number && was_second != second => {
-                if !flow.seen.is_first(number) {
-                    return None;
-                }
-                Some(if second { P::join(&half, &data) } else { P::join(&data, &half) })
-            }
-            _ => {
-                flow.half = Some((number, second, data));
-                None
-            }
+        let flow = self.flow(path, id, label)?;
+        if flow.seen.has(number) {
+            return None;
         }
+        let find = |second: bool| {
+            let is =
+                move |half: &Half<P>| (half.flow, half.number, half.second) == (id, number, second);
+            self.halves.iter().position(is)
+        };
+        if find(second).is_some() {
+            return None;
+        }
+        let Some(half) = find(!second).and_then(|at| self.halves.remove(at)) else {
+            if self.halves.len() >= MOST_HALVES {
+                self.halves.pop_front();
+            }
+            self.halves.push_back(Half { flow: id, number, second, data });
+            return None;
+        };
+        self.flow(path, id, label)?.seen.is_first(number);
+        Some(if second { P::join(&half.data, &data) } else { P::join(&data, &half.data) })
     }
 
-    fn flow(&mut self, path: PathId, id: FlowId) -> Option<&mut Flow<P>> {
+    fn flow(&mut self, path: PathId, id: FlowId, label: u8) -> Option<&mut Flow> {
         if self.flows.len() as u64 >= self.most_flows && !self.flows.contains_key(&id) {
             return None;
         }
         let flow = self.flows.entry(id).or_insert_with(Flow::new);
         flow.came = Some(path);
+        flow.label = Some(label);
         Some(flow)
     }
 
@@ -194,7 +227,7 @@ impl<P: Payload> Datagrams<P> {
             let Some(state) = self.flows.get_mut(flow) else { continue };
             // A flow whose treatment is not known answers the way it was asked.
             let treatment = treatment(*label).unwrap_or_else(|| Treatment {
-                paths: state.came.into_iter().collect(),
+                paths: state.came.map_or(PathSet::ALL, |path| PathSet::NONE.with(path)),
                 ..Treatment::default()
             });
             let usable: Vec<(usize, View)> = carriers
@@ -227,17 +260,24 @@ impl<P: Payload> Datagrams<P> {
         carriers: &[Carrier],
     ) -> Option<(usize, Message<P>)> {
         let Waiting { flow, label, peer, data, .. } = self.waiting.remove(index)?;
-        self.bytes -= data.len();
+        self.bytes -= data.len() + COST;
         let state = self.flows.get_mut(&flow)?;
+        state.label = Some(label);
         let number = state.next;
         state.next = state.next.wrapping_add(1);
         let mut messages = Vec::new();
         for at in std::iter::once(at).chain(copies.iter().copied()) {
-            let most = carriers[at].condition.datagram.unwrap_or(MOST_PAYLOAD);
-            let most = most.saturating_sub(MOST_HEADER).min(MOST_PAYLOAD);
+            let whole = data.clone();
+            let datagram =
+                Message::Datagram { flow, number, label, peer: peer.clone(), data: whole };
+            // A half says as much of itself as a whole one.
+            let head = head_length(&datagram, data.len());
+            let most = carriers[at]
+                .condition
+                .datagram
+                .map_or(MOST_PAYLOAD, |most| most.saturating_sub(head).min(MOST_PAYLOAD));
             if data.len() <= most {
-                let (peer, data) = (peer.clone(), data.clone());
-                messages.push((at, Message::Datagram { flow, number, label, peer, data }));
+                messages.push((at, datagram));
                 continue;
             }
             let middle = data.len().div_ceil(2);
@@ -254,23 +294,47 @@ impl<P: Payload> Datagrams<P> {
         }
         let mut messages = messages.into_iter();
         let first = messages.next();
-        self.bound.extend(messages.map(|(at, message)| (now, carriers[at].id, message)));
+        for (at, message) in messages {
+            self.bound_bytes += cost(&message);
+            self.bound.push_back((now, carriers[at].id, message));
+        }
+        while self.bound_bytes > MOST_WAITING {
+            self.unbind(0);
+        }
         first
     }
 
-    fn next_bound(&mut self, now: Time, carriers: &[Carrier]) -> Option<(usize, Message<P>)> {
-        let stale = self.stale;
-        let carrier = |id: CarrierId| carriers.iter().position(|carrier| carrier.id == id);
-        self.bound.retain(|(at, id, _)| now.since(*at) <= stale && carrier(*id).is_some());
-        let ready = |(_, id, _): &(Time, CarrierId, Message<P>)| {
-            carrier(*id).is_some_and(|at| carriers[at].room > 0)
-        };
-        let index = self.bound.iter().position(ready)?;
-        let (_, id, message) = self.bound.remove(index)?;
-        Some((carrier(id)?, message))
+    fn unbind(&mut self, index: usize) -> Option<(Time, CarrierId, Message<P>)> {
+        let bound = self.bound.remove(index)?;
+        self.bound_bytes -= cost(&bound.2);
+        Some(bound)
     }
 
-    /// Drops what has waited for too long.
+    fn next_bound(&mut self, now: Time, carriers: &[Carrier]) -> Option<(usize, Message<P>)> {
+        // They are in the order of time; those of a carrier that is gone go by then too.
+        while self.bound.front().is_some_and(|(at, ..)| now.since(*at) > self.stale) {
+            self.unbind(0);
+        }
+        let with_room = |id: CarrierId| {
+            carriers.iter().position(|carrier| carrier.id == id && carrier.room > 0)
+        };
+        if self.bound.is_empty() || carriers.iter().all(|carrier| carrier.room == 0) {
+            return None;
+        }
+        while let Some(index) = self.bound.iter().position(|(_, id, _)| with_room(*id).is_some()) {
+            let (_, id, message) = self.unbind(index)?;
+            let (at, payload) = (with_room(id)?, message.payload().map_or(0, Payload::len));
+            let length = head_length(&message, payload) + payload;
+            if carriers[at].condition.datagram.is_none_or(|most| length <= most) {
+                return Some((at, message));
+            }
+            // The carrier takes less than when it was cut.
+            self.dropped += 1;
+        }
+        None
+    }
+
+    /// Drops what nobody waits for any more.
     pub(super) fn drop_stale(&mut self, now: Time) {
         while self.waiting.front().is_some_and(|first| now.since(first.at) > self.stale) {
             self.drop_first();
@@ -279,15 +343,19 @@ impl<P: Payload> Datagrams<P> {
 
     fn drop_first(&mut self) {
         if let Some(first) = self.waiting.pop_front() {
-            self.bytes -= first.data.len();
+            self.bytes -= first.data.len() + COST;
             self.dropped += 1;
         }
     }
 }
 
+fn cost<P: Payload>(message: &Message<P>) -> usize {
+    COST + message.payload().map_or(0, Payload::len)
+}
+
 /// The carrier for a flow's next datagram, if it has room.
-fn choose<P>(
-    flow: &mut Flow<P>,
+fn choose(
+    flow: &mut Flow,
     carriers: &[Carrier],
     usable: &[(usize, View)],
     schedulers: &mut Schedulers,
@@ -319,8 +387,8 @@ fn choose<P>(
     }
 }
 
-impl<P> Flow<P> {
+impl Flow {
     fn new() -> Self {
-        Self { next: 0, seen: Seen::default(), carrier: None, came: None, half: None }
+        Self { next: 0, label: None, seen: Seen::default(), carrier: None, came: None }
     }
 }

@@ -144,8 +144,9 @@ pub enum Message<P> {
     Ack { count: u64 },
     /// From now on a label stands for this.
     Relabel(Label),
-    /// A stream has this label from now on.
-    Assign { stream: StreamId, label: u8 },
+    /// A stream has this label from now on, if it was given none of a later revision. That with
+    /// which it was opened is revision 0.
+    Assign { stream: StreamId, label: u8, revision: u32 },
     /// A datagram to or from `peer`. `number` counts those of a flow and direction.
     Datagram { flow: FlowId, number: u32, label: u8, peer: Target, data: P },
     /// Half of a datagram that was too long for a carrier.
@@ -290,9 +291,10 @@ impl<P> Message<P> {
                 out.push(kind::RELABEL);
                 put_label(out, label);
             }
-            Self::Assign { stream, label } => {
+            Self::Assign { stream, label, revision } => {
                 out.extend([kind::ASSIGN, *label]);
                 number(out, stream.0);
+                number(out, (*revision).into());
             }
             Self::Datagram { flow, number: count, label, peer, .. } => {
                 out.push(kind::DATAGRAM);
@@ -339,7 +341,7 @@ impl<T> Message<T> {
             Self::Credit { most } => Message::Credit { most },
             Self::Ack { count } => Message::Ack { count },
             Self::Relabel(label) => Message::Relabel(label),
-            Self::Assign { stream, label } => Message::Assign { stream, label },
+            Self::Assign { stream, label, revision } => Message::Assign { stream, label, revision },
             Self::Datagram { flow, number, label, peer, data } => {
                 Message::Datagram { flow, number, label, peer, data: hold(data) }
             }
@@ -427,7 +429,8 @@ impl<'a> Reader<'a> {
             kind::RELABEL => Message::Relabel(self.label()?),
             kind::ASSIGN => {
                 let label = self.byte()?;
-                Message::Assign { stream: StreamId(self.number()?), label }
+                let stream = StreamId(self.number()?);
+                Message::Assign { stream, label, revision: self.small()? }
             }
             kind::DATAGRAM => {
                 let (flow, number, label, peer) = self.datagram()?;

@@ -63,6 +63,12 @@ impl<P: Payload> ReceiveHalf<P> {
         }
     }
 
+    /// How many bytes up to `past` lie beyond all that came: so much of the session's credit they
+    /// would use.
+    pub(super) fn beyond(&self, past: u64) -> u64 {
+        past.saturating_sub(self.high)
+    }
+
     pub(super) fn receive(&mut self, offset: u64, data: P, fin: bool) -> Result<Brought, Breach> {
         let length = data.len() as u64;
         let past = offset.checked_add(length).filter(|past| *past <= self.most);
@@ -187,6 +193,11 @@ impl<P: Payload> ReceiveHalf<P> {
         self.high = end;
         self.consumed += fresh;
         Ok(fresh)
+    }
+
+    /// How many pieces wait for those before them.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
     }
 
     /// Bytes past a gap, and those that were not taken: what this half makes this end hold.

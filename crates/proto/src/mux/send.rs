@@ -107,6 +107,12 @@ impl<P: Payload> SendHalf<P> {
         self.pending.first().is_some_and(|first| first.start < self.most) || self.owes_fin()
     }
 
+    /// The same, of what needs no credit of the session: what was sent before, and the end.
+    pub(super) fn is_ready_for_free(&self) -> bool {
+        let least = self.most.min(self.high);
+        self.pending.first().is_some_and(|first| first.start < least) || self.owes_fin()
+    }
+
     /// The end can be told by itself: all bytes before it were sent.
     fn owes_fin(&self) -> bool {
         self.fin == Fin::Pending && self.pending.is_empty()
@@ -164,6 +170,12 @@ impl<P: Payload> SendHalf<P> {
         let range = self.within_chunk(Range::new(first.start, end));
         let said = matches!(self.fin, Fin::Sent);
         (!range.is_empty()).then_some(Piece { range, fin: said && range.end == self.end, fresh: 0 })
+    }
+
+    /// The end by itself once more, if it was said and has not arrived.
+    pub(super) fn end_again(&self) -> Option<Piece> {
+        let range = Range::new(self.end, self.end);
+        (self.fin == Fin::Sent).then_some(Piece { range, fin: true, fresh: 0 })
     }
 
     /// The bytes of a piece, which lies within one chunk.

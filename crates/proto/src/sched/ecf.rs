@@ -21,7 +21,6 @@ impl Scheduler for Ecf {
     fn choose(&mut self, job: &Job, paths: &[View]) -> Choice {
         let Some(fast) = least(paths, |_| true, |view| view.rtt) else { return Choice::Wait };
         if paths[fast].has_room {
-            self.waiting = false;
             return Choice::Send { at: fast, ahead: 0 };
         }
         let Some(slow) = least(paths, |view| view.has_room, |view| view.rtt) else {

@@ -1,1 +1,226 @@
+//! What each scheduler chooses.
 
+use manyways_trace::{Rate, Size, Span};
+
+use super::{Choice, Job, Kind, PathId, Schedulers, View};
+
+/// A path of so many kbit/s and milliseconds with so many bytes waiting; its window is what fills
+/// it. It has room while less than `FULL` waits.
+fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> View {
+    let (rate, rtt) = (Rate::from_kbps(kbps), Span::from_millis(rtt));
+    View {
+        path: PathId(id),
+        has_room: unsent < FULL,
+        rtt,
+        rtt_var: Span::ZERO,
+        window: rate.size_in(rtt),
+        in_flight: Size::ZERO,
+        unsent: Size::from_bytes(unsent),
+        rate,
+    }
+}
+
+const FULL: u64 = 16_000;
+
+fn job(backlog: u64) -> Job {
+    let backlog = Size::from_bytes(backlog);
+    Job { backlog, total: backlog, primary: None }
+}
+
+fn choose(kind: Kind, backlog: u64, paths: &[View]) -> Choice {
+    Schedulers::default().choose(kind, &job(backlog), paths)
+}
+
+fn send(at: usize) -> Choice {
+    Choice::Send { at, ahead: 0 }
+}
+
+#[test]
+fn with_no_room_anywhere_all_wait() {
+    let full = [path(0, 8_000, 50, FULL), path(1, 8_000, 70, FULL)];
+    for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Redundant) {
+        assert_eq!(choose(kind, 1_000_000, &full), Choice::Wait, "{kind}");
+        assert_eq!(choose(kind, 1_000_000, &[]), Choice::Wait, "{kind}");
+    }
+}
+
+#[test]
+fn with_everything_empty_the_quick_path_is_taken() {
+    let paths = [path(0, 8_000, 70, 0), path(1, 8_000, 50, 0)];
+    for kind in [Kind::MinRtt, Kind::Ecf, Kind::BufferAware] {
+        assert_eq!(choose(kind, 1_000, &paths), send(1), "{kind}");
+    }
+}
+
+#[test]
+fn minrtt_overflows_to_the_next_path_whatever_that_costs() {
+    let paths = [path(0, 8_000, 50, FULL), path(1, 100, 900, 0), path(2, 100, 950, 0)];
+    assert_eq!(choose(Kind::MinRtt, 1_000, &paths), send(1));
+}
+
+#[test]
+fn round_robin_takes_turns_among_those_with_room() {
+    let mut schedulers = Schedulers::default();
+    let mut paths = [path(0, 8_000, 50, 0), path(3, 8_000, 70, 0), path(7, 8_000, 10, 0)];
+    let mut turns = |paths: &[View], count: usize| -> Vec<Choice> {
+        (0..count).map(|_| schedulers.choose(Kind::RoundRobin, &job(9), paths)).collect()
+    };
+    assert_eq!(turns(&paths, 4), [send(0), send(1), send(2), send(0)]);
+    paths[1].has_room = false;
+    assert_eq!(turns(&paths, 3), [send(2), send(0), send(2)]);
+    // A path that went changes the indices, not the order.
+    assert_eq!(turns(&paths[2..], 1), [send(0)]);
+    paths[1].has_room = true;
+    assert_eq!(turns(&paths[..2], 3), [send(0), send(1), send(0)]);
+}
+
+#[test]
+fn redundant_takes_all() {
+    assert_eq!(choose(Kind::Redundant, 1, &[path(0, 1, 1, 0)]), Choice::Everywhere);
+}
+
+#[test]
+fn single_keeps_to_its_primary_and_waits_for_it() {
+    let mut paths = [path(0, 8_000, 50, 0), path(1, 8_000, 70, 0), path(2, 8_000, 10, 0)];
+    let mut schedulers = Schedulers::default();
+    let mut choose = |primary: Option<u8>, paths: &[View]| {
+        let job = Job { primary: primary.map(PathId), ..job(1_000) };
+        schedulers.choose(Kind::Single, &job, paths)
+    };
+    assert_eq!(choose(Some(1), &paths), send(1));
+    assert_eq!(choose(None, &paths), send(0));
+    assert_eq!(choose(Some(9), &paths), send(0), "its primary is not there");
+    assert_eq!(choose(Some(0), &paths[1..]), send(0), "the first of the others");
+    paths[1].has_room = false;
+    assert_eq!(choose(Some(1), &paths), Choice::Wait, "not the others");
+}
+
+/// The inequalities of algorithm 1, with k bytes waiting: the slow path is passed over where
+/// (1 + k/CWND_f) RTT_f < (1 + waiting·β)(RTT_s + δ), with δ = max(σ_f, σ_s) and β = 1/4, and
+/// k/CWND_s · RTT_s >= 2 RTT_f + δ.
+mod ecf {
+    use super::*;
+
+    /// 50 ms with a window of 50,000 bytes, full; and 200 ms with one of 10,000.
+    fn paths() -> [View; 2] {
+        let mut paths = [path(0, 8_000, 50, FULL), path(1, 400, 200, 0)];
+        paths[0].window = Size::from_bytes(50_000);
+        paths[1].window = Size::from_bytes(10_000);
+        paths
+    }
+
+    #[test]
+    fn it_waits_while_rounds_of_the_fast_path_end_sooner() {
+        // (1 + 100/50) 50 = 150 < 200, and 100/10 · 200 >= 100.
+        assert_eq!(choose(Kind::Ecf, 100_000, &paths()), Choice::Wait);
+        // Just below (1 + 3) 50 = 200, and there.
+        assert_eq!(choose(Kind::Ecf, 149_990, &paths()), Choice::Wait);
+        assert_eq!(choose(Kind::Ecf, 150_000, &paths()), send(1));
+    }
+
+    #[test]
+    fn a_path_that_needs_less_than_two_fast_rounds_is_taken_for_the_little_that_is_left() {
+        // k/10 · 200 >= 2 · 50 from 5,000 on.
+        assert_eq!(choose(Kind::Ecf, 4_990, &paths()), send(1));
+        assert_eq!(choose(Kind::Ecf, 5_000, &paths()), Choice::Wait);
+    }
+
+    #[test]
+    fn deviation_speaks_for_waiting_and_against_it() {
+        let mut paths = paths();
+        paths[0].rtt_var = Span::from_millis(40);
+        // (1 + k/50) 50 < 240 below 190,000.
+        assert_eq!(choose(Kind::Ecf, 189_990, &paths), Choice::Wait);
+        assert_eq!(choose(Kind::Ecf, 190_000, &paths), send(1));
+        // k/10 · 200 >= 140 from 7,000 on.
+        assert_eq!(choose(Kind::Ecf, 6_990, &paths), send(1));
+        assert_eq!(choose(Kind::Ecf, 7_000, &paths), Choice::Wait);
+    }
+
+    #[test]
+    fn once_it_waits_it_takes_a_quarter_more_to_change_its_mind() {
+        let (mut schedulers, mut paths) = (Schedulers::default(), paths());
+        let mut choose =
+            |backlog, paths: &[View]| schedulers.choose(Kind::Ecf, &job(backlog), paths);
+        assert_eq!(choose(150_000, &paths), send(1), "not waiting, 200 >= 200");
+        assert_eq!(choose(100_000, &paths), Choice::Wait);
+        assert_eq!(choose(150_000, &paths), Choice::Wait, "waiting, 200 < 250");
+        // That the fast path took a message in between is no change of mind.
+        paths[0].has_room = true;
+        assert_eq!(choose(150_000, &paths), send(0));
+        paths[0].has_room = false;
+        assert_eq!(choose(199_990, &paths), Choice::Wait);
+        assert_eq!(choose(200_000, &paths), send(1), "(1 + 4) 50 = 250");
+        assert_eq!(choose(150_000, &paths), send(1), "and it waits no more");
+    }
+
+    #[test]
+    fn what_waits_in_other_streams_counts() {
+        let (mut schedulers, small) = (Schedulers::default(), job(1_000).backlog);
+        let job = Job { backlog: small, ..job(100_000) };
+        assert_eq!(schedulers.choose(Kind::Ecf, &job, &paths()), Choice::Wait);
+    }
+}
+
+mod buffer_aware {
+    use super::*;
+
+    #[test]
+    fn what_waits_in_the_kernel_counts_before_the_round_trip() {
+        // 25 ms, and 8 ms for 8,000 bytes before; or 30 ms.
+        let paths = [path(0, 8_000, 50, 8_000), path(1, 8_000, 60, 0)];
+        assert_eq!(choose(Kind::BufferAware, 1_000, &paths), send(1));
+        let paths = [path(0, 8_000, 50, 4_000), path(1, 8_000, 60, 0)];
+        assert_eq!(choose(Kind::BufferAware, 1_000, &paths), send(0));
+    }
+
+    /// 8 Mbit/s that deliver what comes now after 25 + 16 ms, and a path of 241 ms.
+    fn paths() -> [View; 2] {
+        [path(0, 8_000, 50, 16_000), path(1, 8_000, 482, 0)]
+    }
+
+    #[test]
+    fn a_slow_path_brings_what_the_fast_would_not_have_brought_by_then() {
+        // In the 200 ms between, the fast path brings 200,000 bytes.
+        let ahead = Choice::Send { at: 1, ahead: 200_000 };
+        assert_eq!(choose(Kind::BufferAware, 1_000_000, &paths()), ahead);
+        assert_eq!(choose(Kind::BufferAware, 200_001, &paths()), ahead);
+        assert_eq!(choose(Kind::BufferAware, 200_000, &paths()), Choice::Wait);
+        assert_eq!(choose(Kind::BufferAware, 1_000, &paths()), Choice::Wait);
+    }
+
+    #[test]
+    fn a_stream_has_its_share_of_what_the_fast_path_brings() {
+        let (mut schedulers, quarter) = (Schedulers::default(), job(100_000).backlog);
+        let job = Job { backlog: quarter, ..job(400_000) };
+        let choice = schedulers.choose(Kind::BufferAware, &job, &paths());
+        assert_eq!(choice, Choice::Send { at: 1, ahead: 50_000 });
+    }
+
+    #[test]
+    fn all_faster_paths_count_and_slower_ones_do_not() {
+        let [fast, slow] = paths();
+        let other = View { path: PathId(2), rate: Rate::from_kbps(4_000), ..fast };
+        // Half the rate and 16,000 bytes of the same: 25 + 32 ms, so 184 ms at 4 Mbit/s.
+        let ahead = 200_000 + 92_000;
+        let slower = path(3, 8_000, 900, FULL);
+        let choice = choose(Kind::BufferAware, 1_000_000, &[fast, slow, other, slower]);
+        assert_eq!(choice, Choice::Send { at: 1, ahead });
+    }
+
+    #[test]
+    fn a_path_whose_rate_is_not_known_is_judged_by_its_round_trip() {
+        let unknown = View { rate: Rate::ZERO, ..path(0, 8_000, 50, 4_000) };
+        let paths = [unknown, path(1, 8_000, 60, 0)];
+        assert_eq!(choose(Kind::BufferAware, 1_000, &paths), send(0));
+    }
+}
+
+#[test]
+fn every_scheduler_has_a_word_that_names_it() {
+    for kind in Kind::ALL {
+        assert_eq!(kind.word().parse(), Ok(kind));
+    }
+    let unknown = "fastest".parse::<Kind>().unwrap_err().to_string();
+    assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.word())), "{unknown}");
+}

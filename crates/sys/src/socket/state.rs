@@ -43,6 +43,8 @@ pub struct TcpState {
     pub retransmits: u32,
     /// Packets that were sent again, from the start on.
     pub total_retrans: u32,
+    /// Packets with data that were sent, those again included, from the start on (Linux 4.6).
+    pub data_packets: u32,
     /// Time since the last data was sent, in the kernel's ticks of 1 to 10 ms.
     pub last_data_sent: Span,
     /// Time since the last data was received, in such ticks.
@@ -177,6 +179,7 @@ fn interpret(info: &TcpInfo, length: usize) -> TcpState {
         bytes_received: Size::from_bytes(info.bytes_received),
         retransmits: u32::from(info.retransmits),
         total_retrans: info.total_retrans,
+        data_packets: info.data_segs_out,
         last_data_sent: millis(info.last_data_sent),
         last_data_recv: millis(info.last_data_recv),
         last_ack_recv: millis(info.last_ack_recv),

@@ -76,6 +76,37 @@ fn all_kinds() -> Vec<Record> {
             Event::Ping { transfer: 0, path: "lte".into(), rtt_seconds: 0.0655, by: "h2".into() },
         ),
         at(400, Event::TransferEnd { transfer: 0, complete: true, bytes: 8_000_000 }),
+        at(410, Event::BondPath { path: "lte".into(), state: "suspect".into() }),
+        at(
+            420,
+            Event::BondOpen(BondOpen {
+                stream: 0,
+                to: "192.0.2.1:443".into(),
+                domain: Some("www.example.com".into()),
+                process: None,
+                rule: Some("calls".into()),
+            }),
+        ),
+        at(
+            430,
+            Event::BondPolicy {
+                stream: Some(0),
+                to: "192.0.2.1:443".into(),
+                rule: None,
+                decision: "bond".into(),
+            },
+        ),
+        at(440, Event::BondReinjection { bytes: 1_400, spurious_bytes: 0 }),
+        at(
+            450,
+            Event::BondClose {
+                stream: 0,
+                seconds: 0.03,
+                up_bytes: 77,
+                down_bytes: 1_000,
+                paths: [("lte".to_owned(), BondShare { sent: 77, received: 1_000 })].into(),
+            },
+        ),
         at(500, Event::WorkloadEnd { workload: "fetch".into(), exit: Some(0), seconds: 0.5 }),
     ]
 }

@@ -1,1 +1,436 @@
 //! Peers that break rules.
+
+use manyways_trace::{Span, Time};
+
+use super::world::Piece;
+use crate::mux::{
+    CarrierId, Condition, Config, Hello, Input, Label, Message, Mux, Output, ResetCode, Role,
+    StreamId, Target, VERSION,
+};
+use crate::sched::{PathId, Treatment};
+
+/// An end whose peer says what the test says, over carriers that take all.
+pub struct Faced {
+    pub mux: Mux<Piece>,
+    pub now: Time,
+    /// All that it wanted done.
+    pub done: Vec<Output<Piece>>,
+}
+
+const CARRIER: CarrierId = CarrierId(0);
+
+impl Faced {
+    pub fn new(role: Role, change: impl Fn(&mut Config)) -> Self {
+        let mut config = Config::new(role);
+        change(&mut config);
+        let mut faced = Self { mux: Mux::new(config), now: Time::ZERO, done: Vec::new() };
+        faced.mux.handle(faced.now, Input::Allowance { credit: 1 << 20, stream_credit: 1 << 20 });
+        faced.attach(CARRIER, 0);
+        faced
+    }
+
+    pub fn attach(&mut self, carrier: CarrierId, path: u8) {
+        let condition = Condition::fresh(Span::from_millis(50));
+        let path = PathId(path);
+        self.mux.handle(self.now, Input::Attach { carrier, path, condition });
+    }
+
+    /// Hands it an input, and lets it do what it wants.
+    pub fn handle(&mut self, input: Input<Piece>) {
+        self.mux.handle(self.now, input);
+        let carriers: Vec<CarrierId> = self.mux.carriers().map(|(id, ..)| id).collect();
+        for carrier in carriers {
+            self.mux.handle(self.now, Input::Room { carrier, bytes: 1 << 20 });
+        }
+        self.settle();
+    }
+
+    pub fn settle(&mut self) {
+        while let Some(output) = self.mux.poll(self.now) {
+            self.done.push(output);
+        }
+    }
+
+    pub fn hear(&mut self, message: Message<Piece>) {
+        self.handle(Input::Message { carrier: CARRIER, message });
+    }
+
+    /// What it holds against its peer since this was asked last.
+    pub fn breaches(&mut self) -> Vec<&'static str> {
+        let breach = |output: &Output<Piece>| match output {
+            Output::Breach { what, .. } => Some(*what),
+            _ => None,
+        };
+        let found = self.done.iter().filter_map(breach).collect();
+        self.done.retain(|output| breach(output).is_none());
+        found
+    }
+
+    pub fn open(&mut self, stream: u64) {
+        self.hear(open(stream, 0));
+    }
+
+    /// A stream still works: bytes come through.
+    #[track_caller]
+    fn still_serves(&mut self, stream: u64) {
+        self.open(stream);
+        let opened: Output<Piece> =
+            Output::Open { stream: StreamId(stream), label: 0, target: target() };
+        assert!(self.done.iter().any(|done| format!("{done:?}") == format!("{opened:?}")));
+        let before = self.mux.counters().received;
+        self.hear(data(stream, 0, 100, true));
+        assert_eq!(self.mux.counters().received, before + 100);
+        assert_eq!(self.breaches(), Vec::<&str>::new());
+        let id = StreamId(stream);
+        let finished =
+            |done: &Output<Piece>| matches!(done, Output::Finished { stream } if *stream == id);
+        assert!(self.done.iter().any(finished));
+        self.handle(Input::Consumed { stream: id, bytes: 100 });
+    }
+}
+
+pub fn target() -> Target {
+    Target::Name("server.example".to_owned(), 443)
+}
+
+pub fn piece(stream: u64, at: u64, len: usize) -> Piece {
+    Piece { of: (StreamId(stream), Role::Client), at, len }
+}
+
+pub fn open(stream: u64, len: usize) -> Message<Piece> {
+    let label = Label { id: 0, version: 0, treatment: Treatment::default() };
+    let (data, stream) = (piece(stream, 0, len), StreamId(stream));
+    Message::Open { stream, label, target: target(), data }
+}
+
+pub fn data(stream: u64, offset: u64, len: usize, fin: bool) -> Message<Piece> {
+    let data = piece(stream, offset, len);
+    Message::Data { stream: StreamId(stream), offset, fin, data }
+}
+
+fn reset(stream: u64, end: u64) -> Message<Piece> {
+    Message::Reset { stream: StreamId(stream), code: ResetCode::Aborted, end }
+}
+
+fn gateway() -> Faced {
+    Faced::new(Role::Gateway, |config| {
+        config.credit = 40_000;
+        config.stream_credit = 10_000;
+        config.most_stream_credit = 10_000;
+        config.streams = 100;
+        config.flows = 10;
+    })
+}
+
+#[test]
+fn more_than_a_stream_may_is_a_breach_and_hurts_no_other_stream() {
+    let mut gateway = gateway();
+    gateway.open(0);
+    gateway.hear(data(0, 0, 10_000, false));
+    assert_eq!(gateway.breaches(), Vec::<&str>::new());
+    for message in [data(0, 10_000, 1, false), data(0, 9_999, 2, false), data(0, 20_000, 0, true)] {
+        gateway.hear(message);
+        assert_eq!(gateway.breaches(), ["it sent more on a stream than it may"]);
+    }
+    assert_eq!(gateway.mux.held(), 10_000);
+    gateway.still_serves(1);
+}
+
+#[test]
+fn more_than_the_session_may_is_a_breach_and_is_not_kept() {
+    let mut gateway = gateway();
+    for stream in 0..5 {
+        gateway.open(stream);
+    }
+    for stream in 0..4 {
+        gateway.hear(data(stream, 0, 10_000, false));
+    }
+    assert_eq!(gateway.breaches(), Vec::<&str>::new());
+    // Again and again, as over carrier after carrier.
+    for stream in 4..60 {
+        gateway.hear(data(stream, 0, 10_000, false));
+        assert_eq!(gateway.breaches(), ["it sent more in all than it may"]);
+        assert_eq!(gateway.mux.held(), 40_000);
+    }
+    gateway.hear(reset(60, 10_000));
+    assert_eq!(gateway.breaches(), ["it sent more in all than it may"]);
+    // What was within its right is still delivered and taken; then there is credit again.
+    for stream in 0..60 {
+        gateway.handle(Input::Reset { stream: StreamId(stream), code: ResetCode::Aborted });
+    }
+    assert_eq!(gateway.mux.held(), 0);
+    gateway.still_serves(61);
+}
+
+#[test]
+fn an_end_that_moves_is_a_breach() {
+    let ends = [
+        vec![data(0, 0, 100, true), data(0, 0, 101, true)],
+        vec![data(0, 0, 100, true), data(0, 0, 99, true)],
+        vec![data(0, 0, 100, true), data(0, 100, 1, false)],
+        vec![data(0, 50, 50, false), data(0, 0, 60, true)],
+    ];
+    for messages in ends {
+        let mut gateway = gateway();
+        gateway.open(0);
+        let story = format!("{messages:?}");
+        for message in messages {
+            assert_eq!(gateway.breaches(), Vec::<&str>::new(), "{story}");
+            gateway.hear(message);
+        }
+        assert_eq!(gateway.breaches(), ["it sent bytes past the end of a stream"], "{story}");
+        gateway.still_serves(1);
+    }
+    let mut gateway = gateway();
+    gateway.hear(open(0, 100));
+    gateway.hear(reset(0, 99));
+    assert_eq!(gateway.breaches(), ["its reset does not fit its bytes"]);
+    gateway.hear(reset(0, 10_001));
+    assert_eq!(gateway.breaches(), ["its reset does not fit its bytes"]);
+    gateway.still_serves(1);
+}
+
+#[test]
+fn the_same_end_twice_is_no_breach() {
+    let mut gateway = gateway();
+    gateway.hear(open(0, 10));
+    gateway.hear(data(0, 10, 90, true));
+    gateway.hear(data(0, 50, 50, true));
+    gateway.hear(data(0, 100, 0, true));
+    assert_eq!(gateway.breaches(), Vec::<&str>::new());
+    let ends = gateway.done.iter().filter(|done| matches!(done, Output::Finished { .. }));
+    assert_eq!(ends.count(), 1);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_not_sent_is_a_breach() {
+    let mut client = client();
+    client.handle(Input::Open { stream: StreamId(0), label: 0, target: target() });
+    client.hear(Message::Ack { count: 2 });
+    assert_eq!(client.breaches(), ["it acknowledged what was not sent"]);
+    client.hear(Message::Ack { count: 1 });
+    client.hear(Message::Ack { count: 1 });
+    assert_eq!(client.breaches(), Vec::<&str>::new());
+    for count in [0, 2, (1 << 62) - 1] {
+        client.hear(Message::Ack { count });
+        assert_eq!(client.breaches(), ["it acknowledged what was not sent"]);
+    }
+}
+
+fn client() -> Faced {
+    Faced::new(Role::Client, |_| {})
+}
+
+#[test]
+fn a_gateway_opens_nothing_and_gives_no_labels() {
+    let label = Label { id: 1, version: 1, treatment: Treatment::default() };
+    let never_opened = "it spoke of a stream that was never opened";
+    for (message, what) in [
+        (data(0, 0, 1, false), never_opened),
+        (data((1 << 62) - 1, 0, 1, false), never_opened),
+        (reset(0, 0), never_opened),
+        (open(0, 0), "it opened a stream to the client"),
+        (Message::Relabel(label), "it gave the client a label"),
+        (
+            Message::Assign { stream: StreamId(0), label: 1, revision: 1 },
+            "it gave the client a label",
+        ),
+    ] {
+        let mut client = client();
+        client.hear(message);
+        assert_eq!(client.breaches(), [what]);
+        assert_eq!((client.mux.stream_count(), client.mux.held()), (0, 0));
+    }
+}
+
+#[test]
+fn a_second_greeting_is_a_breach() {
+    let hello = Hello {
+        version: VERSION,
+        session: [0; 16],
+        path: PathId(0),
+        resumes: false,
+        credit: 1 << 60,
+        stream_credit: 1 << 60,
+    };
+    let mut gateway = gateway();
+    gateway.hear(Message::Hello(hello));
+    assert_eq!(gateway.breaches(), ["it greeted twice"]);
+}
+
+#[test]
+fn a_stream_that_is_over_is_heard_no_more() {
+    let mut gateway = gateway();
+    gateway.hear(open(0, 10));
+    gateway.hear(reset(0, 10));
+    gateway.hear(Message::Ack { count: 1 });
+    assert_eq!((gateway.mux.stream_count(), gateway.mux.held()), (0, 0));
+    gateway.done.clear();
+    // What was on its way over slower carriers.
+    for message in [open(0, 10), data(0, 0, 10, false), reset(0, 10)] {
+        gateway.hear(message);
+    }
+    assert_eq!((gateway.mux.stream_count(), gateway.mux.held()), (0, 0));
+    assert!(gateway.done.iter().all(|done| matches!(done, Output::Send { .. })));
+}
+
+#[test]
+fn streams_beyond_the_limit_are_refused_and_a_peer_that_goes_on_breaks_a_rule() {
+    let mut gateway = gateway();
+    let refused = |gateway: &Faced| {
+        let limit = |done: &&Output<Piece>| {
+            matches!(
+                done,
+                Output::Send { message: Message::Reset { code: ResetCode::Limit, .. }, .. }
+            )
+        };
+        gateway.done.iter().filter(limit).count()
+    };
+    // Bytes that overtake what opens their stream do not count against it.
+    gateway.hear(data(99, 0, 1, false));
+    (0..100).for_each(|stream| gateway.open(stream));
+    assert_eq!(refused(&gateway), 0);
+    (100..200).for_each(|stream| gateway.open(stream));
+    assert_eq!(refused(&gateway), 100);
+    assert_eq!(gateway.breaches(), Vec::<&str>::new());
+    gateway.open(200);
+    assert_eq!(gateway.breaches(), ["it opened far more streams than allowed"]);
+    assert_eq!(gateway.mux.stream_count(), 200);
+}
+
+#[test]
+fn numbers_far_ahead_are_a_breach() {
+    let mut gateway = gateway();
+    gateway.open(5_000_000);
+    assert_eq!(gateway.breaches(), ["its stream numbers are not in order"]);
+    gateway.still_serves(0);
+}
+
+#[test]
+fn numbers_with_gaps_between_them_take_no_more_room_than_a_limit() {
+    let mut gateway = gateway();
+    // In whatever order, and each over at once.
+    let mut count = 0;
+    for number in (1..34_000).rev().chain(34_000..40_000) {
+        gateway.hear(reset(number * 2, 0));
+        // It answers, unless it takes the stream for one that is over.
+        let answers = gateway.done.iter().filter(|done| match done {
+            Output::Send { message, .. } => message.counts(),
+            _ => false,
+        });
+        count += answers.count() as u64;
+        gateway.hear(Message::Ack { count });
+        assert_eq!(gateway.breaches(), Vec::<&str>::new());
+        assert_eq!(gateway.mux.stream_count(), 0);
+        gateway.done.clear();
+        assert!(gateway.mux.known.count() <= 32_768);
+    }
+    gateway.still_serves(200_000);
+}
+
+#[test]
+fn bytes_with_gaps_between_them_are_refused_before_they_cost_more_than_credit() {
+    let mut gateway = Faced::new(Role::Gateway, |config| config.credit = 1 << 20);
+    gateway.open(0);
+    let pieces = (0..1 << 19).take_while(|piece| {
+        gateway.hear(data(0, piece * 2 + 1, 1, false));
+        gateway.done.iter().all(|done| !matches!(done, Output::Breach { .. }))
+    });
+    assert_eq!(pieces.count(), 1_024 + (1 << 20) / 128 + 1);
+    let what = "it sent bytes in too many pieces without those before them";
+    assert_eq!(gateway.breaches(), [what]);
+    // Those of a stream that ends are gone.
+    gateway.handle(Input::Reset { stream: StreamId(0), code: ResetCode::Aborted });
+    assert_eq!(gateway.mux.pieces, 0);
+    gateway.still_serves(1);
+}
+
+#[test]
+fn a_peer_that_acknowledges_nothing_makes_no_end_keep_more_than_a_limit() {
+    let mut gateway = Faced::new(Role::Gateway, |config| config.most_kept = 10 << 20);
+    gateway.hear(Message::Credit { most: 1 << 60 });
+    let mut kept = 0;
+    for stream in 0..100 {
+        gateway.open(stream);
+        gateway.hear(Message::StreamCredit { stream: StreamId(stream), most: 1 << 60 });
+        loop {
+            let appetite = gateway.mux.appetite(StreamId(stream));
+            if appetite == 0 {
+                break;
+            }
+            let data = Piece { of: (StreamId(stream), Role::Gateway), at: 0, len: appetite };
+            kept += appetite;
+            gateway.handle(Input::Write { stream: StreamId(stream), data });
+        }
+    }
+    assert!(((5 << 20)..(12 << 20)).contains(&kept), "{kept}");
+    // What arrives makes room again, and those that wait are told.
+    gateway.done.clear();
+    let count = gateway.mux.carriers[0].sent.len() as u64;
+    gateway.hear(Message::Ack { count });
+    let hungry = gateway.done.iter().filter(|done| matches!(done, Output::Hungry { .. }));
+    assert_eq!(hungry.count(), 100);
+    assert_eq!(gateway.mux.kept, 0);
+}
+
+#[test]
+fn credit_in_crumbs_wakes_few_streams_and_leaves_nothing_behind() {
+    let mut gateway = Faced::new(Role::Gateway, |_| {});
+    for stream in 0..500 {
+        gateway.open(stream);
+        let data = Piece { of: (StreamId(stream), Role::Gateway), at: 0, len: 10_000 };
+        gateway.handle(Input::Write { stream: StreamId(stream), data });
+    }
+    // The session's megabyte is used up.
+    assert_eq!(gateway.mux.used, 1 << 20);
+    gateway.done.clear();
+    for more in 1..=1_000 {
+        gateway.hear(Message::Credit { most: (1 << 20) + more });
+        for stream in [1, 499] {
+            gateway.hear(Message::StreamCredit { stream: StreamId(stream), most: 1 << 30 });
+        }
+    }
+    assert_eq!(gateway.mux.used, (1 << 20) + 1_000);
+    for stream in 0..500 {
+        gateway.handle(Input::Reset { stream: StreamId(stream), code: ResetCode::Aborted });
+    }
+    assert!(gateway.mux.broke.is_empty() && gateway.mux.ready.is_empty());
+}
+
+#[test]
+fn notices_for_a_path_that_takes_nothing_are_said_once_when_it_does() {
+    let mut gateway = Faced::new(Role::Gateway, |_| {});
+    let only = Treatment { paths: [PathId(1)].into_iter().collect(), ..Treatment::default() };
+    let label = Label { id: 0, version: 1, treatment: only };
+    gateway.hear(Message::Relabel(label));
+    for stream in 0..1_000 {
+        let data = piece(stream, 0, 0);
+        let stream = StreamId(stream);
+        gateway.hear(Message::Open { stream, label, target: target(), data });
+        for _ in 0..3 {
+            gateway.handle(Input::Reset { stream, code: ResetCode::Aborted });
+        }
+    }
+    let resets = |faced: &Faced| {
+        let reset = |done: &&Output<Piece>| {
+            matches!(done, Output::Send { message: Message::Reset { .. }, .. })
+        };
+        faced.done.iter().filter(reset).count()
+    };
+    assert_eq!(resets(&gateway), 0);
+    gateway.attach(CarrierId(1), 1);
+    gateway.handle(Input::Room { carrier: CARRIER, bytes: 0 });
+    assert_eq!(resets(&gateway), 1_000);
+    assert!(gateway.mux.noticed.is_empty());
+}
+
+#[test]
+fn a_stream_that_was_never_asked_for_is_told_of_its_reset_before_it_is_closed() {
+    let mut client = client();
+    client.mux.handle(client.now, Input::Room { carrier: CARRIER, bytes: 0 });
+    client.mux.handle(client.now, Input::Open { stream: StreamId(0), label: 0, target: target() });
+    client.mux.handle(client.now, Input::Message { carrier: CARRIER, message: reset(0, 0) });
+    client.settle();
+    let told = format!("{:?}", client.done);
+    assert!(told.find("Reset") < told.find("Closed") && told.contains("Reset"), "{told}");
+}

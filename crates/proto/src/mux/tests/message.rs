@@ -1,1 +1,273 @@
 //! Messages as bytes.
+
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+
+use crate::mux::message::MOST_DATA_HEADER;
+use crate::mux::{
+    DecodeError, FlowId, Hello, Label, MOST_MESSAGE, MOST_PAYLOAD, Message, RefuseCode, ResetCode,
+    StreamId, Target, VERSION, Welcome,
+};
+use crate::sched::{Kind, PathId, PathSet, Treatment};
+
+type Owned = Message<Vec<u8>>;
+
+/// What a number on the wire can be.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0u64..70, 0x3ff0u64..0x4010, 0x3fff_fff0u64..0x4000_0010, 0u64..1 << 62]
+}
+
+fn small() -> impl Strategy<Value = u32> {
+    number().prop_map(|number| number as u32)
+}
+
+fn stream() -> impl Strategy<Value = StreamId> {
+    number().prop_map(StreamId)
+}
+
+fn payload() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => prop::collection::vec(any::<u8>(), 0..64),
+        1 => (0..=MOST_PAYLOAD, any::<u8>()).prop_map(|(length, byte)| vec![byte; length]),
+    ]
+}
+
+fn words() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-z0-9.-]{0,40}", "[a-zäöü€]{0,60}", "[a-z.]{250,255}"]
+}
+
+fn target() -> impl Strategy<Value = Target> {
+    prop_oneof![
+        (any::<IpAddr>(), any::<u16>()).prop_map(|(host, port)| Target::Address(host, port)),
+        (words(), any::<u16>()).prop_map(|(host, port)| Target::Name(host, port)),
+    ]
+}
+
+fn label() -> impl Strategy<Value = Label> {
+    let path = prop::option::of((0..PathId::LIMIT).prop_map(PathId));
+    (any::<u8>(), number(), 0..Kind::ALL.len(), any::<u32>(), path, any::<u8>()).prop_map(
+        |(id, version, kind, paths, primary, priority)| {
+            let (scheduler, paths) = (Kind::ALL[kind], PathSet::from_bits(paths));
+            Label { id, version, treatment: Treatment { scheduler, paths, primary, priority } }
+        },
+    )
+}
+
+fn reset_code() -> impl Strategy<Value = ResetCode> {
+    use ResetCode::*;
+    prop::sample::select(vec![
+        Aborted,
+        Refused,
+        Unreachable,
+        Timeout,
+        NoName,
+        Forbidden,
+        Limit,
+        Gone,
+    ])
+}
+
+fn greeting() -> BoxedStrategy<Owned> {
+    use RefuseCode::*;
+    let refusal = prop::sample::select(vec![Version, Limit, Closing, Unknown]);
+    prop_oneof![
+        (any::<[u8; 16]>(), 0..PathId::LIMIT, any::<bool>(), number(), number()).prop_map(
+            |(session, path, resumes, credit, stream_credit)| {
+                let path = PathId(path);
+                let version = VERSION;
+                Message::Hello(Hello { version, session, path, resumes, credit, stream_credit })
+            }
+        ),
+        (any::<u8>(), number(), number(), number(), any::<bool>(), any::<bool>()).prop_map(
+            |(version, credit, stream_credit, streams, v4, v6)| {
+                Message::Welcome(Welcome { version, credit, stream_credit, streams, v4, v6 })
+            }
+        ),
+        (refusal, words()).prop_map(|(code, words)| Message::Refuse(code, words)),
+    ]
+    .boxed()
+}
+
+fn of_a_stream() -> BoxedStrategy<Owned> {
+    prop_oneof![
+        (stream(), label(), target(), payload()).prop_map(|(stream, label, target, data)| {
+            Message::Open { stream, label, target, data }
+        }),
+        (stream(), number(), any::<bool>(), payload())
+            .prop_map(|(stream, offset, fin, data)| Message::Data { stream, offset, fin, data }),
+        (stream(), reset_code(), number()).prop_map(|(stream, code, end)| Message::Reset {
+            stream,
+            code,
+            end
+        }),
+        (stream(), number()).prop_map(|(stream, most)| Message::StreamCredit { stream, most }),
+        (stream(), any::<u8>(), small())
+            .prop_map(|(stream, label, revision)| { Message::Assign { stream, label, revision } }),
+    ]
+    .boxed()
+}
+
+fn of_a_flow() -> BoxedStrategy<Owned> {
+    let flow = || small().prop_map(FlowId);
+    prop_oneof![
+        (flow(), small(), any::<u8>(), target(), payload()).prop_map(
+            |(flow, number, label, peer, data)| Message::Datagram {
+                flow,
+                number,
+                label,
+                peer,
+                data
+            }
+        ),
+        (flow(), small(), any::<bool>(), any::<u8>(), target(), payload()).prop_map(
+            |(flow, number, second, label, peer, data)| Message::Half {
+                flow,
+                number,
+                second,
+                label,
+                peer,
+                data
+            }
+        ),
+        flow().prop_map(|flow| Message::CloseFlow { flow }),
+    ]
+    .boxed()
+}
+
+fn message() -> BoxedStrategy<Owned> {
+    prop_oneof![
+        3 => greeting(),
+        5 => of_a_stream(),
+        3 => of_a_flow(),
+        1 => number().prop_map(|most| Message::Credit { most }),
+        1 => number().prop_map(|count| Message::Ack { count }),
+        1 => label().prop_map(Message::Relabel),
+        1 => small().prop_map(|number| Message::Ping { number }),
+        1 => small().prop_map(|number| Message::Pong { number }),
+        1 => Just(Message::Bye),
+    ]
+    .boxed()
+}
+
+fn encoded(message: &Owned) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    bytes
+}
+
+fn decoded(bytes: &[u8]) -> Result<Option<(Owned, usize)>, DecodeError> {
+    let read = Message::decode(bytes)?;
+    Ok(read.map(|(message, length)| (message.map(<[u8]>::to_vec), length)))
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_is_read_whatever_follows(
+        message in message(),
+        after in prop::collection::vec(any::<u8>(), 0..32),
+    ) {
+        let mut bytes = encoded(&message);
+        let length = bytes.len();
+        prop_assert!(length <= MOST_MESSAGE);
+        bytes.extend(after);
+        prop_assert_eq!(decoded(&bytes), Ok(Some((message, length))));
+    }
+
+    #[test]
+    fn the_beginning_of_a_message_asks_for_more(message in message()) {
+        let bytes = encoded(&message);
+        // A long payload need not be tried byte by byte.
+        let lengths = (0..bytes.len()).filter(|length| *length < 400 || length % 997 == 0);
+        for length in lengths.chain([bytes.len() - 1]) {
+            prop_assert_eq!(decoded(&bytes[..length]), Ok(None), "{} of {}", length, bytes.len());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(
+        message in message(),
+        changes in prop::collection::vec((0usize..300, any::<u8>()), 1..6),
+    ) {
+        let mut bytes = encoded(&message);
+        for (at, byte) in changes {
+            let at = at % bytes.len();
+            bytes[at] = byte;
+        }
+        // What reads is written back and read to the same; a number may be written shorter.
+        if let Ok(Some((message, length))) = decoded(&bytes) {
+            prop_assert!(length <= bytes.len());
+            let known = match &message { Message::Hello(hello) => hello.version == VERSION, _ => true };
+            if known {
+                let again = encoded(&message);
+                prop_assert!(again.len() <= length);
+                prop_assert_eq!(decoded(&again), Ok(Some((message, again.len()))));
+            }
+        }
+    }
+
+    #[test]
+    fn bulk_costs_less_than_a_hundredth(stream in stream(), offset in number(), fin: bool) {
+        let message = Message::Data { stream, offset, fin, data: vec![0; 4_000] };
+        let head = encoded(&message).len() - 4_000;
+        prop_assert!(head <= MOST_DATA_HEADER, "{} bytes", head);
+        prop_assert!(head < 40);
+    }
+}
+
+#[test]
+fn an_ordinary_bulk_message_costs_a_thousandth() {
+    // The first gigabyte of an early stream.
+    let (stream, offset) = (StreamId(50), (1 << 30) - 1);
+    let message = Message::Data { stream, offset, fin: false, data: vec![0; MOST_PAYLOAD] };
+    assert_eq!(encoded(&message).len() - MOST_PAYLOAD, 8);
+}
+
+#[test]
+fn what_nobody_says_is_an_error_at_once() {
+    use DecodeError::*;
+    let long_payload = [0x11, 0, 0, 0x40, 0x01];
+    let wrong: [(&[u8], DecodeError); 13] = [
+        (b"GET / HTTP/1.1\r\n", Type(b'G')),
+        (b"mwaz", NotOurs),
+        (b"mw\n", NotOurs),
+        (b"mway\x01\x20\0", Field("path")),
+        (&[0x03], Type(3)),
+        (&long_payload, TooLong),
+        (&[0x13, 8], Field("reset code")),
+        (&[0x02, 4], Field("refusal")),
+        (&[0x10, 0, 0, 6, 0, 0], Field("scheduler")),
+        (&[0x10, 0, 0, 0, 32, 0], Field("primary path")),
+        (&[0x10, 0, 0, 0, 255, 1, 3, 0, 5, 0, 80], Field("kind of address")),
+        (&[0x02, 0, 3, b'a', 0x1b, b'c'], Field("text")),
+        (&[0x23, 0xc0, 0, 0, 1, 0, 0, 0, 0], Field("number")),
+    ];
+    for (bytes, error) in wrong {
+        assert_eq!(decoded(bytes), Err(error), "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn text_of_no_encoding_is_refused() {
+    assert_eq!(decoded(&[0x02, 0, 2, 0xff, 0xfe]), Err(DecodeError::Field("text")));
+}
+
+#[test]
+fn another_version_is_told_apart_from_another_protocol() {
+    // Whatever that version says after its number.
+    for rest in [&b""[..], b"\xff\xff\xff\xff\xff\xff\xff\xff", &[7; 100]] {
+        let bytes = [b"mway\x09", rest].concat();
+        let read = decoded(&bytes);
+        let Ok(Some((Message::Hello(hello), length))) = read else { panic!("{read:?}") };
+        assert_eq!((hello.version, length), (9, bytes.len()));
+    }
+}
+
+#[test]
+fn a_refusal_is_cut_between_letters() {
+    // 200 letters of two bytes each.
+    let long = "é".repeat(200);
+    let bytes = encoded(&Message::Refuse(RefuseCode::Limit, long));
+    let read = decoded(&bytes).unwrap().unwrap().0;
+    assert_eq!(read, Message::Refuse(RefuseCode::Limit, "é".repeat(127)));
+}

@@ -1,5 +1,7 @@
 //! Whatever happens in whatever order: every stream delivers exactly its bytes, once, in order.
 
+use std::collections::BTreeSet;
+
 use manyways_trace::{Rate, Span, Time};
 use proptest::prelude::*;
 
@@ -18,6 +20,9 @@ enum Event {
     Assign { stream: usize, label: u8 },
     Reset { end: usize, stream: usize },
     Take { end: usize },
+    Datagrams { end: usize, flow: u32, label: u8, lengths: Vec<usize> },
+    Limit { carrier: usize, datagram: usize },
+    Rtt { carrier: usize, millis: u64 },
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -38,6 +43,13 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0usize..8, 0u8..4).prop_map(|(stream, label)| Event::Assign { stream, label }),
         1 => (0usize..2, 0usize..8).prop_map(|(end, stream)| Event::Reset { end, stream }),
         1 => (0usize..2).prop_map(|end| Event::Take { end }),
+        2 => (0usize..2, 0u32..3, 0u8..4, prop::collection::vec(0usize..2_500, 1..30)).prop_map(
+            |(end, flow, label, lengths)| Event::Datagrams { end, flow, label, lengths }
+        ),
+        1 => (0usize..3, 300usize..1_400)
+            .prop_map(|(carrier, datagram)| Event::Limit { carrier, datagram }),
+        // What goes over one carrier overtakes what went over another.
+        1 => (0usize..3, 1u64..500).prop_map(|(carrier, millis)| Event::Rtt { carrier, millis }),
     ]
 }
 
@@ -47,8 +59,6 @@ fn link() -> impl Strategy<Value = Link> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
-
     #[test]
     fn every_stream_delivers_its_bytes_once_and_in_order(
         links in prop::collection::vec(link(), 1..4),
@@ -64,6 +74,7 @@ proptest! {
             world.attach(path as u8, *link);
         }
         let mut streams = Vec::new();
+        let mut datagrams = [Vec::new(), Vec::new()];
         for (pause, event) in events {
             let carriers = world.carrier_ids();
             match event {
@@ -109,6 +120,23 @@ proptest! {
                 Event::Reset { end, stream } => {
                     if let Some(stream) = streams.get(stream) {
                         world.reset(end, *stream);
+                    }
+                }
+                Event::Datagrams { end, flow, label, lengths } => {
+                    for len in lengths {
+                        let number = datagrams[end].len() as u64;
+                        world.datagram(end, flow, label, number, len);
+                        datagrams[end].push((flow, len));
+                    }
+                }
+                Event::Limit { carrier, datagram } => {
+                    if let Some(id) = carriers.get(carrier) {
+                        world.limit_datagrams(*id, datagram);
+                    }
+                }
+                Event::Rtt { carrier, millis } => {
+                    if let Some(id) = carriers.get(carrier) {
+                        world.set_rtt(*id, Span::from_millis(millis));
                     }
                 }
                 Event::Take { end } => {
@@ -159,6 +187,15 @@ proptest! {
                     matches!(end, Some(Err(ResetCode::Aborted)))
                 });
                 prop_assert!(was_reset || own.end.is_some(), "{:?} has not ended at {}: {:?}\n{}", stream, last, own, world.left());
+            }
+        }
+        // Of the datagrams each came whole, and once, or not at all.
+        for (sent, came) in datagrams.iter().zip(world.datagrams.iter().rev()) {
+            let mut numbers = BTreeSet::new();
+            for (_, flow, piece) in came {
+                let number = piece.at >> 20;
+                prop_assert_eq!(sent[number as usize], (flow.0, piece.len));
+                prop_assert!(numbers.insert(number), "{} came twice", number);
             }
         }
         for end in &world.ends {

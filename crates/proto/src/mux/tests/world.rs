@@ -50,7 +50,16 @@ struct Lane {
     /// On their way: when they arrive, how large they are, and when they are off the sender's
     /// hands.
     messages: VecDeque<(Time, Time, usize, Message<Piece>)>,
+    /// The bytes of these.
+    bytes: usize,
     delivered: u64,
+}
+
+impl Lane {
+    /// The first that is not off the sender's hands.
+    fn waiting(&self, now: Time) -> usize {
+        self.messages.partition_point(|(_, off, ..)| *off <= now)
+    }
 }
 
 struct Carrier {
@@ -59,6 +68,8 @@ struct Carrier {
     link: Link,
     /// Nothing passes.
     silent: bool,
+    /// How long a datagram may be.
+    datagram: Option<usize>,
     /// To the gateway, to the client.
     lanes: [Lane; 2],
 }
@@ -94,7 +105,10 @@ pub struct World {
     /// Bytes that each path brought, headers included.
     pub traffic: HashMap<PathId, u64>,
     pub suspects: Vec<(Time, CarrierId)>,
+    /// Messages that were given to each carrier, and when.
+    pub sent: Vec<(Time, CarrierId, Message<Piece>)>,
     pub breaches: Vec<&'static str>,
+    pub steps: u64,
 }
 
 /// What a kernel holds unsent, as set by TCP_NOTSENT_LOWAT.
@@ -127,7 +141,9 @@ impl World {
             datagrams: Default::default(),
             traffic: HashMap::new(),
             suspects: Vec::new(),
+            sent: Vec::new(),
             breaches: Vec::new(),
+            steps: 0,
         }
     }
 
@@ -139,7 +155,14 @@ impl World {
         for end in &mut self.ends {
             end.handle(self.now, Input::Attach { carrier: id, path, condition });
         }
-        self.carriers.push(Carrier { id, path, link, silent: false, lanes: Default::default() });
+        self.carriers.push(Carrier {
+            id,
+            path,
+            link,
+            silent: false,
+            datagram: None,
+            lanes: Default::default(),
+        });
         id
     }
 
@@ -148,6 +171,7 @@ impl World {
         let Some(at) = self.carriers.iter().position(|carrier| carrier.id == id) else { return };
         for (from, to) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
             let messages = &mut self.carriers[at].lanes[from].messages;
+            // The rest goes with the carrier.
             let arriving = messages.len() * usize::from(share) / 256;
             let arriving: Vec<_> = messages.drain(..arriving).map(|(.., m)| m).collect();
             for message in arriving {
@@ -184,6 +208,18 @@ impl World {
         }
     }
 
+    pub fn set_rtt(&mut self, id: CarrierId, rtt: Span) {
+        if let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) {
+            carrier.link.rtt = rtt;
+        }
+    }
+
+    pub fn limit_datagrams(&mut self, id: CarrierId, limit: usize) {
+        if let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) {
+            carrier.datagram = Some(limit);
+        }
+    }
+
     pub fn carrier_ids(&self) -> Vec<CarrierId> {
         self.carriers.iter().map(|carrier| carrier.id).collect()
     }
@@ -194,17 +230,42 @@ impl World {
 
     /// A stream over which the client writes `up` bytes and the gateway's side `down`.
     pub fn open(&mut self, label: u8, up: u64, down: u64) -> StreamId {
+        self.open_with(label, up, down, true)
+    }
+
+    fn open_with(&mut self, label: u8, up: u64, down: u64, finishes: bool) -> StreamId {
         let stream = StreamId(self.next_stream);
         self.next_stream += 1;
         let target = Target::Name("server.example".to_owned(), 443);
         self.ends[CLIENT].handle(self.now, Input::Open { stream, label, target });
         for (applications, to_write) in self.applications.iter_mut().zip([up, down]) {
-            let application =
-                Application { to_write, finishes: true, takes: true, ..Default::default() };
+            let application = Application { to_write, finishes, takes: true, ..Default::default() };
             applications.insert(stream, application);
         }
         self.write(CLIENT, stream);
         stream
+    }
+
+    /// A stream over which an application writes when the test says so, see [`World::feed`].
+    pub fn open_quiet(&mut self, label: u8) -> StreamId {
+        self.open_with(label, 1, 1, false)
+    }
+
+    /// The application has so many bytes more to write.
+    pub fn feed(&mut self, end: usize, stream: StreamId, bytes: u64) {
+        if let Some(application) = self.applications[end].get_mut(&stream) {
+            application.to_write += bytes;
+        }
+        self.write(end, stream);
+    }
+
+    /// An application sends the `number`th datagram of a flow.
+    pub fn datagram(&mut self, end: usize, flow: u32, label: u8, number: u64, len: usize) {
+        let role = [Role::Client, Role::Gateway][end];
+        let data = Piece { of: (StreamId(flow.into()), role), at: number << 20, len };
+        let (flow, peer) = (FlowId(flow), Target::Address([192, 0, 2, 1].into(), 3_478));
+        self.ends[end].handle(self.now, Input::Datagram { flow, label, peer, data });
+        self.act();
     }
 
     /// The application writes as much as its end takes.
@@ -270,6 +331,9 @@ impl World {
         self.act();
         while let Some(next) = self.next_event().filter(|next| *next <= until) {
             self.now = next.max(self.now);
+            self.steps += 1;
+            // Nobody talks without end.
+            assert!(self.steps < 2_000_000, "{:?}: {}", self.now, self.left());
             self.arrive();
             self.act();
         }
@@ -286,7 +350,7 @@ impl World {
         let lanes = lanes.flat_map(|carrier| carrier.lanes.iter());
         // A message that is off the sender's hands makes room.
         let lanes = lanes.flat_map(|lane| {
-            let room = lane.messages.iter().map(|(_, off, ..)| *off).find(|off| *off > self.now);
+            let room = lane.messages.get(lane.waiting(self.now)).map(|(_, off, ..)| *off);
             [lane.messages.front().map(|(at, ..)| *at), room]
         });
         let ends = self.ends.iter().map(Mux::next_wakeup);
@@ -307,6 +371,7 @@ impl World {
                 while lane.messages.front().is_some_and(|(when, ..)| *when <= self.now) {
                     let Some((_, _, size, message)) = lane.messages.pop_front() else { break };
                     lane.delivered += size as u64;
+                    lane.bytes -= size;
                     *self.traffic.entry(path).or_default() += size as u64;
                     self.ends[to].handle(self.now, Input::Message { carrier: id, message });
                 }
@@ -321,19 +386,21 @@ impl World {
             while let Some(output) = self.ends[end].poll(self.now) {
                 self.obey(end, output);
             }
+            // A shell would ask again and again.
+            let next = self.ends[end].next_wakeup();
+            assert!(next.is_none_or(|next| next > self.now), "{next:?} at {:?}", self.now);
         }
     }
 
     fn tell_room(&mut self, end: usize) {
         for carrier in &self.carriers {
             let lane = &carrier.lanes[end];
-            let unsent: usize = lane
-                .messages
-                .iter()
-                .filter(|(_, off, ..)| carrier.silent || *off > self.now)
-                .map(|(_, _, size, _)| size)
-                .sum();
-            let flying: usize = lane.messages.iter().map(|(_, _, size, _)| size).sum();
+            let waiting = lane.messages.range(lane.waiting(self.now)..);
+            let unsent = match carrier.silent {
+                true => lane.bytes,
+                false => waiting.map(|(_, _, size, _)| size).sum(),
+            };
+            let flying = lane.bytes;
             let condition = Condition {
                 rtt: carrier.link.rtt,
                 rtt_var: Span::from_millis(2),
@@ -342,7 +409,7 @@ impl World {
                 unsent: Size::from_bytes(unsent as u64),
                 rate: carrier.link.rate,
                 acknowledged: lane.delivered,
-                datagram: None,
+                datagram: carrier.datagram,
             };
             let id = carrier.id;
             self.ends[end].handle(self.now, Input::Condition { carrier: id, condition });
@@ -360,10 +427,15 @@ impl World {
                 let size = head.len() + payload;
                 let carrier = self.carriers.iter_mut().find(|c| c.id == carrier);
                 let carrier = carrier.expect("a carrier that was attached");
+                if matches!(message, Message::Datagram { .. } | Message::Half { .. }) {
+                    assert!(carrier.datagram.is_none_or(|limit| size <= limit), "{size} bytes");
+                }
+                self.sent.push((self.now, carrier.id, message.clone()));
                 let lane = &mut carrier.lanes[end];
                 let time = carrier.link.rate.time_for(Size::from_bytes(size as u64));
                 lane.free_at = lane.free_at.max(self.now) + time;
                 let arrival = lane.free_at + half(carrier.link.rtt);
+                lane.bytes += size;
                 lane.messages.push_back((arrival, lane.free_at, size, message));
             }
             Output::Open { stream, .. } => {
@@ -409,6 +481,12 @@ impl World {
             (Some(Ok(())), Err(code)) => application.end = Some(Err(code)),
             (Some(before), how) => panic!("{stream:?} ended twice: {before:?}, {how:?}"),
         }
+    }
+
+    /// The longest time without new bytes of a stream at an end, from the first to the last.
+    pub fn longest_stall(&self, end: usize, stream: StreamId) -> Span {
+        let arrivals = &self.applications[end][&stream].arrivals;
+        arrivals.windows(2).map(|pair| pair[1].0.since(pair[0].0)).max().unwrap_or_default()
     }
 
     /// When the last byte of a stream came to the client's application.

@@ -1,0 +1,119 @@
+//! `manyways bond check`: whether a policy reads, and what of it is probably not meant.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueHint;
+use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
+use manyways_proto::sched::PathId;
+use manyways_sys::interface::{self, Kind};
+use serde::Serialize;
+
+use super::policy;
+
+/// Check a policy: point at what is wrong, and warn of what is probably not meant.
+///
+/// Warnings are about rules that can never decide and about networks that this host does not have.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 it reads, 1 it does not (with --strict also: there are warnings), 2 usage.
+
+docs/bond-policy.md says what a policy may say.")]
+pub struct Args {
+    /// The policy.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    file: PathBuf,
+    /// Fail where there are warnings.
+    #[arg(long)]
+    strict: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    valid: bool,
+    rules: Vec<String>,
+    error: Option<Remark>,
+    warnings: Vec<Remark>,
+}
+
+#[derive(Serialize)]
+struct Remark {
+    /// Counted from one; 0 for the default.
+    line: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    sentence: String,
+    hint: Option<String>,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let text = policy::text(&args.file)?;
+    let read = Policy::parse(&text);
+    let warnings = match &read {
+        Ok(policy) => policy.lint(&paths()),
+        Err(_) => Vec::new(),
+    };
+    let passes = read.is_ok() && (warnings.is_empty() || !args.strict);
+    if args.json {
+        println!("{}", serde_json::to_string(&report(&read, &warnings))?);
+    } else {
+        let policy = read.map_err(|error| policy::failure(&args.file, &error))?;
+        for warning in &warnings {
+            let (file, sentence) = (args.file.display(), &warning.sentence);
+            match warning.line {
+                0 => eprintln!("warning: {file}: the default: {sentence}"),
+                line => eprintln!("warning: {file}:{line}: {sentence}"),
+            }
+            if let Some(hint) = &warning.hint {
+                eprintln!("hint: {hint}");
+            }
+        }
+        let counted = |count: usize, what: &str| match count {
+            0 => format!("no {what}s"),
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let rules = counted(policy.rules().count(), "rule");
+        let warnings = counted(warnings.len(), "warning");
+        println!("{}: {rules}, {warnings}", args.file.display());
+    }
+    Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The networks of this host; none where they cannot be listed.
+fn paths() -> Vec<PathFacts> {
+    let mut found = interface::list().unwrap_or_default();
+    found.retain(|found| found.kind != Kind::Loopback);
+    let paths = (0..PathId::LIMIT).zip(found).map(|(id, found)| PathFacts {
+        metered: found.metered.is_metered(),
+        ..PathFacts::new(PathId(id), found.name, found.kind.word())
+    });
+    paths.collect()
+}
+
+fn report(read: &Result<Policy, PolicyError>, warnings: &[Warning]) -> Report {
+    let warnings = warnings.iter().map(|warning| Remark {
+        line: warning.line,
+        column: None,
+        sentence: warning.sentence.clone(),
+        hint: warning.hint.clone(),
+    });
+    Report {
+        schema: "manyways.bond-check/1",
+        valid: read.is_ok(),
+        rules: read.iter().flat_map(Policy::rules).map(str::to_owned).collect(),
+        error: read.as_ref().err().map(|error| Remark {
+            line: error.line,
+            column: Some(error.column),
+            sentence: error.sentence.clone(),
+            hint: error.hint.clone(),
+        }),
+        warnings: warnings.collect(),
+    }
+}

@@ -1,0 +1,170 @@
+//! `manyways bond why`: what the policy of a running client says of a destination.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use manyways_net::bond::control::{self, Answer, End, Request};
+use manyways_net::bond::why::{Question, Why};
+use manyways_trace::human;
+
+use super::client::user;
+use super::status::{failure, unexpected};
+use crate::failure::Failure;
+
+/// Explain which networks a destination is reached over, and which rule says so.
+///
+/// It asks the running client, whose policy also depends on how its networks are now. What is not
+/// said of the application is not known, and fits no rule that asks for it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways bond why www.example.com
+  manyways bond why 192.0.2.1:3478 --protocol udp --process zoom
+  manyways bond why example.com --bytes 2MB")]
+pub struct Args {
+    /// A host by its name or address, and a port [default: 443]
+    #[arg(value_name = "HOST[:PORT]", value_parser = destination)]
+    to: Destination,
+    /// The address that the name stands for.
+    #[arg(long, value_name = "ADDR")]
+    address: Option<IpAddr>,
+    /// What carries it.
+    #[arg(long, value_enum, default_value_t = Carried::Tcp)]
+    protocol: Carried,
+    /// The file name of the program that wants to go there.
+    #[arg(long, value_name = "NAME")]
+    process: Option<String>,
+    /// The user who runs it, by name or number.
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Its control group.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+    /// How much has flowed already.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    bytes: Option<u64>,
+    /// The client's name, where it has one: `bond client --name`.
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    name: String,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Carried {
+    Tcp,
+    Udp,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Destination {
+    host: Result<IpAddr, String>,
+    port: u16,
+}
+
+fn destination(text: &str) -> Result<Destination, String> {
+    let host = |host: &str| {
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        bare.parse::<IpAddr>().map_err(|_| bare.to_owned())
+    };
+    // An IPv6 address has colons of its own.
+    if let Ok(address) = host(text) {
+        return Ok(Destination { host: Ok(address), port: 443 });
+    }
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) => {
+            (name, port.parse().map_err(|_| format!("{port:?} is no port from 0 to 65535"))?)
+        }
+        None => (text, 443),
+    };
+    if name.is_empty() || name.contains(['/', ' ', ':']) && !name.starts_with('[') {
+        return Err("it is a host and a port, like www.example.com:443".to_owned());
+    }
+    Ok(Destination { host: host(name), port })
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    human::bytes(text).map(|size| size.as_bytes()).map_err(|error| error.to_string())
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let uid = args.user.as_deref().map(user).transpose();
+    let uid = uid.map_err(|words| {
+        Failure::usage(words).hint("--user takes a name or a number of this host")
+    })?;
+    let is_number = args.user.as_deref().is_some_and(|user| user.parse::<u32>().is_ok());
+    let question = Question {
+        domain: args.to.host.clone().err(),
+        address: args.to.host.ok().or(args.address),
+        port: args.to.port,
+        udp: args.protocol == Carried::Udp,
+        process: args.process,
+        user: args.user.filter(|_| !is_number),
+        uid,
+        cgroup: args.cgroup,
+        bytes: args.bytes.unwrap_or_default(),
+    };
+    let answer = control::ask(End::Client, &args.name, &Request::Why(question)).map_err(failure)?;
+    let Answer::Why(why) = answer else { return Err(unexpected(answer).into()) };
+    if args.json {
+        println!("{}", serde_json::to_string(&why)?);
+    } else {
+        print!("{}", words(&why));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn words(why: &Why) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        text += &words;
+        text.push('\n');
+    };
+    let by = match &why.rule {
+        Some(rule) => format!("the rule `{rule}`"),
+        None => "the default".to_owned(),
+    };
+    line(format!("{}, says {by}", why.action));
+    match why.decision.as_str() {
+        "bond" if why.waits => {
+            line("it waits: none of the paths that it may use is up".to_owned());
+        }
+        "bond" => line(format!("paths: {}", why.paths.join(", "))),
+        _ => {}
+    }
+    if let Some(name) = &why.known_as {
+        line(format!("the address was asked for as {name}"));
+    }
+    for step in &why.steps {
+        let sign = if step.matched { "matches" } else { "does not match" };
+        line(format!("  line {}: `{}` {sign}: {}", step.line, step.rule, step.why));
+    }
+    if why.rule.is_none() {
+        line("  no rule matches: the default".to_owned());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_is_a_name_or_an_address_with_or_without_a_port() {
+        let of = |text: &str| {
+            let Destination { host, port } = destination(text).unwrap();
+            (host.map(|address| address.to_string()).unwrap_or_else(|name| name), port)
+        };
+        assert_eq!(of("example.com"), ("example.com".into(), 443));
+        assert_eq!(of("example.com:80"), ("example.com".into(), 80));
+        assert_eq!(of("192.0.2.1:53"), ("192.0.2.1".into(), 53));
+        assert_eq!(of("2001:db8::1"), ("2001:db8::1".into(), 443));
+        assert_eq!(of("[2001:db8::1]:80"), ("2001:db8::1".into(), 80));
+        for wrong in ["", ":80", "http://example.com/", "a:b", "example.com:70000"] {
+            assert!(destination(wrong).is_err(), "{wrong}");
+        }
+    }
+}

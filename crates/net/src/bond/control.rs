@@ -1,0 +1,252 @@
+//! Talking to a running client or gateway: one JSON object a line, over a socket that only its
+//! user may open.
+
+use std::fs::{self, File, TryLockError};
+use std::future::Future;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use manyways_sys::sandbox;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::gateway::GatewayStatus;
+use super::status::Status;
+use super::why::{Question, Why};
+
+/// The longest request, in bytes.
+const MAX_REQUEST: u64 = 64 * 1024;
+/// The longest answer.
+const MAX_ANSWER: u64 = 64 << 20;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What can be asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// What it is doing.
+    Status,
+    /// What a policy says of a destination.
+    Why(Question),
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// What a client is doing.
+    Status(Box<Status>),
+    /// What a gateway is doing.
+    GatewayStatus(GatewayStatus),
+    /// What its policy says.
+    Why(Box<Why>),
+    /// It cannot say.
+    Refused {
+        /// One sentence.
+        sentence: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+}
+
+/// Which end of a bond is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// That on the device.
+    Client,
+    /// That on a server.
+    Gateway,
+}
+
+/// Why nobody can be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Another one has the name.
+    #[error("another {} that is named {name} runs already", .end.word())]
+    Taken {
+        /// Which end.
+        end: End,
+        /// Its name.
+        name: String,
+    },
+    /// It is no name.
+    #[error("{0:?} is no name: it has 1 to 32 letters, digits, - and _")]
+    Name(String),
+    /// There is none of that name.
+    #[error("no {} that is named {name} runs here", .end.word())]
+    Nobody {
+        /// Which end.
+        end: End,
+        /// Its name.
+        name: String,
+    },
+    /// The system says no.
+    #[error("the control socket {path} does not work: {error}", path = .0.display(), error = .1)]
+    Io(PathBuf, #[source] io::Error),
+}
+
+/// Answers while it lives.
+#[derive(Debug)]
+pub struct Control {
+    socket: PathBuf,
+    task: AbortHandle,
+    /// Locked as long as the process lives, however it ends.
+    _life: File,
+}
+
+impl End {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
+impl Control {
+    /// Answers requests with `answer`, on the calling thread's local tasks.
+    ///
+    /// # Errors
+    /// Where another one has the name, or there is no place for a socket.
+    pub fn start<F, A>(end: End, name: &str, answer: F) -> Result<Self, ControlError>
+    where
+        F: Fn(Request) -> A + 'static,
+        A: Future<Output = Answer> + 'static,
+    {
+        let folder = folder();
+        let socket = place(&folder, end, name)?;
+        let failed = |error| ControlError::Io(socket.clone(), error);
+        prepare(&folder).map_err(failed)?;
+        let life = File::create(socket.with_extension("lock")).map_err(failed)?;
+        match life.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(ControlError::Taken { end, name: name.to_owned() });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        // Left by one that was killed.
+        match fs::remove_file(&socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&socket).map_err(failed)?;
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let answer = Rc::new(answer);
+        let task = tokio::task::spawn_local(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        let answer = Rc::clone(&answer);
+                        tokio::task::spawn_local(async move {
+                            let served = timeout(PATIENCE, serve(stream, &*answer)).await;
+                            if let Ok(Err(error)) = served {
+                                tracing::debug!("a request failed: {error}");
+                            }
+                        });
+                    }
+                    Err(error) => {
+                        tracing::warn!("the control socket does not accept: {error}");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        });
+        Ok(Self { socket, task: task.abort_handle(), _life: life })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.task.abort();
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// Asks the one of that name.
+///
+/// # Errors
+/// Where there is none, or it does not answer.
+pub fn ask(end: End, name: &str, request: &Request) -> Result<Answer, ControlError> {
+    let socket = place(&folder(), end, name)?;
+    ask_at(&socket, request).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            ControlError::Nobody { end, name: name.to_owned() }
+        }
+        _ => ControlError::Io(socket, error),
+    })
+}
+
+fn ask_at(socket: &Path, request: &Request) -> io::Result<Answer> {
+    let mut stream = std::os::unix::net::UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = String::new();
+    BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;
+    Ok(serde_json::from_str(&answer)?)
+}
+
+async fn serve<F, A>(mut stream: UnixStream, answer: &F) -> io::Result<()>
+where
+    F: Fn(Request) -> A,
+    A: Future<Output = Answer>,
+{
+    // The socket's mode says the same; it is set a moment after the socket is there.
+    let asker = stream.peer_cred()?.uid();
+    if asker != sandbox::user_id() && asker != 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    let (read, mut write) = stream.split();
+    let mut line = String::new();
+    tokio::io::BufReader::new(read.take(MAX_REQUEST)).read_line(&mut line).await?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => answer(request).await,
+        Err(error) => Answer::Refused { sentence: format!("no request: {error}"), hint: None },
+    };
+    let mut text = serde_json::to_vec(&answer)?;
+    text.push(b'\n');
+    write.write_all(&text).await
+}
+
+/// Where sockets are: with the lab within one.
+fn folder() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    if let Some(lab) = set("LAB_DIR").filter(|folder| folder.is_dir()) {
+        return lab;
+    }
+    if sandbox::is_root() {
+        return PathBuf::from("/run/manyways");
+    }
+    match set("XDG_RUNTIME_DIR") {
+        Some(runtime) => runtime.join("manyways"),
+        None => std::env::temp_dir().join(format!("manyways-{}", sandbox::user_id())),
+    }
+}
+
+fn prepare(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    let found = fs::symlink_metadata(folder)?;
+    // In /tmp anybody could have made it before.
+    if !found.is_dir() || found.uid() != sandbox::user_id() {
+        let sentence = format!("{} belongs to another user", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, sentence));
+    }
+    Ok(())
+}
+
+fn place(folder: &Path, end: End, name: &str) -> Result<PathBuf, ControlError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
+        return Err(ControlError::Name(name.to_owned()));
+    }
+    Ok(folder.join(format!("bond-{}-{name}.socket", end.word())))
+}

@@ -1,0 +1,252 @@
+//! What a client or gateway is doing, as Prometheus reads it: the text format 0.0.4.
+//!
+//! There is nothing in it of where anybody goes: whoever may reach the port may read it.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write};
+
+use super::gateway::{GatewayStatus, SessionStatus};
+use super::status::{PathStatus, Status, Totals};
+
+/// Families of samples, one after the other.
+#[derive(Default)]
+struct Text(String);
+
+/// A metric's kind.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+impl Text {
+    /// One family with its samples: labels, ready made, and values.
+    fn family<V: Display>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, V)>,
+    ) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return;
+        }
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        let text = &mut self.0;
+        let _ = writeln!(text, "# HELP manyways_bond_{name} {help}");
+        let _ = writeln!(text, "# TYPE manyways_bond_{name} {kind}");
+        for (labels, value) in samples {
+            let _ = writeln!(text, "manyways_bond_{name}{labels} {value}");
+        }
+    }
+
+    fn totals(&mut self, prefix: &str, totals: &[(String, Totals)]) {
+        type Of = fn(&Totals) -> u64;
+        let families: [(&str, &str, Of); 7] = [
+            ("sent_bytes_total", "Bytes of streams sent, all copies counted.", |t| t.sent_bytes),
+            (
+                "reinjected_bytes_total",
+                "Bytes of streams sent again because their path stalled.",
+                |t| t.reinjected_bytes,
+            ),
+            (
+                "spurious_bytes_total",
+                "Bytes sent again that their first path brought after all.",
+                |t| t.spurious_bytes,
+            ),
+            ("received_bytes_total", "Bytes of streams received.", |t| t.received_bytes),
+            ("repeated_bytes_total", "Bytes of streams received twice.", |t| t.repeated_bytes),
+            ("header_bytes_total", "Bytes of messages that are no payload.", |t| t.header_bytes),
+            ("dropped_datagrams_total", "Datagrams dropped before they were sent.", |t| {
+                t.dropped_datagrams
+            }),
+        ];
+        for (name, help, of) in families {
+            let samples = totals.iter().map(|(labels, totals)| (labels.clone(), of(totals)));
+            self.family(&format!("{prefix}{name}"), Kind::Counter, help, samples);
+        }
+    }
+}
+
+/// Labels in braces, their values escaped.
+fn labels(pairs: &[(&str, &str)]) -> String {
+    let escape =
+        |value: &str| value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let pairs: Vec<String> =
+        pairs.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+/// What a client is doing.
+pub fn client(status: &Status) -> String {
+    let mut text = Text::default();
+    let info = labels(&[("version", &status.version), ("name", &status.name)]);
+    text.family("info", Kind::Gauge, "The version that runs, and what it is called.", [(info, 1)]);
+    let none = String::new;
+    let uptime = [(none(), status.seconds)];
+    text.family("uptime_seconds", Kind::Gauge, "How long the client has run.", uptime);
+    let streams = [(none(), status.stream_count)];
+    text.family("streams", Kind::Gauge, "Connections and flows under way.", streams);
+    let up = status.paths.iter().map(|path| {
+        let labels = labels(&[("path", &path.name), ("kind", &path.kind)]);
+        (labels, u8::from(path.state == "up" || path.state == "asleep"))
+    });
+    text.family("path_up", Kind::Gauge, "Whether the path gets through.", up);
+    type Of = fn(&PathStatus) -> Option<f64>;
+    let whole = |name, kind, help, of: fn(&PathStatus) -> u64| (name, kind, help, of);
+    for (name, kind, help, of) in [
+        whole("path_received_bytes_total", Kind::Counter, "Bytes that came over the path.", |p| {
+            p.received_bytes
+        }),
+        whole("path_sent_bytes_total", Kind::Counter, "Bytes that went over the path.", |p| {
+            p.sent_bytes
+        }),
+        whole("path_queue_bytes", Kind::Gauge, "Bytes that wait to be sent.", |p| p.queue_bytes),
+        whole("path_in_flight_bytes", Kind::Gauge, "Bytes sent and not acknowledged.", |p| {
+            p.in_flight_bytes
+        }),
+        whole("path_month_bytes", Kind::Gauge, "Bytes since the data plan began anew.", |p| {
+            p.month_bytes
+        }),
+    ] {
+        let samples = status.paths.iter().map(|path| (labels(&[("path", &path.name)]), of(path)));
+        text.family(name, kind, help, samples);
+    }
+    let known: [(&str, &str, Of); 5] = [
+        ("path_rtt_seconds", "The path's round trip.", |p| p.rtt_seconds),
+        ("path_loss_ratio", "The share of packets that the path loses.", |p| p.loss),
+        ("path_load_ratio", "The share of its throughput that is in use.", |p| p.load),
+        ("path_offered_bits_per_second", "The throughput that the path has to offer.", |p| {
+            p.offered_bps.map(|bps| bps as f64)
+        }),
+        ("path_left_bytes", "What is left of the data plan.", |p| p.left_bytes.map(|b| b as f64)),
+    ];
+    for (name, help, of) in known {
+        let samples = status
+            .paths
+            .iter()
+            .filter_map(|path| Some((labels(&[("path", &path.name)]), of(path)?)));
+        text.family(name, Kind::Gauge, help, samples);
+    }
+    text.totals("", &[(none(), status.totals)]);
+    text.0
+}
+
+/// What a gateway is doing. Sessions of the same client are one.
+pub fn gateway(status: &GatewayStatus) -> String {
+    let mut text = Text::default();
+    let info = labels(&[("version", &status.version)]);
+    text.family("gateway_info", Kind::Gauge, "The version that runs.", [(info, 1)]);
+    let mut clients: BTreeMap<&str, Vec<&SessionStatus>> = BTreeMap::new();
+    for session in &status.sessions {
+        clients.entry(&session.client).or_default().push(session);
+    }
+    let of_client = |of: fn(&[&SessionStatus]) -> u64| {
+        let samples = clients
+            .iter()
+            .map(move |(client, sessions)| (labels(&[("client", client)]), of(sessions)));
+        samples.collect::<Vec<_>>()
+    };
+    let sessions = of_client(|sessions| sessions.len() as u64);
+    text.family("gateway_sessions", Kind::Gauge, "Sessions of a client.", sessions);
+    let streams = of_client(|sessions| sessions.iter().map(|one| one.stream_count as u64).sum());
+    text.family("gateway_streams", Kind::Gauge, "Streams of a client.", streams);
+    let paths = of_client(|sessions| {
+        let paths = sessions.iter().flat_map(|one| &one.paths);
+        paths.filter(|path| path.state == "up").count() as u64
+    });
+    text.family("gateway_paths_up", Kind::Gauge, "Paths of a client that get through.", paths);
+    let totals: Vec<(String, Totals)> = clients
+        .iter()
+        .map(|(client, sessions)| {
+            let sum = sessions.iter().fold(Totals::default(), |sum, one| sum + one.totals);
+            (labels(&[("client", client)]), sum)
+        })
+        .collect();
+    text.totals("gateway_", &totals);
+    text.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str, rtt_seconds: Option<f64>) -> PathStatus {
+        PathStatus {
+            name: name.into(),
+            kind: "wifi".into(),
+            state: "up".into(),
+            carrier: None,
+            metered: false,
+            down_bps: 0,
+            up_bps: 0,
+            offered_bps: None,
+            load: None,
+            rtt_seconds,
+            loss: None,
+            queue_bytes: 0,
+            in_flight_bytes: 0,
+            received_bytes: 12,
+            sent_bytes: 34,
+            month_bytes: 46,
+            left_bytes: None,
+        }
+    }
+
+    #[test]
+    fn each_family_is_named_once_and_what_is_not_known_is_left_out() {
+        let status = Status {
+            schema: String::new(),
+            name: "a\"b\\c".into(),
+            version: "1".into(),
+            seconds: 2.5,
+            policy: None,
+            paths: vec![path("wlan0", Some(0.025)), path("wlan1", None)],
+            stream_count: 3,
+            streams: Vec::new(),
+            totals: Totals { reinjected_bytes: 7, ..Totals::default() },
+        };
+        let text = client(&status);
+        for line in [
+            "manyways_bond_info{version=\"1\",name=\"a\\\"b\\\\c\"} 1",
+            "manyways_bond_uptime_seconds 2.5",
+            "manyways_bond_streams 3",
+            "manyways_bond_path_up{path=\"wlan0\",kind=\"wifi\"} 1",
+            "manyways_bond_path_received_bytes_total{path=\"wlan1\"} 12",
+            "manyways_bond_path_rtt_seconds{path=\"wlan0\"} 0.025",
+            "manyways_bond_reinjected_bytes_total 7",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
+        }
+        assert!(!text.contains("rtt_seconds{path=\"wlan1\"}"), "{text}");
+        assert!(!text.contains("loss"), "{text}");
+        let mut types: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+        let all = types.len();
+        types.dedup();
+        assert_eq!(types.len(), all);
+    }
+
+    #[test]
+    fn two_sessions_of_a_client_are_one_series() {
+        let session = || SessionStatus {
+            client: "phone".into(),
+            stream_count: 2,
+            paths: Vec::new(),
+            totals: Totals { sent_bytes: 5, ..Totals::default() },
+        };
+        let status = GatewayStatus {
+            schema: String::new(),
+            version: "1".into(),
+            sessions: vec![session(), session()],
+        };
+        let text = gateway(&status);
+        assert!(text.contains("\nmanyways_bond_gateway_sessions{client=\"phone\"} 2\n"), "{text}");
+        assert!(text.contains("\nmanyways_bond_gateway_streams{client=\"phone\"} 4\n"), "{text}");
+        let sent = "\nmanyways_bond_gateway_sent_bytes_total{client=\"phone\"} 10\n";
+        assert_eq!(text.matches(sent).count(), 1, "{text}");
+    }
+}

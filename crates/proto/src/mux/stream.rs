@@ -1,0 +1,204 @@
+//! A stream at one end, from its beginning until nothing is left of it.
+
+use manyways_trace::{Span, Time};
+
+use super::notice::Notice;
+use super::receive::ReceiveHalf;
+use super::send::SendHalf;
+use super::turns::Place;
+use super::{CarrierId, Mux, Output, Payload, ResetCode, StreamId, Target};
+use crate::ranges::{Range, Ranges};
+
+#[derive(Debug)]
+pub(super) struct Stream<P> {
+    pub label: u8,
+    /// How often it was given another one: the carriers bring this in any order.
+    pub revision: u32,
+    /// What a client has to say before any byte.
+    pub open: Option<Open>,
+    /// Whether the peer of the client knows what the stream is for.
+    pub is_open: bool,
+    pub send: SendHalf<P>,
+    pub receive: ReceiveHalf<P>,
+    /// Where it waits for its turn, or for credit of the session.
+    pub place: Option<(Queue, Place)>,
+    /// The shell was told to wait before it writes more.
+    pub full: bool,
+    pub reset: Option<Reset>,
+    /// Copies that carriers owe, where every path gets one.
+    pub owed: Vec<Owed>,
+}
+
+/// What one carrier was given and another one is still to be.
+#[derive(Debug)]
+pub(super) struct Owed {
+    pub carrier: CarrierId,
+    pub bytes: Ranges,
+    /// Where the stream goes…
+    pub opens: bool,
+    /// …and that it ends.
+    pub fin: bool,
+}
+
+/// What a stream waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Queue {
+    /// Its turn.
+    Ready,
+    /// Credit of the session.
+    Broke,
+}
+
+#[derive(Debug)]
+pub(super) struct Open {
+    pub target: Target,
+    /// It is on its way.
+    pub sent: bool,
+    /// It has ever been: the peer may know of it.
+    pub ever: bool,
+}
+
+/// How far this end's reset of a stream is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reset {
+    pub code: ResetCode,
+    pub arrived: bool,
+}
+
+impl<P: Payload> Stream<P> {
+    pub(super) fn new(label: u8, most: u64, window: u64) -> Self {
+        Self {
+            label,
+            revision: 0,
+            open: None,
+            is_open: false,
+            send: SendHalf::new(most),
+            receive: ReceiveHalf::new(window),
+            place: None,
+            full: false,
+            reset: None,
+            owed: Vec::new(),
+        }
+    }
+
+    /// Where it is to wait: nowhere where it has nothing to send that the peer would take in.
+    pub(super) fn queue(&self, session_has_credit: bool) -> Option<Queue> {
+        let opens = self.open.as_ref().is_some_and(|open| !open.sent);
+        if opens || !self.owed.is_empty() || self.send.is_ready_for_free() {
+            return Some(Queue::Ready);
+        }
+        let queue = if session_has_credit { Queue::Ready } else { Queue::Broke };
+        self.send.is_ready().then_some(queue)
+    }
+}
+
+impl<P: Payload> Mux<P> {
+    pub(super) fn open(&mut self, id: StreamId, label: u8, target: Target) {
+        let mut stream = Stream::new(label, self.peer_stream_credit, self.config.stream_credit);
+        stream.open = Some(Open { target, sent: false, ever: false });
+        stream.is_open = true;
+        self.known.insert(Range::new(id.0, id.0 + 1));
+        self.streams.insert(id, stream);
+        self.edit(id, |_| {});
+    }
+
+    /// Changes a stream and sees to it that it is served, and that the sum of what waits is right.
+    pub(super) fn edit<R>(
+        &mut self,
+        id: StreamId,
+        change: impl FnOnce(&mut Stream<P>) -> R,
+    ) -> Option<R> {
+        let stream = self.streams.get_mut(&id)?;
+        let before = (stream.send.backlog(), stream.send.held());
+        let result = change(stream);
+        let after = (stream.send.backlog(), stream.send.held());
+        self.backlog = (self.backlog + after.0).saturating_sub(before.0);
+        self.kept = (self.kept + after.1).saturating_sub(before.1);
+        let class = u16::from(stream.label);
+        let queue = stream.queue(self.granted > self.used);
+        if stream.place.map(|(queue, place)| (queue, place.class)) != queue.map(|q| (q, class)) {
+            self.leave(id);
+            self.line_up(id, queue);
+        }
+        Some(result)
+    }
+
+    pub(super) fn reset(&mut self, id: StreamId, code: ResetCode) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if stream.reset.is_some() {
+            return;
+        }
+        self.pieces -= stream.receive.pieces().min(self.pieces);
+        let left = stream.receive.discard();
+        stream.owed.clear();
+        // The application that ended it wants to hear no more.
+        self.outputs.retain(|output| match output {
+            Output::Open { stream, .. }
+            | Output::Data { stream, .. }
+            | Output::Finished { stream }
+            | Output::Hungry { stream } => *stream != id,
+            _ => true,
+        });
+        let Some(stream) = self.streams.get(&id) else { return };
+        // One that the peer never heard of ends here.
+        let unheard = stream.open.as_ref().is_some_and(|open| !open.ever);
+        self.edit(id, |stream| {
+            stream.reset = Some(Reset { code, arrived: unheard });
+            stream.open = None;
+            stream.send.abandon();
+        });
+        self.spend(left);
+        if unheard {
+            self.remove(id);
+        } else {
+            self.notice(Notice::Reset(id));
+            self.close_if_done(id);
+        }
+    }
+
+    pub(super) fn consume(&mut self, now: Time, id: StreamId, bytes: u64) {
+        let (round_trip, largest) = (self.round_trip(), self.config.most_stream_credit);
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let more = stream.receive.consume(bytes);
+        let granted = stream.receive.grant(now, round_trip, largest).is_some();
+        if granted {
+            self.notice(Notice::StreamCredit(id));
+        }
+        self.spend(more);
+        self.close_if_done(id);
+    }
+
+    /// Bytes of the session's credit are free again.
+    pub(super) fn spend(&mut self, bytes: u64) {
+        self.consumed += bytes;
+        if self.most - self.consumed <= self.config.credit / 2 {
+            self.most = self.consumed + self.config.credit;
+            self.notice(Notice::Credit);
+        }
+    }
+
+    /// The longest of all carriers.
+    pub(super) fn round_trip(&self) -> Span {
+        self.carriers.iter().map(|carrier| carrier.condition.rtt).max().unwrap_or_default()
+    }
+
+    pub(super) fn close_if_done(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        let sent = match &stream.reset {
+            Some(reset) => reset.arrived,
+            None => stream.send.is_done(),
+        };
+        if sent && stream.receive.is_done() && stream.open.is_none() {
+            self.remove(id);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: StreamId) {
+        self.edit(id, |stream| stream.send.abandon());
+        self.leave(id);
+        if self.streams.remove(&id).is_some() {
+            self.review_notices(id);
+            self.outputs.push_back(Output::Closed { stream: id });
+        }
+    }
+}

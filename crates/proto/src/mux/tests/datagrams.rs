@@ -1,0 +1,239 @@
+//! What becomes of datagrams on links of certain kinds.
+
+use manyways_trace::{Span, Time};
+
+use super::world::{CLIENT, GATEWAY, Piece, World, link};
+use crate::mux::{CarrierId, FlowId, Input, Message, Role, StreamId, Target};
+use crate::sched::{Kind, PathId, Treatment};
+
+fn world(scheduler: Kind, links: &[(u64, u64)]) -> (World, Vec<CarrierId>) {
+    let mut world = World::new();
+    world.label(1, Treatment { scheduler, ..Treatment::default() });
+    let ids = links.iter().enumerate();
+    let ids = ids.map(|(path, (kbps, rtt))| world.attach(path as u8, link(*kbps, *rtt))).collect();
+    world.run_for(Span::from_millis(500));
+    (world, ids)
+}
+
+/// The numbers of those that came to an end, in order.
+fn came(world: &World, end: usize) -> Vec<u64> {
+    world.datagrams[end].iter().map(|(_, _, piece)| piece.at >> 20).collect()
+}
+
+/// A call: 200 bytes each 10 ms, both ways.
+fn call(world: &mut World, label: u8, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        world.datagram(CLIENT, 7, label, number, 200);
+        world.datagram(GATEWAY, 7, label, number, 200);
+        world.run_for(Span::from_millis(10));
+    }
+}
+
+#[test]
+fn a_call_is_never_reordered_and_takes_half_a_round_trip_and_little_more() {
+    for scheduler in [Kind::Single, Kind::BufferAware, Kind::Ecf] {
+        let (mut world, ids) = world(scheduler, &[(8_000, 50), (9_000, 70)]);
+        let bulk = world.open(0, 300, 20_000_000);
+        let begin = world.now;
+        // The paths change places as to which of them is the quicker.
+        call(&mut world, 1, 0..100);
+        world.set_rtt(ids[0], Span::from_millis(200));
+        call(&mut world, 1, 100..200);
+        world.set_rtt(ids[1], Span::from_millis(20));
+        call(&mut world, 1, 200..300);
+        world.run_for(Span::from_secs(1));
+        for end in [CLIENT, GATEWAY] {
+            assert_eq!(came(&world, end), (0..300).collect::<Vec<u64>>(), "{scheduler}");
+        }
+        // Behind at most what the kernel holds of the download: 16 KiB and a message at 8 Mbit/s.
+        for (at, _, piece) in world.datagrams[CLIENT].iter().take(100) {
+            let sent = begin + Span::from_millis((piece.at >> 20) * 10);
+            assert!(at.since(sent) < Span::from_millis(25 + 17 + 5), "{:?}", at.since(sent));
+        }
+        assert!(world.done_at(bulk).is_none(), "the download was there all the time");
+    }
+}
+
+#[test]
+fn a_call_goes_on_over_the_other_path_and_back_to_its_primary() {
+    let (mut world, ids) = world(Kind::Single, &[(8_000, 50), (9_000, 70)]);
+    let treatment =
+        Treatment { scheduler: Kind::Single, primary: Some(PathId(0)), ..Treatment::default() };
+    world.label(1, treatment);
+    call(&mut world, 1, 0..50);
+    world.detach(ids[0], 0);
+    call(&mut world, 1, 50..100);
+    world.attach(0, link(8_000, 50));
+    call(&mut world, 1, 100..150);
+    world.run_for(Span::from_millis(100));
+    // What was on its way is lost: two or three of them.
+    let came = came(&world, GATEWAY);
+    assert!(came.len() >= 147 && came.is_sorted(), "{came:?}");
+    let path = |range: std::ops::Range<u64>, carrier: CarrierId| {
+        let of_range = |message: &Message<Piece>| match message {
+            Message::Datagram { data, .. } => range.contains(&(data.at >> 20)),
+            _ => false,
+        };
+        let sent = world.sent.iter().filter(|(_, _, message)| of_range(message));
+        sent.filter(|(_, id, _)| *id == carrier).count()
+    };
+    assert_eq!((path(0..50, ids[0]), path(50..100, ids[1])), (100, 100));
+    assert_eq!(path(100..150, CarrierId(2)), 100);
+}
+
+#[test]
+fn what_waited_too_long_is_dropped_and_no_more_than_half_a_megabyte_waits() {
+    let (mut world, ids) = world(Kind::Single, &[(1_000, 50)]);
+    world.set_silent(ids[0], true);
+    for number in 0..200 {
+        world.datagram(CLIENT, 7, 1, number, 1_000);
+    }
+    // Seventeen fill what the kernel takes.
+    world.run_for(Span::from_millis(151));
+    assert_eq!(world.counters(CLIENT).dropped, 200 - 17);
+    world.set_silent(ids[0], false);
+    world.datagram(CLIENT, 7, 1, 200, 1_000);
+    world.run_for(Span::from_secs(1));
+    assert_eq!(came(&world, GATEWAY), (0..17).chain([200]).collect::<Vec<u64>>());
+
+    world.set_silent(ids[0], true);
+    let before = world.counters(CLIENT).dropped;
+    for number in 0..700 {
+        world.datagram(CLIENT, 7, 1, 1_000 + number, 1_000);
+    }
+    let waiting = 700 - 17 - (world.counters(CLIENT).dropped - before);
+    assert!((400..=524).contains(&waiting), "{waiting}");
+}
+
+#[test]
+fn empty_datagrams_pass_and_do_not_pile_up() {
+    let (mut world, ids) = world(Kind::Single, &[(1_000, 50)]);
+    world.datagram(CLIENT, 7, 1, 0, 0);
+    world.run_for(Span::from_millis(100));
+    assert_eq!(came(&world, GATEWAY), [0]);
+    world.set_silent(ids[0], true);
+    for number in 1..8_000 {
+        world.datagram(CLIENT, 7, 1, number, 0);
+    }
+    assert!(world.counters(CLIENT).dropped > 2_500);
+}
+
+#[test]
+fn a_first_packet_of_quic_passes_where_a_carrier_takes_1100_bytes() {
+    let (mut world, ids) = world(Kind::BufferAware, &[(8_000, 50)]);
+    world.limit_datagrams(ids[0], 1_100);
+    world.run_for(Span::from_millis(10));
+    for number in 0..20 {
+        world.datagram(CLIENT, 7, 1, number, 1_200);
+    }
+    // With long fields.
+    for (number, len) in [(0, 1_099), (1, 1_700)] {
+        let data = Piece { of: (StreamId(8), Role::Client), at: number << 20, len };
+        let (flow, peer) = (FlowId(u32::MAX), Target::Name("a".repeat(200), 443));
+        let input = Input::Datagram { flow, label: 1, peer, data };
+        world.ends[CLIENT].handle(world.now, input);
+    }
+    // More than two halves is too much.
+    world.datagram(CLIENT, 7, 1, 99, 2_400);
+    world.run_for(Span::from_millis(200));
+    assert_eq!(world.counters(CLIENT).dropped, 1);
+    let numbers: Vec<u64> = (0..20).chain([0, 1]).collect();
+    assert_eq!(came(&world, GATEWAY), numbers);
+    assert!(world.datagrams[GATEWAY].iter().take(20).all(|(_, _, piece)| piece.len == 1_200));
+}
+
+#[test]
+fn halves_that_come_mixed_with_others_are_joined() {
+    // In turns over two paths: the halves of two datagrams arrive in between each other.
+    for scheduler in [Kind::RoundRobin, Kind::Redundant] {
+        let (mut world, ids) = world(scheduler, &[(500, 50), (500, 50)]);
+        for id in ids {
+            world.limit_datagrams(id, 1_100);
+        }
+        world.run_for(Span::from_millis(10));
+        for number in 0..6 {
+            world.datagram(CLIENT, 7, 1, number, 1_200);
+        }
+        world.run_for(Span::from_millis(400));
+        let mut came = came(&world, GATEWAY);
+        came.sort_unstable();
+        assert_eq!(came, [0, 1, 2, 3, 4, 5], "{scheduler}");
+    }
+}
+
+#[test]
+fn a_redundant_datagram_comes_once_and_as_soon_as_the_first_copy() {
+    let (mut world, ids) = world(Kind::Redundant, &[(8_000, 150), (8_000, 70)]);
+    let begin = world.now;
+    for number in 0..100 {
+        world.datagram(CLIENT, 7, 1, number, 200);
+        world.run_for(Span::from_millis(10));
+        if number == 49 {
+            world.set_silent(ids[1], true);
+        }
+    }
+    world.run_for(Span::from_secs(1));
+    assert_eq!(came(&world, GATEWAY).len(), 100);
+    for (at, _, piece) in &world.datagrams[GATEWAY] {
+        let number = piece.at >> 20;
+        let path = if number < 46 { 35 } else { 75 };
+        let took = at.since(begin + Span::from_millis(number * 10));
+        assert!(took < Span::from_millis(path + 2), "{number}: {took:?}");
+    }
+}
+
+#[test]
+fn streams_without_credit_do_not_hold_datagrams_up() {
+    let mut world = World::with(|config| {
+        config.credit = 50_000;
+        config.stream_credit = 50_000;
+    });
+    world.attach(0, link(8_000, 50));
+    for _ in 0..3 {
+        let stream = world.open(0, 100_000, 10);
+        world.applications[GATEWAY].entry(stream).and_modify(|app| app.takes = false);
+    }
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.ends[GATEWAY].held(), 50_000);
+    let begin = world.now;
+    world.datagram(CLIENT, 7, 0, 0, 200);
+    world.run_for(Span::from_secs(1));
+    assert_eq!(came(&world, GATEWAY), [0]);
+    assert!(world.datagrams[GATEWAY][0].0.since(begin) < Span::from_millis(26));
+}
+
+#[test]
+fn an_answer_whose_treatment_is_not_known_takes_the_path_of_the_question() {
+    let (mut world, ids) = world(Kind::Single, &[(8_000, 20), (8_000, 70)]);
+    let only = Treatment { paths: [PathId(1)].into_iter().collect(), ..Treatment::default() };
+    world.label(2, only);
+    world.set_silent(ids[1], false);
+    world.datagram(CLIENT, 7, 2, 0, 100);
+    world.run_for(Span::from_millis(36));
+    world.datagram(GATEWAY, 7, 9, 0, 100);
+    world.run_for(Span::from_millis(100));
+    let carriers: Vec<CarrierId> = world
+        .sent
+        .iter()
+        .filter(|(_, _, message)| matches!(message, Message::Datagram { .. }))
+        .map(|(_, id, _)| *id)
+        .collect();
+    assert_eq!(carriers, [ids[1], ids[1]]);
+}
+
+#[test]
+fn a_flow_that_ends_is_told_once_and_only_to_a_peer_that_knows_it() {
+    let (mut world, ids) = world(Kind::Single, &[(8_000, 50)]);
+    world.datagram(CLIENT, 7, 1, 0, 100);
+    world.run_for(Span::from_millis(100));
+    world.set_silent(ids[0], true);
+    world.sent.clear();
+    for flow in [7, 7, 8] {
+        world.ends[CLIENT].handle(world.now, Input::CloseFlow { flow: FlowId(flow) });
+    }
+    world.set_silent(ids[0], false);
+    world.run_for(Span::from_millis(100));
+    let closed = |message: &Message<Piece>| matches!(message, Message::CloseFlow { .. });
+    assert_eq!(world.sent.iter().filter(|(_, _, message)| closed(message)).count(), 1);
+    assert!(world.now > Time::ZERO);
+}

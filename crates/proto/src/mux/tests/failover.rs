@@ -1,0 +1,216 @@
+//! What applications notice when paths stall, die and return.
+
+use manyways_trace::{Span, Time};
+
+use super::world::{CLIENT, GATEWAY, World, link};
+use crate::mux::{CarrierId, StreamId};
+use crate::sched::{Kind, PathId, Treatment};
+
+const LINKS: [(u64, u64); 2] = [(7_040, 50), (9_185, 70)];
+
+fn treat(scheduler: Kind) -> Treatment {
+    Treatment { scheduler, ..Treatment::default() }
+}
+
+/// A stream of 1 Mbit/s from the gateway, 1,250 bytes each 10 ms, over both links; with the
+/// scheduler `minrtt` only the quicker one is busy.
+struct Play {
+    world: World,
+    stream: StreamId,
+    carriers: [CarrierId; 2],
+}
+
+impl Play {
+    fn begin(treatment: Treatment) -> Self {
+        let mut world = World::new();
+        world.label(0, treatment);
+        let carriers = [0, 1].map(|path| {
+            let (kbps, rtt) = LINKS[path];
+            world.attach(path as u8, link(kbps, rtt))
+        });
+        let stream = world.open_quiet(0);
+        let mut play = Self { world, stream, carriers };
+        play.on(500);
+        play
+    }
+
+    /// For so many milliseconds.
+    fn on(&mut self, millis: u64) {
+        for _ in 0..millis / 10 {
+            self.world.feed(GATEWAY, self.stream, 1_250);
+            self.world.run_for(Span::from_millis(10));
+        }
+    }
+
+    /// The longest silence so far, in milliseconds, after all has come.
+    #[track_caller]
+    fn stall(&mut self) -> f64 {
+        self.world.run_for(Span::from_secs(1));
+        let [client, gateway] = &self.world.applications;
+        assert_eq!(client[&self.stream].received, gateway[&self.stream].to_write);
+        assert_eq!(self.world.breaches, Vec::<&str>::new());
+        self.world.longest_stall(CLIENT, self.stream).as_millis_f64()
+    }
+}
+
+#[test]
+fn a_black_hole_stalls_a_stream_for_less_than_a_quarter_of_a_second() {
+    for scheduler in [Kind::MinRtt, Kind::Single, Kind::Ecf, Kind::BufferAware] {
+        let mut play = Play::begin(treat(scheduler));
+        play.world.set_silent(play.carriers[0], true);
+        play.on(1_000);
+        let stall = play.stall();
+        // Patience is 50 + 4·2 + 10 ms, the oldest message is no older than 10 ms less, and the
+        // other path takes 35 ms.
+        assert!((60.0..125.0).contains(&stall), "{scheduler}: {stall} ms");
+        // The client had nothing on its way.
+        assert_eq!(play.world.suspects.len(), 1);
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_stalls_a_stream_for_the_way_over_the_other() {
+    for scheduler in [Kind::MinRtt, Kind::Single, Kind::Ecf, Kind::BufferAware] {
+        let mut play = Play::begin(treat(scheduler));
+        play.world.detach(play.carriers[0], 0);
+        play.on(1_000);
+        let stall = play.stall();
+        // 35 ms, after the last one that came over the path that is gone.
+        assert!(stall < 35.0 + 10.0 + 2.0, "{scheduler}: {stall} ms");
+    }
+}
+
+#[test]
+fn redundant_streams_do_not_notice_that_a_path_stalls() {
+    for silent in 0..2 {
+        let mut play = Play::begin(treat(Kind::Redundant));
+        let before = play.world.longest_stall(CLIENT, play.stream).as_millis_f64();
+        assert!(before < 60.0, "{before} ms");
+        play.world.set_silent(play.carriers[silent], true);
+        play.on(1_000);
+        let stall = play.stall();
+        // The difference of the two paths, and the pause between two writes.
+        assert!(stall < before.max(10.0 + 10.0 + 2.0), "{silent}: {stall} ms");
+        assert_eq!(play.world.counters(GATEWAY).spurious, 0);
+    }
+}
+
+#[test]
+fn the_end_of_a_redundant_stream_and_its_beginning_come_over_the_other_path_too() {
+    let mut world = World::new();
+    world.label(0, treat(Kind::Redundant));
+    let [quick, _] = LINKS.map(|(kbps, rtt)| (kbps, rtt));
+    let dead = world.attach(0, link(quick.0, quick.1));
+    world.attach(1, link(9_185, 70));
+    world.run_for(Span::from_millis(500));
+    world.set_silent(dead, true);
+    let begin = world.now;
+    // Nothing to say at first, as with a mail server.
+    let stream = world.open(0, 0, 1_000);
+    world.run_for(Span::from_secs(2));
+    let took = world.done_at(stream).unwrap().since(begin).as_millis_f64();
+    assert!(took < 75.0, "{took} ms");
+    assert!(world.ends.iter().all(|end| end.stream_count() == 0));
+}
+
+#[test]
+fn a_suspect_path_that_returns_is_used_again_and_what_was_sent_twice_is_counted() {
+    let mut play = Play::begin(treat(Kind::MinRtt));
+    let before = play.world.counters(GATEWAY);
+    assert_eq!((before.reinjected, before.spurious), (0, 0));
+    play.world.set_silent(play.carriers[0], true);
+    play.on(200);
+    play.world.set_silent(play.carriers[0], false);
+    let returned = play.world.now;
+    play.on(1_000);
+    play.stall();
+    let after = play.world.counters(GATEWAY);
+    // What was on its way when it stalled: 70 ms before it was suspected and 25 before that.
+    assert!((5_000..20_000).contains(&after.reinjected), "{after:?}");
+    assert_eq!(after.spurious, after.reinjected, "it brought all of it after all");
+    let again = |(at, id, message): &&(Time, CarrierId, _)| {
+        let bytes: Option<&super::world::Piece> = crate::mux::Message::payload(message);
+        *id == play.carriers[0] && *at > returned && bytes.is_some()
+    };
+    assert!(play.world.sent.iter().filter(again).count() > 80);
+    // Each byte came to the application once; the copies were counted.
+    assert_eq!(play.world.counters(CLIENT).repeated, after.spurious);
+}
+
+#[test]
+fn a_path_that_stalls_again_and_again_costs_no_more_than_a_twentieth() {
+    let mut world = World::with(|config| config.reinjection = 30_000);
+    let flaky = world.attach(0, link(8_000, 50));
+    world.attach(1, link(8_000, 70));
+    world.open(0, 100, 60_000_000);
+    for _ in 0..40 {
+        world.run_for(Span::from_millis(300));
+        world.set_silent(flaky, true);
+        world.run_for(Span::from_millis(200));
+        world.set_silent(flaky, false);
+    }
+    let counters = world.counters(GATEWAY);
+    let most = 30_000 + counters.sent / 20 + 16_384;
+    assert!((100_000..=most).contains(&counters.reinjected), "{counters:?}");
+}
+
+#[test]
+fn a_path_that_failed_and_says_nothing_is_not_used_again() {
+    let mut play = Play::begin(treat(Kind::MinRtt));
+    play.world.set_silent(play.carriers[0], true);
+    play.on(300);
+    play.world.sent.clear();
+    play.on(20_000);
+    // It looks the better one: its queue is empty, and its round trip is as it was.
+    assert!(play.world.sent.iter().all(|(_, id, _)| *id == play.carriers[1]));
+}
+
+#[test]
+fn with_every_path_suspect_the_first_that_lives_goes_on() {
+    for returns in 0..2 {
+        let mut play = Play::begin(treat(Kind::BufferAware));
+        for id in play.carriers {
+            play.world.set_silent(id, true);
+        }
+        play.on(2_000);
+        play.world.set_silent(play.carriers[returns], false);
+        let back = play.world.now;
+        play.on(500);
+        let stream = &play.world.applications[CLIENT][&play.stream];
+        let first = stream.arrivals.iter().find(|(at, _)| *at >= back).unwrap().0;
+        assert!(first.since(back) < Span::from_millis(100), "{:?}", first.since(back));
+        play.stall();
+    }
+}
+
+#[test]
+fn single_fails_over_and_comes_back_to_its_primary() {
+    let primary = Treatment { primary: Some(PathId(1)), ..treat(Kind::Single) };
+    let mut play = Play::begin(primary);
+    let used = |play: &mut Play| {
+        play.world.traffic.clear();
+        play.on(1_000);
+        let traffic = |path| play.world.traffic.get(&PathId(path)).copied().unwrap_or_default();
+        (traffic(0) > 100_000, traffic(1) > 100_000)
+    };
+    assert_eq!(used(&mut play), (false, true));
+    play.world.detach(play.carriers[1], 0);
+    assert_eq!(used(&mut play), (true, false));
+    play.world.attach(1, link(9_185, 70));
+    assert_eq!(used(&mut play), (false, true));
+    play.stall();
+}
+
+#[test]
+fn a_bulk_transfer_survives_that_a_fast_path_stalls_with_much_on_its_way() {
+    let mut world = World::new();
+    let fast = world.attach(0, link(100_000, 100));
+    world.attach(1, link(20_000, 70));
+    let stream = world.open(0, 100, 100_000_000);
+    world.run_for(Span::from_secs(2));
+    world.set_silent(fast, true);
+    world.run_for(Span::from_secs(5));
+    let stall = world.longest_stall(CLIENT, stream).as_millis_f64();
+    // 1.2 MB were on their way, which the other path brings in half a second.
+    assert!(stall < 1_000.0, "{stall} ms");
+}

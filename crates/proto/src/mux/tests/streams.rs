@@ -1,0 +1,314 @@
+//! What streams do to each other, and what becomes of their beginnings and ends.
+
+use manyways_trace::{Span, Time};
+
+use super::faults::{Faced, open};
+use super::world::{CLIENT, GATEWAY, Piece, World, link};
+use crate::mux::{CarrierId, Config, Input, Message, ResetCode, Role, Stream, StreamId};
+use crate::sched::{Kind, PathId, PathSet, Treatment};
+
+const LINKS: [(u64, u64); 2] = [(8_000, 50), (8_000, 70)];
+
+fn treat(scheduler: Kind) -> Treatment {
+    Treatment { scheduler, ..Treatment::default() }
+}
+
+fn only(path: u8) -> Treatment {
+    Treatment { paths: PathSet::NONE.with(PathId(path)), ..Treatment::default() }
+}
+
+fn world() -> (World, [CarrierId; 2]) {
+    let mut world = World::new();
+    let carriers = [0, 1].map(|at| world.attach(at as u8, link(LINKS[at].0, LINKS[at].1)));
+    (world, carriers)
+}
+
+/// The carriers that were given bytes of a stream, in order.
+fn carriers_of(world: &World, stream: StreamId) -> Vec<CarrierId> {
+    let data = world.sent.iter().filter(|(_, _, message)| match message {
+        Message::Data { data, .. } => data.of == (stream, Role::Gateway),
+        _ => false,
+    });
+    data.map(|(_, id, _)| *id).collect()
+}
+
+#[test]
+fn round_robin_takes_turns() {
+    let (mut world, carriers) = world();
+    world.label(0, treat(Kind::RoundRobin));
+    let stream = world.open_quiet(0);
+    world.run_for(Span::from_millis(500));
+    for _ in 0..10 {
+        world.feed(GATEWAY, stream, 1_000);
+        world.run_for(Span::from_millis(100));
+    }
+    let used = carriers_of(&world, stream);
+    let first = carriers.iter().position(|id| *id == used[0]).unwrap();
+    let turns = (0..used.len()).map(|turn| carriers[(first + turn) % 2]);
+    assert_eq!(used, turns.collect::<Vec<CarrierId>>());
+}
+
+#[test]
+fn minrtt_overflows_to_the_slower_path() {
+    let (mut world, carriers) = world();
+    world.label(0, treat(Kind::MinRtt));
+    let stream = world.open(0, 100, 100_000);
+    world.run_for(Span::from_secs(1));
+    let used = carriers_of(&world, stream);
+    // 16 KiB and a message are more than one path's kernel takes at once.
+    assert_eq!(used[..4], [carriers[0]; 4]);
+    assert!(used.contains(&carriers[1]));
+}
+
+#[test]
+fn a_reader_that_reads_nothing_keeps_no_other_waiting() {
+    let (mut world, _) = world();
+    let stuck = world.open(0, 100, 50_000_000);
+    world.applications[CLIENT].entry(stuck).and_modify(|application| application.takes = false);
+    world.run_for(Span::from_secs(5));
+    assert_eq!(world.ends[CLIENT].held(), 2 << 20, "all that its stream may");
+    let begin = world.now;
+    let quick = world.open(0, 100, 1_000);
+    let bulk = world.open(0, 100, 3_000_000);
+    world.run_for(Span::from_secs(5));
+    let took = |stream| world.done_at(stream).unwrap().since(begin).as_millis_f64();
+    assert!(took(quick) < 60.0, "{}", took(quick));
+    // 16 Mbit/s bring it in 1.5 s.
+    assert!(took(bulk) < 1_650.0, "{}", took(bulk));
+    // And it goes on when its reader does.
+    world.applications[CLIENT].entry(stuck).and_modify(|application| application.takes = true);
+    world.take(CLIENT, stuck);
+    world.run_for(Span::from_secs(30));
+    assert!(world.done_at(stuck).is_some());
+}
+
+#[test]
+fn many_streams_that_cannot_go_keep_no_other_waiting() {
+    let (mut world, carriers) = world();
+    world.label(1, only(1));
+    world.set_silent(carriers[1], true);
+    let stuck: Vec<StreamId> = (0..300).map(|_| world.open(1, 1_000, 1_000)).collect();
+    world.run_for(Span::from_secs(1));
+    let begin = world.now;
+    let stream = world.open(0, 100, 1_000);
+    world.run_for(Span::from_secs(1));
+    let took = world.done_at(stream).expect("it ends").since(begin).as_millis_f64();
+    assert!(took < 60.0, "{took} ms");
+    // Neither with resets of all of these waiting for a path that is not there any more.
+    world.detach(carriers[1], 0);
+    for stream in &stuck {
+        world.reset(CLIENT, *stream);
+    }
+    let stream = world.open(0, 100, 1_000);
+    let begin = world.now;
+    world.run_for(Span::from_secs(1));
+    assert!(world.done_at(stream).unwrap().since(begin) < Span::from_millis(60));
+    world.attach(1, link(8_000, 70));
+    world.run_for(Span::from_secs(1));
+    assert!(world.ends.iter().all(|end| end.stream_count() == 0), "{}", world.left());
+}
+
+#[test]
+fn a_treatment_that_spares_a_path_leaves_it_without_a_byte() {
+    for spared in 0..2 {
+        let (mut world, _) = world();
+        // The credit has to be granted anew many times.
+        world.label(3, only(1 - spared));
+        world.run_for(Span::from_millis(100));
+        let streams = [world.open(3, 3_000_000, 10), world.open(3, 300, 30_000_000)];
+        for number in 0..50 {
+            world.datagram(CLIENT, 1, 3, number, 100);
+            world.run_for(Span::from_millis(20));
+            world.datagram(GATEWAY, 1, 3, number, 100);
+        }
+        world.run_for(Span::from_secs(20));
+        world.reset(CLIENT, streams[1]);
+        let flow = crate::mux::FlowId(1);
+        world.ends[CLIENT].handle(world.now, Input::CloseFlow { flow });
+        world.run_for(Span::from_secs(2));
+        assert_eq!(world.datagrams.each_ref().map(Vec::len), [50, 50]);
+        assert!(world.done_at(streams[0]).is_some());
+        assert!(world.ends.iter().all(|end| end.stream_count() == 0));
+        assert_eq!(world.traffic.get(&PathId(spared)), None);
+    }
+}
+
+#[test]
+fn the_more_urgent_stream_goes_first() {
+    let (mut world, _) = world();
+    world.label(1, Treatment { priority: 2, ..Treatment::default() });
+    let bulk = world.open(0, 100, 20_000_000);
+    world.run_for(Span::from_secs(2));
+    let begin = world.now;
+    let urgent = world.open(1, 100, 2_000_000);
+    world.run_for(Span::from_secs(2));
+    // Alone it would take a second and a round trip.
+    let took = world.done_at(urgent).unwrap().since(begin).as_millis_f64();
+    assert!(took < 1_150.0, "{took} ms");
+    // A stream becomes urgent, or its label does, while it waits among others.
+    for assign in [true, false] {
+        let label = if assign { 0 } else { 2 };
+        let (begin, streams) = (world.now, [0; 20].map(|_| world.open(label, 100, 1_000_000)));
+        world.run_for(Span::from_millis(100));
+        if assign {
+            let input = Input::Assign { stream: streams[19], label: 1 };
+            world.ends[CLIENT].handle(world.now, input);
+        } else {
+            world.label(2, Treatment { priority: 2, ..Treatment::default() });
+        }
+        world.run_for(Span::from_secs(if assign { 1 } else { 11 }));
+        assert!(world.done_at(streams[19]).is_some_and(|at| at > begin), "{assign}");
+        let others = streams[..19].iter().filter(|id| world.done_at(**id).is_some()).count();
+        assert_eq!(others, if assign { 0 } else { 19 });
+        for stream in &streams {
+            world.reset(CLIENT, *stream);
+        }
+    }
+    assert!(world.done_at(bulk).is_none());
+}
+
+#[test]
+fn a_scheduler_is_switched_in_mid_stream() {
+    let (mut world, carriers) = world();
+    let stream = world.open(0, 100, 30_000_000);
+    for kind in Kind::ALL.into_iter().chain(Kind::ALL.into_iter().rev()) {
+        world.label(0, treat(kind));
+        world.run_for(Span::from_millis(700));
+        assert_eq!(world.applications[CLIENT][&stream].end, None);
+    }
+    world.label(0, only(1));
+    world.run_for(Span::from_millis(100));
+    let from = world.sent.len();
+    world.run_for(Span::from_millis(500));
+    let other = |(_, id, _): &&(Time, CarrierId, _)| *id == carriers[0];
+    assert_eq!(world.sent[from..].iter().filter(other).count(), 0);
+    world.label(0, treat(Kind::BufferAware));
+    world.run_for(Span::from_secs(20));
+    assert!(world.done_at(stream).is_some());
+    assert!(world.ends.iter().all(|end| end.stream_count() == 0));
+}
+
+#[test]
+fn the_first_bytes_come_with_the_question_where_to_after_half_a_round_trip() {
+    let (mut world, _) = world();
+    world.run_for(Span::from_millis(500));
+    let begin = world.now;
+    let stream = world.open(0, 1_000, 10);
+    world.run_for(Span::from_millis(100));
+    let (at, bytes) = world.applications[GATEWAY][&stream].arrivals[0];
+    assert_eq!(bytes, 1_000);
+    // 25 ms, and one for the bytes.
+    assert!(at.since(begin) < Span::from_millis(27), "{:?}", at.since(begin));
+}
+
+#[test]
+fn bytes_that_overtake_the_question_where_to_wait_for_it() {
+    let (mut world, carriers) = world();
+    world.label(0, treat(Kind::RoundRobin));
+    world.set_rtt(carriers[0], Span::from_millis(400));
+    world.set_rtt(carriers[1], Span::from_millis(20));
+    let stream = world.open(0, 40_000, 10);
+    world.run_for(Span::from_millis(100));
+    assert_eq!(world.applications[GATEWAY][&stream].received, 0);
+    assert!(world.ends[GATEWAY].held() > 0);
+    world.run_for(Span::from_millis(400));
+    assert_eq!(world.applications[GATEWAY][&stream].received, 40_000);
+}
+
+#[test]
+fn a_half_closed_stream_goes_on_in_the_other_direction() {
+    for (end, peer) in [(CLIENT, GATEWAY), (GATEWAY, CLIENT)] {
+        let (mut world, _) = world();
+        let stream = world.open_quiet(0);
+        world.run_for(Span::from_millis(200));
+        world.ends[end].handle(world.now, Input::Finish { stream });
+        world.run_for(Span::from_millis(200));
+        assert_eq!(world.applications[peer][&stream].end, Some(Ok(())));
+        for _ in 0..20 {
+            world.feed(peer, stream, 50_000);
+            world.run_for(Span::from_millis(100));
+        }
+        assert_eq!(world.applications[end][&stream].received, 1_000_001);
+        assert_eq!(world.applications[end][&stream].end, None);
+        world.ends[peer].handle(world.now, Input::Finish { stream });
+        world.run_for(Span::from_millis(200));
+        assert_eq!(world.applications[end][&stream].end, Some(Ok(())));
+        assert!(world.applications.iter().all(|applications| applications[&stream].closed));
+    }
+}
+
+#[test]
+fn the_reason_of_a_reset_arrives() {
+    use ResetCode::*;
+    for code in [Aborted, Refused, Unreachable, Timeout, NoName, Forbidden, Limit, Gone] {
+        let (mut world, _) = world();
+        let stream = world.open(0, 10_000, 10_000_000);
+        world.run_for(Span::from_millis(200));
+        world.ends[GATEWAY].handle(world.now, Input::Reset { stream, code });
+        world.applications[GATEWAY].entry(stream).and_modify(|app| app.end = Some(Err(code)));
+        world.run_for(Span::from_secs(1));
+        assert_eq!(world.applications[CLIENT][&stream].end, Some(Err(code)));
+        assert!(world.applications.iter().all(|applications| applications[&stream].closed));
+        assert!(world.ends.iter().all(|end| end.held() == 0));
+    }
+}
+
+#[test]
+fn the_last_label_that_a_stream_was_given_holds_whatever_arrives_first() {
+    // The question where to says 0, and is the last to arrive, or the first, or comes twice.
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2], [2, 0, 1], [0, 2, 1]] {
+        for again in [false, true] {
+            let mut gateway = Faced::new(Role::Gateway, |_| {});
+            let (stream, said) = (StreamId(0), [open(0, 10), assign(7, 1), assign(5, 2)]);
+            for index in order {
+                gateway.hear(said[index].clone());
+            }
+            if again {
+                gateway.hear(open(0, 10));
+                gateway.hear(assign(7, 1));
+            }
+            assert_eq!(gateway.mux.streams[&stream].label, 5, "{order:?}");
+            assert_eq!(gateway.breaches(), Vec::<&str>::new());
+        }
+    }
+    let (mut world, _) = world();
+    let stream = world.open_quiet(0);
+    world.run_for(Span::from_millis(100));
+    for label in [1, 2, 3] {
+        world.ends[CLIENT].handle(world.now, Input::Assign { stream, label });
+        world.run_for(Span::from_millis(1));
+    }
+    world.run_for(Span::from_millis(100));
+    let said = world.sent.iter().filter_map(|(_, _, message)| match message {
+        Message::Assign { label, revision, .. } => Some((*label, *revision)),
+        _ => None,
+    });
+    assert_eq!(said.collect::<Vec<(u8, u32)>>(), [(1, 1), (2, 2), (3, 3)]);
+    assert_eq!(world.ends[GATEWAY].streams[&stream].label, 3);
+}
+
+fn assign(label: u8, revision: u32) -> Message<Piece> {
+    Message::Assign { stream: StreamId(0), label, revision }
+}
+
+#[test]
+fn an_idle_stream_is_small() {
+    let size = size_of::<Stream<Piece>>() + size_of::<StreamId>();
+    // A table is up to half empty.
+    assert!(size * 2 < 1_024, "{size} bytes");
+    let mut world = World::new();
+    world.attach(0, link(100_000, 20));
+    let config = Config::new(Role::Gateway);
+    assert!(config.streams >= 20_000);
+    let streams: Vec<StreamId> = (0..200).map(|_| world.open_quiet(0)).collect();
+    world.run_for(Span::from_secs(5));
+    for end in &world.ends {
+        for id in &streams {
+            let stream = &end.streams[id];
+            assert_eq!((stream.send.held(), stream.receive.held()), (0, 0));
+            assert_eq!((stream.owed.capacity(), stream.place), (0, None));
+        }
+        assert!(end.noticed.is_empty() && end.ready.is_empty() && end.broke.is_empty());
+        assert!(end.carriers.iter().all(|carrier| carrier.sent.is_empty()));
+    }
+}

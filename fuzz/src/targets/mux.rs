@@ -1,0 +1,262 @@
+//! What the other end of a session says: as bytes, and as messages in any order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use manyways_proto::mux::{
+    CarrierId, Condition, Config, FlowId, Input, MOST_MESSAGE, MOST_PAYLOAD, Message, Mux, Output,
+    Payload, ResetCode, Role, StreamId, Target, VERSION,
+};
+use manyways_proto::sched::{Kind, PathId, PathSet, Treatment};
+use manyways_trace::{Span, Time};
+
+pub(super) const MESSAGE_WORDS: &[&str] = &["mway\u{1}", "\0\0", "@\0", "\u{3}abc"];
+pub(super) const PEER_WORDS: &[&str] = &[
+    "\u{10}\0\u{1}\u{5}\u{7f}\u{1}\u{3}\u{1}\0\0P\u{1}a\0\u{2}hi",
+    "\u{11}\0\0\0\u{1}a",
+    "\u{12}\u{1}\u{2}\0\u{1}a",
+    "\u{13}\0\0\0",
+    "\u{14}\0\u{40}\u{7f}",
+    "\u{15}\u{40}\u{7f}",
+    "\u{16}\u{1}",
+    "\u{18}\u{1}\0\u{1}",
+];
+
+/// A sequence of messages as one carrier brings them.
+pub(super) fn message(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some((message, length))) = Message::decode(rest) {
+        assert!(0 < length && length <= rest.len());
+        let said = rest[..length].to_vec();
+        rest = &rest[length..];
+        // What follows the version of another protocol's greeting is anything.
+        if matches!(&message, Message::Hello(hello) if hello.version != VERSION) {
+            continue;
+        }
+        let mut again = Vec::new();
+        message.encode(&mut again);
+        // A number may have been written longer than need be.
+        assert!(again.len() <= length && length <= MOST_MESSAGE);
+        assert_eq!(Message::decode(&again), Ok(Some((message, again.len()))));
+        // With less of it, no other message appears.
+        for cut in [1, length / 2, length - 1] {
+            assert!(cut >= length || Message::decode(&said[..cut]) == Ok(None));
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Chunk(Vec<u8>);
+
+impl Payload for Chunk {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn slice(&self, from: usize, to: usize) -> Self {
+        Self(self.0[from..to].to_vec())
+    }
+    fn empty() -> Self {
+        Self(Vec::new())
+    }
+    fn join(first: &Self, second: &Self) -> Self {
+        Self([&first.0[..], &second.0[..]].concat())
+    }
+}
+
+const CREDIT: u64 = 40_000;
+const STREAMS: u64 = 8;
+const ROOM: usize = 4_000;
+
+/// An end under test, and what its applications know.
+struct End {
+    mux: Mux<Chunk>,
+    role: Role,
+    now: Time,
+    /// What may still be sent over each carrier.
+    room: BTreeMap<CarrierId, usize>,
+    carriers: u64,
+    opened: u64,
+    /// What came and was not taken.
+    untaken: BTreeMap<StreamId, u64>,
+    closed: BTreeSet<StreamId>,
+}
+
+/// Messages and what else happens, in any order, to both ends.
+pub(super) fn peer(bytes: &[u8]) {
+    for role in [Role::Client, Role::Gateway] {
+        let mut end = End::new(role);
+        let mut rest = bytes;
+        while let Some((first, after)) = rest.split_first() {
+            // Types of messages are small or the letter of a greeting; the rest is ours.
+            rest = match Message::decode(rest) {
+                Ok(Some((message, length))) if *first < 0x80 => {
+                    let message = message.map(|data| Chunk(data.to_vec()));
+                    end.hear(message);
+                    &rest[length..]
+                }
+                _ => {
+                    let (argument, after) = after.split_first().unwrap_or((&0, &[]));
+                    end.happens(*first, *argument);
+                    after
+                }
+            };
+            end.settle();
+        }
+    }
+}
+
+impl End {
+    fn new(role: Role) -> Self {
+        let mut config = Config::new(role);
+        config.credit = CREDIT;
+        config.stream_credit = CREDIT / 4;
+        config.most_stream_credit = CREDIT / 2;
+        config.streams = STREAMS;
+        config.flows = STREAMS;
+        config.most_kept = CREDIT;
+        let mut end = Self {
+            mux: Mux::new(config),
+            role,
+            now: Time::ZERO,
+            room: BTreeMap::new(),
+            carriers: 0,
+            opened: 0,
+            untaken: BTreeMap::new(),
+            closed: BTreeSet::new(),
+        };
+        end.attach(0);
+        end.attach(1);
+        end.handle(Input::Allowance { credit: 10_000, stream_credit: 5_000 });
+        end
+    }
+
+    fn handle(&mut self, input: Input<Chunk>) {
+        self.mux.handle(self.now, input);
+    }
+
+    fn attach(&mut self, path: u8) {
+        let (carrier, path) = (CarrierId(self.carriers), PathId(path % 4));
+        self.carriers += 1;
+        let condition = Condition::fresh(Span::from_millis(20));
+        self.handle(Input::Attach { carrier, path, condition });
+        self.room.insert(carrier, 0);
+    }
+
+    fn hear(&mut self, message: Message<Chunk>) {
+        if let Some(carrier) = self.room.keys().next().copied() {
+            self.handle(Input::Message { carrier, message });
+        }
+    }
+
+    fn stream(&self, argument: u8) -> StreamId {
+        StreamId(u64::from(argument) % 16)
+    }
+
+    fn happens(&mut self, what: u8, argument: u8) {
+        let (stream, label) = (self.stream(argument), argument % 4);
+        let carrier = self.room.keys().nth(usize::from(argument) % 3).copied();
+        let target = Target::Name("a".to_owned(), argument.into());
+        match what % 14 {
+            0 if self.role == Role::Client && self.opened < STREAMS => {
+                let stream = StreamId(self.opened);
+                self.opened += 1;
+                self.handle(Input::Open { stream, label, target });
+            }
+            1 => {
+                let most = self.mux.appetite(stream).min(usize::from(argument) * 64);
+                self.handle(Input::Write { stream, data: Chunk(vec![0; most]) });
+            }
+            2 => self.handle(Input::Finish { stream }),
+            3 => {
+                self.untaken.remove(&stream);
+                self.handle(Input::Reset { stream, code: ResetCode::Aborted });
+            }
+            4 => {
+                let bytes = self.untaken.remove(&stream).unwrap_or_default();
+                self.handle(Input::Consumed { stream, bytes });
+            }
+            5 if self.role == Role::Client => {
+                let scheduler = Kind::ALL[usize::from(argument) % Kind::ALL.len()];
+                let paths = PathSet::from_bits(u32::from(argument >> 4));
+                let treatment = Treatment { scheduler, paths, priority: label, primary: None };
+                self.handle(Input::Relabel { id: label, treatment });
+            }
+            6 if self.role == Role::Client => self.handle(Input::Assign { stream, label }),
+            7 => {
+                let (flow, len) = (FlowId(label.into()), usize::from(argument) * 150);
+                let data = Chunk(vec![1; len]);
+                self.handle(Input::Datagram { flow, label, peer: target, data });
+            }
+            8 => self.handle(Input::CloseFlow { flow: FlowId(label.into()) }),
+            9 => self.now += Span::from_millis(argument.into()),
+            10 if self.room.len() < 3 => self.attach(argument),
+            11 => {
+                if let Some(carrier) = carrier {
+                    self.room.remove(&carrier);
+                    self.handle(Input::Detach { carrier });
+                }
+            }
+            12 => {
+                if let Some(carrier) = carrier {
+                    let mut condition = Condition::fresh(Span::from_millis(20));
+                    condition.datagram = Some(usize::from(argument) * 8);
+                    condition.acknowledged = self.now.as_nanos() >> 27;
+                    self.handle(Input::Condition { carrier, condition });
+                }
+            }
+            _ => {
+                let carriers: Vec<CarrierId> = self.room.keys().copied().collect();
+                for carrier in carriers {
+                    let bytes = if argument & 1 == 0 { ROOM } else { 0 };
+                    self.room.insert(carrier, bytes);
+                    self.handle(Input::Room { carrier, bytes });
+                }
+            }
+        }
+    }
+
+    /// All that it wants done is done, and nothing more than it may want.
+    fn settle(&mut self) {
+        let mut steps = 0;
+        while let Some(output) = self.mux.poll(self.now) {
+            steps += 1;
+            assert!(steps < 10_000, "it never comes to an end");
+            self.check(output);
+        }
+        assert!(self.mux.next_wakeup().is_none_or(|next| next > self.now), "it asks for the past");
+        assert!(self.mux.held() <= CREDIT, "{} bytes held", self.mux.held());
+        assert!(self.mux.stream_count() as u64 <= STREAMS * 2);
+    }
+
+    fn check(&mut self, output: Output<Chunk>) {
+        match output {
+            Output::Send { carrier, message } => {
+                let payload = message.payload().map_or(0, Payload::len);
+                assert!(payload <= MOST_PAYLOAD);
+                let room = self.room.get_mut(&carrier).expect("a carrier that is there");
+                assert!(*room > 0, "it has no room");
+                let mut head = Vec::new();
+                message.encode_head(payload, &mut head);
+                *room = room.saturating_sub(head.len() + payload);
+            }
+            Output::Open { stream, .. } => {
+                assert_eq!(self.role, Role::Gateway);
+                assert!(!self.closed.contains(&stream));
+            }
+            Output::Data { stream, data } => {
+                assert!(!data.is_empty() && !self.closed.contains(&stream));
+                *self.untaken.entry(stream).or_default() += data.len() as u64;
+            }
+            Output::Finished { stream } | Output::Reset { stream, .. } => {
+                assert!(!self.closed.contains(&stream), "it ended before");
+            }
+            Output::Closed { stream } => {
+                assert!(self.closed.insert(stream), "closed twice");
+                self.untaken.remove(&stream);
+            }
+            Output::Suspect { carrier } | Output::Breach { carrier, .. } => {
+                assert!(self.room.contains_key(&carrier));
+            }
+            _ => {}
+        }
+    }
+}
