@@ -47,11 +47,8 @@ impl End {
     /// Waits until so many of its lines contain these words.
     #[track_caller]
     pub fn says_times(&self, words: &str, times: usize) {
-        let said = || (self.times(words) >= times).then_some(());
-        let waiting = std::panic::AssertUnwindSafe(|| eventually(words, said));
-        if std::panic::catch_unwind(waiting).is_err() {
-            panic!("not {times} times {words:?} in:\n{}", self.said());
-        }
+        let what = format!("{words:?}, {times} times");
+        eventually(&what, || (self.times(words) >= times).then_some(()));
     }
 
     /// Waits until it says these words.
@@ -63,6 +60,15 @@ impl End {
     /// How many descriptors it has open.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.process.pid())).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for End {
+    /// A test that failed shows what the ends had to say about it.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}:\n{}", self.log.display(), self.said());
+        }
     }
 }
 

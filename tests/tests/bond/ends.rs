@@ -112,15 +112,14 @@ fn a_gateway_that_is_killed_is_noticed_over_quic() {
 fn a_gateway_is_killed(carrier: &str) {
     let world = World::new(&SLOW_LINKS);
     let keys = Keys::new(&world);
-    let gateway = keys.gateway(&[]);
+    let mut gateway = keys.gateway(&[]);
     let to = format!("{GATEWAY}:4433");
     let client = keys.client_at(&to, &["--intercept", "none", "--carrier", carrier]);
     client.says("wifi is up");
     client.says("lte is up");
     let application = under_way(&world, socks);
     gateway.process.signal(Signal::SIGKILL);
-    client.says("wifi is down");
-    client.says("lte is down");
+    gateway.process.wait(PATIENCE).expect("it ends");
     let _gateway = keys.gateway(&[]);
     ends_with_a_reset(application);
     carries(&world);

@@ -46,7 +46,7 @@ fn whoever_is_no_client_gets_one_line_in_the_log() {
     let keys = Keys::new(&world);
     let gateway = keys.gateway(&[]);
     let mut count = 0;
-    let noise: Vec<u8> = (0..5000_u32).map(|index| (index * index >> 3) as u8).collect();
+    let noise: Vec<u8> = (0..5000_u32).map(|index| ((index * index) >> 3) as u8).collect();
     for bytes in [&noise[..], b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n", b"SSH-2.0-x\r\n", b""] {
         let mut stream = connection(&world);
         stream.write_all(bytes).expect("it is taken");

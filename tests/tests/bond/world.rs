@@ -17,7 +17,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use tempfile::TempDir;
 
 /// Far longer than anything takes that is to come at all.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(100);
 /// Links that no test waits for.
 pub const TWO_LINKS: [&str; 2] = ["wifi:delay=2ms", "lte:delay=5ms"];
 /// Links on which something can happen under way.

@@ -169,4 +169,7 @@ pub(super) async fn welcome(io: &mut Io, welcome: Welcome) -> Result<(), GreetEr
 pub(super) async fn refuse(io: &mut Io, code: RefuseCode, words: String) {
     io.queue(&Message::Refuse(code, words));
     let _ = flush(io).await;
+    if let Io::Quic(io) = io {
+        io.finish().await;
+    }
 }

@@ -164,6 +164,13 @@ impl QuicCarrier {
         Poll::Ready(Ok(()))
     }
 
+    /// Says nothing more, and waits until the other end has what was said: what it has not when the
+    /// connection is closed is never sent.
+    pub(super) async fn finish(&mut self) {
+        let _ = self.send.finish();
+        let _ = self.send.stopped().await;
+    }
+
     /// Reads all that is there.
     pub(super) fn poll_read(
         &mut self,
