@@ -7,31 +7,29 @@
 mod contender;
 mod curve;
 mod drive;
-mod launch;
-mod links;
 mod plan;
 mod record;
 mod site;
-mod sockets;
 mod table;
 mod targets;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::UNIX_EPOCH;
 
+use manyways_net::lab::LabError;
 use manyways_net::lab::registry::Registry;
-use manyways_net::lab::{DEFAULT_CC, LabError};
-use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 
 use self::drive::{Driver, blank};
-use self::launch::DriveError;
-use self::links::Pair;
 use self::plan::{Cell, Mode, Wish, plan};
-use self::record::{Machine, Results, SCHEMA};
+use self::record::{Results, SCHEMA};
 use self::site::Programs;
+use crate::launch::DriveError;
+use crate::links::{self, Pair};
+use crate::machine::Machine;
+use crate::programs::beside_this;
+use crate::progress::Progress;
 use crate::write;
 
 /// Compare `manyways get` with one network, fixed chunks, aria2 and kernel MPTCP (as root).
@@ -121,7 +119,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
         Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let mut results = Results {
         schema: SCHEMA.to_owned(),
-        machine: machine(&programs)?,
+        machine: Machine::here(&programs.manyways, programs.versions())?,
         seed: args.seed,
         mode: format!("{mode:?}").to_lowercase(),
         seconds: 0.0,
@@ -148,10 +146,6 @@ fn wants_full() -> bool {
     std::env::var_os("BENCH").is_some_and(|value| value == "full")
 }
 
-fn beside_this() -> io::Result<PathBuf> {
-    Ok(std::env::current_exe()?.with_file_name("manyways"))
-}
-
 /// The recorded pairs. None are no reason to stop, unless somebody said where they are.
 fn find_pairs(named: Option<&Path>, left_out: &mut Vec<String>) -> Result<Vec<Pair>, String> {
     let variable = std::env::var_os("MANYWAYS_PAIRS").map(PathBuf::from);
@@ -175,25 +169,6 @@ fn list(cells: &[Cell]) {
     }
     let all: f64 = cells.iter().map(Cell::estimate).sum();
     println!("{:18} {:5.1} min", "all", all / 60.0);
-}
-
-fn machine(programs: &Programs) -> Result<Machine, String> {
-    let build = std::fs::metadata(&programs.manyways)
-        .and_then(|file| Ok((file.len(), file.modified()?)))
-        .map(|(length, time)| {
-            let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-            format!("{length}-{}", since.as_millis())
-        })
-        .map_err(|error| format!("{}: {error}", programs.manyways.display()))?;
-    Ok(Machine {
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_default(),
-        congestion_control: DEFAULT_CC.to_owned(),
-        programs: programs.versions(),
-        build,
-    })
 }
 
 /// Takes over what an earlier run measured.
@@ -251,10 +226,13 @@ fn measure(
     };
     let wanted: Vec<&Cell> = cells.iter().filter(|cell| !done(results, cell)).collect();
     let before = results.seconds;
-    let mut progress = Progress::new(&wanted, cells.len());
+    let estimates = wanted.iter().map(|cell| cell.estimate()).sum();
+    let mut progress = Progress::new(wanted.len(), cells.len() - wanted.len(), estimates);
     for cell in wanted {
-        let outcome = driver.measure(cell, &mut |round| progress.tell(cell, round));
-        progress.finish(cell);
+        let outcome = driver.measure(cell, &mut |round| {
+            progress.tell(&cell.name, cell.estimate(), (round, cell.rounds));
+        });
+        progress.finish(cell.estimate());
         let record = match outcome {
             Ok(record) => record,
             Err(DriveError::Stopped(signal)) => {
@@ -276,7 +254,7 @@ fn measure(
         results.cells.push(record);
         let place = |name: &str| cells.iter().position(|cell| cell.name == name);
         results.cells.sort_by_key(|cell| (cell.part.clone(), place(&cell.name)));
-        results.seconds = before + progress.clock.now().as_secs_f64();
+        results.seconds = before + progress.seconds();
         outputs.write(results)?;
     }
     progress.clear();
@@ -284,52 +262,4 @@ fn measure(
     outputs.write(results)?;
     print!("{}", table::markdown(results));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Where the run is, on standard error.
-struct Progress {
-    clock: Clock,
-    terminal: bool,
-    /// Seconds that what is over was expected to take, and all.
-    over: f64,
-    all: f64,
-    cells: usize,
-    number: usize,
-}
-
-impl Progress {
-    fn new(wanted: &[&Cell], cells: usize) -> Self {
-        let all = wanted.iter().map(|cell| cell.estimate()).sum();
-        let kept = cells - wanted.len();
-        let words = if kept > 0 { format!(", {kept} are there") } else { String::new() };
-        eprintln!("{} cells{words}; about {:.0} minutes", wanted.len(), all / 60.0);
-        let terminal = io::stderr().is_terminal();
-        Self { clock: Clock::start(), terminal, over: 0.0, all, cells: wanted.len(), number: 1 }
-    }
-
-    fn tell(&self, cell: &Cell, round: u32) {
-        let share = f64::from(round) / f64::from(cell.rounds.max(1));
-        let over = self.over + cell.estimate() * share;
-        let passed = self.clock.now().as_secs_f64();
-        // What it took so far says more about the rest than the estimate does.
-        let left = (self.all - over) * (passed / over.max(1.0)).clamp(0.3, 3.0) / 60.0;
-        let (begin, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-        eprint!(
-            "{begin}cell {} of {}, {}: round {round} of {}; {left:.0} min left{end}",
-            self.number, self.cells, cell.name, cell.rounds
-        );
-        // A terminal that went away is no reason to stop.
-        let _ = io::stderr().flush();
-    }
-
-    fn finish(&mut self, cell: &Cell) {
-        self.over += cell.estimate();
-        self.number += 1;
-    }
-
-    fn clear(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
-        }
-    }
 }

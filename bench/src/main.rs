@@ -7,8 +7,16 @@
 #![forbid(unsafe_code)]
 
 mod get;
+mod launch;
+mod links;
+mod machine;
+mod order;
+mod programs;
+mod progress;
 mod rattan;
 mod sample;
+mod sockets;
+mod target;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

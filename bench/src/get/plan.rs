@@ -4,11 +4,11 @@ use manyways_trace::scenario::{Event, HostSpec, LinkSpec};
 use manyways_trace::{Rate, Size, Span};
 
 use super::contender::Contender;
-use super::links::{
+use super::site::{LARGEST, NAME, WARM_UP};
+use crate::links::{
     self, LTE_RTT, Pair, WIFI_RTT, constant, dies, falls, fluid_bound, mean_rate, round_trip,
     wifi_and_lte,
 };
-use super::site::{LARGEST, NAME, WARM_UP};
 
 /// How much of it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
