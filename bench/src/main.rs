@@ -17,6 +17,7 @@ mod rattan;
 mod sample;
 mod sockets;
 mod target;
+mod traffic;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,6 +39,12 @@ struct Args {
 enum Command {
     Get(get::GetArgs),
     Rattan(RattanArgs),
+    #[command(hide = true)]
+    Load(traffic::LoadArgs),
+    #[command(hide = true)]
+    Serve(traffic::ServeArgs),
+    #[command(hide = true)]
+    Splice(traffic::SpliceArgs),
 }
 
 /// Compare the emulator with Rattan 0.1.1 (about 13 minutes, as root).
@@ -71,6 +78,9 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Get(args) => get::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
+        Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
+        Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,

@@ -53,6 +53,14 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Quartiles::of(values).map(|quartiles| quartiles.median)
 }
 
+/// The value below which such a share of a sample lies: one of its own.
+pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let place = (values.len() as f64 * share).ceil() as usize;
+    values.get(place.max(1) - 1).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +72,16 @@ mod tests {
         assert_eq!(Quartiles::of([7.0]), Some(one));
         let four = Quartiles { lower: 1.75, median: 2.5, upper: 3.25 };
         assert_eq!(Quartiles::of([4.0, 1.0, 3.0, 2.0]), Some(four));
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(quantile(&values, 0.95), Some(95.0));
+        assert_eq!(quantile(&values, 0.99), Some(99.0));
+        assert_eq!(quantile(&values, 1.0), Some(100.0));
+        assert_eq!(quantile(&[7.0], 0.0), Some(7.0));
+        assert_eq!(quantile(&[], 0.5), None);
     }
 
     #[test]
