@@ -13,24 +13,20 @@ mod site;
 mod table;
 mod targets;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use manyways_net::lab::LabError;
 use manyways_net::lab::registry::Registry;
 use manyways_sys::signal::Termination;
 
 use self::drive::{Driver, blank};
 use self::plan::{Cell, Mode, Wish, plan};
-use self::record::{Results, SCHEMA};
+use self::record::{CellRecord, Results, SCHEMA};
 use self::site::Programs;
-use crate::launch::DriveError;
 use crate::links::{self, Pair};
 use crate::machine::Machine;
 use crate::programs::beside_this;
-use crate::progress::Progress;
-use crate::write;
+use crate::results::{self, Kept, Outputs, Planned};
 
 /// Compare `manyways get` with one network, fixed chunks, aria2 and kernel MPTCP (as root).
 ///
@@ -101,7 +97,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
         return Err(format!("there is nothing to measure{words}; --list names all cells"));
     }
     if args.list {
-        list(&cells);
+        results::list(&cells, |cell| &cell.title);
         return Ok(ExitCode::SUCCESS);
     }
     let binary = match args.manyways {
@@ -130,16 +126,21 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     if args.resume
         && let Some(file) = &args.json
     {
-        keep(&mut results, file)?;
+        results.keep(file)?;
     }
-    let outputs = Outputs { json: args.json, markdown: args.markdown };
+    let outputs = Outputs {
+        json: args.json,
+        markdown: args.markdown,
+        targets: targets::targets,
+        page: table::markdown,
+    };
     let driver = Driver {
         registry: &registry,
         programs: &programs,
         termination: &termination,
         seed: args.seed,
     };
-    measure(&driver, &cells, &mut results, &outputs)
+    results.measure(&cells, &outputs, |cell, progress| driver.measure(cell, progress))
 }
 
 fn wants_full() -> bool {
@@ -162,104 +163,40 @@ fn find_pairs(named: Option<&Path>, left_out: &mut Vec<String>) -> Result<Vec<Pa
     }
 }
 
-fn list(cells: &[Cell]) {
-    for cell in cells {
-        let (rounds, minutes) = (cell.rounds, cell.estimate() / 60.0);
-        println!("{:18} {minutes:5.1} min  {rounds:2} rounds  {}", cell.name, cell.title);
+impl Planned for Cell {
+    type Record = CellRecord;
+
+    fn name(&self) -> &str {
+        &self.name
     }
-    let all: f64 = cells.iter().map(Cell::estimate).sum();
-    println!("{:18} {:5.1} min", "all", all / 60.0);
-}
 
-/// Takes over what an earlier run measured.
-fn keep(results: &mut Results, file: &Path) -> Result<(), String> {
-    let bytes = match std::fs::read(file) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
-    };
-    let before: Results = serde_json::from_slice(&bytes)
-        .map_err(|error| format!("{} holds no results: {error}", file.display()))?;
-    if before.schema != results.schema
-        || before.machine != results.machine
-        || before.seed != results.seed
-    {
-        return Err(format!(
-            "{} was measured with another binary, machine or seed: leave --resume out",
-            file.display()
-        ));
+    fn estimate(&self) -> f64 {
+        self.seconds_of_all()
     }
-    results.cells = before.cells.into_iter().filter(|cell| cell.error.is_none()).collect();
-    results.seconds = before.seconds;
-    Ok(())
-}
 
-/// Where results go.
-struct Outputs {
-    json: Option<PathBuf>,
-    markdown: Option<PathBuf>,
-}
+    fn rounds(&self) -> u32 {
+        self.rounds
+    }
 
-impl Outputs {
-    fn write(&self, results: &mut Results) -> Result<(), String> {
-        results.targets = targets::targets(&results.cells);
-        if let Some(file) = &self.markdown {
-            write(file, &table::markdown(results))?;
-        }
-        if let Some(file) = &self.json {
-            let text = serde_json::to_string(results).map_err(|error| error.to_string())?;
-            write(file, &(text + "\n"))?;
-        }
-        Ok(())
+    fn blank(&self) -> CellRecord {
+        blank(self)
     }
 }
 
-fn measure(
-    driver: &Driver<'_>,
-    cells: &[Cell],
-    results: &mut Results,
-    outputs: &Outputs,
-) -> Result<ExitCode, String> {
-    let done = |results: &Results, cell: &Cell| {
-        let plan = blank(cell).plan;
-        results.cells.iter().any(|kept| kept.name == cell.name && kept.plan == plan)
-    };
-    let wanted: Vec<&Cell> = cells.iter().filter(|cell| !done(results, cell)).collect();
-    let before = results.seconds;
-    let estimates = wanted.iter().map(|cell| cell.estimate()).sum();
-    let mut progress = Progress::new(wanted.len(), cells.len() - wanted.len(), estimates);
-    for cell in wanted {
-        let outcome = driver.measure(cell, &mut |round| {
-            progress.tell(&cell.name, cell.estimate(), (round, cell.rounds));
-        });
-        progress.finish(cell.estimate());
-        let record = match outcome {
-            Ok(record) => record,
-            Err(DriveError::Stopped(signal)) => {
-                progress.clear();
-                eprintln!("stopped; --resume goes on with {}", cell.name);
-                return Ok(ExitCode::from(128 + signal as u8));
-            }
-            // Without these there is no other cell either.
-            Err(DriveError::Lab(
-                error @ (LabError::NotPermitted(_) | LabError::CongestionControl { .. }),
-            )) => return Err(error.to_string()),
-            Err(error) => {
-                progress.clear();
-                eprintln!("{}: {error}", cell.name);
-                record::CellRecord { error: Some(error.to_string()), ..blank(cell) }
-            }
-        };
-        results.cells.retain(|kept| kept.name != record.name);
-        results.cells.push(record);
-        let place = |name: &str| cells.iter().position(|cell| cell.name == name);
-        results.cells.sort_by_key(|cell| (cell.part.clone(), place(&cell.name)));
-        results.seconds = before + progress.seconds();
-        outputs.write(results)?;
+impl Kept for CellRecord {
+    fn name(&self) -> &str {
+        &self.name
     }
-    progress.clear();
-    // After a resume with nothing left to do, the page is made anew all the same.
-    outputs.write(results)?;
-    print!("{}", table::markdown(results));
-    Ok(ExitCode::SUCCESS)
+
+    fn part(&self) -> &str {
+        &self.part
+    }
+
+    fn plan(&self) -> &str {
+        &self.plan
+    }
+
+    fn error(&mut self) -> &mut Option<String> {
+        &mut self.error
+    }
 }

@@ -14,6 +14,7 @@ mod order;
 mod programs;
 mod progress;
 mod rattan;
+mod results;
 mod sample;
 mod sockets;
 mod target;

@@ -5,32 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::contender::PathSaid;
-use crate::machine::Machine;
-use crate::target::Target;
+use crate::results;
 
 /// Name and version of the results' schema.
 pub const SCHEMA: &str = "manyways.bench-get/1";
 
 /// Everything.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Results {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// Where and with what.
-    pub machine: Machine,
-    /// Seed of every order.
-    pub seed: u64,
-    /// `quick`, `default` or `full`.
-    pub mode: String,
-    /// How long it took so far, in seconds.
-    pub seconds: f64,
-    /// What was not measured, and why.
-    pub left_out: Vec<String>,
-    /// What was to be reached.
-    pub targets: Vec<Target>,
-    /// In the order in which they ran.
-    pub cells: Vec<CellRecord>,
-}
+pub type Results = results::Results<CellRecord>;
 
 /// One cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
