@@ -174,7 +174,8 @@ impl Launcher<'_> {
     }
 }
 
-fn all_of(pipe: Option<impl Read>) -> String {
+/// Everything that a process wrote into a pipe.
+pub fn all_of(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
         // What cannot be read is as good as nothing.

@@ -1,11 +1,13 @@
 //! Benchmarks that set manyways beside what other people use: every contender in the same run, in
 //! turn, measured by the same ends.
 //!
-//! `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
+//! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
+//! no gateway; `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
 //! kernel's Multipath TCP; `manyways-bench rattan` compares the emulator with Rattan. What only
 //! concerns manyways itself is measured by `manyways lab bench`.
 #![forbid(unsafe_code)]
 
+mod bond;
 mod get;
 mod launch;
 mod links;
@@ -38,6 +40,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Bond(bond::BondArgs),
     Get(get::GetArgs),
     Rattan(RattanArgs),
     #[command(hide = true)]
@@ -77,6 +80,7 @@ struct RattanArgs {
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
+        Command::Bond(args) => bond::run(args),
         Command::Get(args) => get::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
