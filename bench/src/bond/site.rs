@@ -198,7 +198,10 @@ impl Site {
         self.clients.push((contender, lab.spawn(Place::Device, command)?));
         let up = lab.links().iter().map(|link| format!("{} is up", link.name));
         for words in up {
-            waits("a client of the bond", || said_so(&log, &words))?;
+            waits("a client of the bond", || said_so(&log, &words)).map_err(|error| {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                DriveError::Site(format!("{error}; it said: {}", said.trim().replace('\n', "; ")))
+            })?;
         }
         listens(lab, port)
     }
