@@ -6,6 +6,7 @@
 
 mod contender;
 mod drive;
+mod loopback;
 mod plan;
 mod record;
 mod site;

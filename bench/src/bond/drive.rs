@@ -11,6 +11,7 @@ use manyways_trace::scenario::{Change, LinkState};
 use manyways_trace::{Size, Span};
 
 use super::contender::Contender;
+use super::loopback;
 use super::plan::{Cell, Entry};
 use super::record::{CellRecord, Run, Sockets};
 use super::site::{Programs, Site};
@@ -48,6 +49,9 @@ impl Driver<'_> {
         cell: &Cell,
         progress: &mut dyn FnMut(u32),
     ) -> Result<CellRecord, DriveError> {
+        if cell.on_loopback {
+            return loopback::measure(self, cell, progress);
+        }
         let name = format!("bench-bond-{}", std::process::id());
         let hosts = cell.hosts.clone();
         let mut lab = Lab::start(
@@ -181,14 +185,7 @@ impl Stage<'_> {
         });
         match told {
             Ok(told) => {
-                let value = match entry.task {
-                    Task::Bulk(span) => {
-                        let size = Task::bulk(span, self.cell.rate(entry.contender));
-                        size.as_bytes() as f64 * 8.0 / 1e6 / told.value
-                    }
-                    _ => unit.shown(told.value),
-                };
-                run.value = Some(value);
+                run.value = Some(entry.task.figure(told.value, self.cell.rate(entry.contender)));
                 run.more = told.more;
                 if matches!(entry.task, Task::Requests { .. }) {
                     run.samples = told.samples.iter().map(|one| unit.shown(*one)).collect();

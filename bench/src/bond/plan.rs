@@ -33,6 +33,8 @@ pub struct Cell {
     pub hosts: Vec<HostSpec>,
     /// How long the servers beside the gateways think, but the last host's.
     pub think: Span,
+    /// Whether nothing goes over any link.
+    pub on_loopback: bool,
     /// Every entry runs once a round.
     pub entries: Vec<Entry>,
     /// How often.
@@ -77,6 +79,7 @@ pub fn plan(wish: &Wish<'_>) -> Vec<Cell> {
         stalls(),
         lossy(),
         calls(),
+        loopback(),
         schedulers(),
     ];
     let mut cells: Vec<Cell> = parts.into_iter().flatten().collect();
@@ -118,7 +121,17 @@ fn cell(part: char, name: &str, links: Vec<LinkSpec>, entries: Vec<Entry>) -> Ce
     let described: Vec<_> = links.iter().map(describe).collect();
     let title = described.join(" + ");
     let (hosts, think) = (vec![host("origin", [0.0, 0.0])], Span::ZERO);
-    Cell { name: name.to_owned(), part, title, links, hosts, think, entries, rounds: 0 }
+    Cell {
+        name: name.to_owned(),
+        part,
+        title,
+        links,
+        hosts,
+        think,
+        on_loopback: false,
+        entries,
+        rounds: 0,
+    }
 }
 
 /// A host that is so many milliseconds of a round trip farther from Wi-Fi and LTE.
@@ -257,6 +270,17 @@ fn calls() -> Vec<Cell> {
     let single = Contender::scheduled("single");
     let task = Task::Call(Span::from_secs(10));
     vec![cell('i', "call", paper(), each(&[&[BOND, single], &DIRECT], task))]
+}
+
+/// A lab has a link, which nothing uses here.
+fn loopback() -> Vec<Cell> {
+    let both = [BOND, Contender::Direct(0)];
+    let mut entries = each(&[&both], Task::Bulk(BULK));
+    entries.extend(each(&[&both], Task::Rush(20_000)));
+    entries.extend(each(&[&[BOND]], Task::Crowd(20_000)));
+    let cell = cell('j', "loopback", vec![LinkSpec::new("loopback")], entries);
+    let title = "both ends, the server and the load on one loopback, with TLS".to_owned();
+    vec![Cell { title, on_loopback: true, hosts: Vec::new(), ..cell }]
 }
 
 fn schedulers() -> Vec<Cell> {

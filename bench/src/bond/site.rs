@@ -108,8 +108,8 @@ impl Site {
         if hosts.is_empty() {
             return Ok(());
         }
-        self.gateway_key = self.keygen("gateway")?;
-        let client = self.keygen("client")?;
+        self.gateway_key = keygen(&self.programs.manyways, &self.folder, "gateway")?;
+        let client = keygen(&self.programs.manyways, &self.folder, "client")?;
         // Every scheduler and every start of a client is a session of its own.
         fs::write(self.folder.join("allow"), format!("{client} device sessions=1000\n"))
             .map_err(system("write the list of clients"))?;
@@ -128,20 +128,6 @@ impl Site {
             lab.serve(host, &command)?;
         }
         Ok(())
-    }
-
-    /// Makes a key, and gives its public half.
-    fn keygen(&self, name: &str) -> Result<String, DriveError> {
-        let output = Command::new(&self.programs.manyways)
-            .args(["bond", "keygen"])
-            .arg(self.folder.join(format!("{name}.key")))
-            .stdin(Stdio::null())
-            .output()
-            .map_err(system("make a key"))?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-            false => Err(DriveError::Site(String::from_utf8_lossy(&output.stderr).into_owned())),
-        }
     }
 
     fn near_splice(&self, lab: &Lab) -> Result<Child, DriveError> {
@@ -241,6 +227,20 @@ impl Drop for Site {
     }
 }
 
+/// Makes a key `NAME.key`, and gives its public half.
+pub fn keygen(manyways: &Path, folder: &Path, name: &str) -> Result<String, DriveError> {
+    let output = Command::new(manyways)
+        .args(["bond", "keygen"])
+        .arg(folder.join(format!("{name}.key")))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(system("make a key"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(DriveError::Site(String::from_utf8_lossy(&output.stderr).into_owned())),
+    }
+}
+
 fn said_so(log: &Path, words: &str) -> io::Result<bool> {
     Ok(fs::read_to_string(log)?.contains(words))
 }
@@ -253,7 +253,8 @@ fn listens(lab: &Lab, port: u16) -> Result<(), DriveError> {
     })
 }
 
-fn waits(what: &str, mut ready: impl FnMut() -> io::Result<bool>) -> Result<(), DriveError> {
+/// Waits until something is there.
+pub fn waits(what: &str, mut ready: impl FnMut() -> io::Result<bool>) -> Result<(), DriveError> {
     let clock = Clock::start();
     while !ready().map_err(system("watch what was started"))? {
         if clock.now().since(Time::ZERO) > PATIENCE {

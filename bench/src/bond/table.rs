@@ -8,7 +8,7 @@ use crate::sample::{Quartiles, quantile, ratio};
 use crate::target;
 
 /// What stands above the cells of a part.
-const PARTS: [(&str, &str); 10] = [
+const PARTS: [(&str, &str); 11] = [
     ("a", "Single files"),
     ("b", "Many short flows"),
     ("c", "Requests during a bulk transfer"),
@@ -18,6 +18,7 @@ const PARTS: [(&str, &str); 10] = [
     ("g", "A path goes"),
     ("h", "Loss on both paths"),
     ("i", "A call"),
+    ("j", "Loopback"),
     ("k", "Schedulers"),
 ];
 
@@ -48,6 +49,8 @@ of it in the last one loses its carrier, or swallows everything. The figure is t
 without a byte.
 - A call: datagrams of 160 bytes fifty times a second, which come back. Both ends share a clock; the \
 figure is the median one-way delay towards the device.
+- Loopback: the server, both ends and the load run on the same loopback and the same processors, \
+started anew for each run. direct-loopback is the load and the server without the bond.
 - A target is met when every cell that it speaks of meets it.";
 
 /// The whole page.
@@ -132,6 +135,9 @@ fn besides(cell: &CellRecord, name: &str, task: &str) -> String {
         if !all.is_empty() {
             words.push(format!("{called} {:.0}", all.iter().sum::<f64>()));
         }
+    }
+    for what in ["client, MiB", "gateway, MiB"] {
+        words.extend(more(what).map(|value| format!("{what}: {value:.1}")));
     }
     words.join("; ")
 }

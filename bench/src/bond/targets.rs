@@ -17,6 +17,7 @@ pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
     targets.extend(stalls(cells));
     targets.push(lossy(cells));
     targets.extend(calls(cells));
+    targets.extend(loopback(cells));
     targets.extend(schedulers(cells));
     let rank = |target: &Target| match target.verdict {
         Verdict::Missed => 0,
@@ -164,6 +165,22 @@ fn calls(cells: &[CellRecord]) -> [Target; 2] {
 
 fn figures(all: &mut Vec<Figure>, place: &str, value: Option<f64>) {
     all.extend(value.map(|value| Figure { place: place.to_owned(), value }));
+}
+
+fn loopback(cells: &[CellRecord]) -> Vec<Target> {
+    let of = |(task, what, bound): (&str, &str, Bound)| {
+        let one = |cell: &CellRecord| {
+            let value = median(cell.values("bond", task).into_values())?;
+            Some(Figure { place: cell.name.clone(), value })
+        };
+        each(what.to_owned(), bound, part(cells, "j").filter_map(one).collect())
+    };
+    let targets = [
+        ("bulk", "loopback: Mbit/s through both ends", Bound::AtLeast(1500.0)),
+        ("new streams", "loopback: new streams a second", Bound::AtLeast(5000.0)),
+        ("20000 idle streams", "loopback: MiB of both ends, 20,000 idle", Bound::AtMost(300.0)),
+    ];
+    targets.map(of).into()
 }
 
 /// The default over the best of all schedulers, task by task.

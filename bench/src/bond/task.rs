@@ -36,6 +36,10 @@ pub enum Task {
     Stall(LinkState),
     /// Datagrams both ways for so long.
     Call(Span),
+    /// So many connections for a few bytes each, as fast as can be; how many a second.
+    Rush(u32),
+    /// So many connections that stay open and do nothing; the memory that they take.
+    Crowd(u32),
 }
 
 /// Of a stream that must not stall: how fast, how long, and when its link goes.
@@ -54,6 +58,10 @@ pub enum Unit {
     Millis,
     /// More is better.
     Mbps,
+    /// More is better.
+    PerSecond,
+    /// Less is better.
+    MiB,
 }
 
 impl Unit {
@@ -63,6 +71,8 @@ impl Unit {
             Self::Seconds => "s",
             Self::Millis => "ms",
             Self::Mbps => "Mbit/s",
+            Self::PerSecond => "1/s",
+            Self::MiB => "MiB",
         }
     }
 
@@ -98,6 +108,8 @@ impl Task {
             Self::Stall(LinkState::NoCarrier) => "interface down".to_owned(),
             Self::Stall(_) => "silent black hole".to_owned(),
             Self::Call(_) => "call".to_owned(),
+            Self::Rush(_) => "new streams".to_owned(),
+            Self::Crowd(count) => format!("{count} idle streams"),
         }
     }
 
@@ -107,6 +119,17 @@ impl Task {
             Self::Files { .. } => Unit::Seconds,
             Self::Bulk(_) => Unit::Mbps,
             Self::Requests { .. } | Self::Stall(_) | Self::Call(_) => Unit::Millis,
+            Self::Rush(_) => Unit::PerSecond,
+            Self::Crowd(_) => Unit::MiB,
+        }
+    }
+
+    /// The figure of what a load generator told, over links of this rate.
+    pub fn figure(&self, told: f64, rate: Rate) -> f64 {
+        match *self {
+            Self::Bulk(span) => Self::bulk(span, rate).as_bytes() as f64 * 8.0 / 1e6 / told,
+            Self::Rush(count) => f64::from(count) / told,
+            _ => self.unit().shown(told),
         }
     }
 
@@ -144,6 +167,10 @@ impl Task {
                 )]
             }
             Self::Call(length) => vec![format!("call --length {}ms", millis(length))],
+            Self::Rush(count) => {
+                vec![format!("files --size 100 --flows {count} --at-once 64")]
+            }
+            Self::Crowd(count) => vec![format!("crowd --count {count}")],
         };
         words.join(" ").split_whitespace().map(OsString::from).collect()
     }
@@ -164,6 +191,7 @@ impl Task {
             }
             Self::Stall(_) => STREAM.1.as_secs_f64() + 2.5,
             Self::Call(length) => length.as_secs_f64() + 0.5,
+            Self::Rush(count) | Self::Crowd(count) => f64::from(count) / 5_000.0 + 1.0,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -25,8 +25,15 @@ pub struct Crowd {
     at_once: usize,
 }
 
+/// Whoever waits for it must not wait for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 impl Crowd {
     pub async fn run(&self, way: &Way) -> io::Result<Told> {
+        tokio::time::timeout(PATIENCE, self.open(way)).await.map_err(|_| io::ErrorKind::TimedOut)?
+    }
+
+    async fn open(&self, way: &Way) -> io::Result<Told> {
         let turns = Rc::new(Semaphore::new(self.at_once));
         let begun = Instant::now();
         let mut opening = JoinSet::new();
