@@ -133,9 +133,10 @@ impl Stage<'_> {
 
     fn start(&self) -> Result<Ends, DriveError> {
         let programs = self.driver.programs;
-        let quiet = |mut command: Command| {
+        let spawn = |command: &Command| {
+            let mut command = with_many_files(command);
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            command
+            self.lab.spawn(HERE, command)
         };
         let here = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
         let mut server = Command::new(&programs.own);
@@ -153,11 +154,11 @@ impl Stage<'_> {
             .args(["--gateway", &here(GATEWAY), "--gateway-key", &self.gateway_key])
             .args(["--socks", &here(SOCKS), "--key"])
             .arg(self.folder.join("client.key"));
-        let server = self.lab.spawn(HERE, quiet(server))?;
-        let gateway = self.lab.spawn(HERE, quiet(gateway))?;
+        let server = spawn(&server)?;
+        let gateway = spawn(&gateway)?;
         self.listens(SERVER)?;
         self.listens(GATEWAY)?;
-        let client = self.lab.spawn(HERE, quiet(client))?;
+        let client = spawn(&client)?;
         self.listens(SOCKS)?;
         Ok(Ends { server, gateway, client })
     }
@@ -169,6 +170,7 @@ impl Stage<'_> {
             command.arg(format!("--socks=127.0.0.1:{SOCKS}"));
         }
         command.args(entry.task.arguments(self.cell.rate(entry.contender)));
+        let mut command = with_many_files(&command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -179,6 +181,14 @@ impl Stage<'_> {
             self.lab.namespace(HERE).run(|| Ok(TcpStream::connect(at).is_ok()))
         })
     }
+}
+
+/// The same command with more files than a host's default may allow: root may say so.
+fn with_many_files(command: &Command) -> Command {
+    let mut wrapped = Command::new("/bin/sh");
+    wrapped.args(["-c", "ulimit -n 65536; exec \"$0\" \"$@\""]);
+    wrapped.arg(command.get_program()).args(command.get_args());
+    wrapped
 }
 
 /// The memory of a process, in MiB.

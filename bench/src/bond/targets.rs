@@ -206,3 +206,82 @@ fn schedulers(cells: &[CellRecord]) -> Vec<Target> {
     let target = middle_and_worst(what, (1.02, 1.1), &figures);
     vec![target]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bond::record::Run;
+
+    fn run(contender: &str, task: &str, value: f64) -> Run {
+        let (contender, task) = (contender.to_owned(), task.to_owned());
+        Run { contender, task, value: Some(value), ..Run::default() }
+    }
+
+    fn cell(part: &str, name: &str, runs: Vec<Run>) -> CellRecord {
+        CellRecord { part: part.into(), name: name.into(), runs, ..CellRecord::default() }
+    }
+
+    fn find<'a>(targets: &'a [Target], beginning: &str) -> &'a Target {
+        targets.iter().find(|target| target.what.starts_with(beginning)).unwrap()
+    }
+
+    #[test]
+    fn what_did_not_run_is_not_met() {
+        let targets = targets(&[]);
+        assert!(targets.iter().all(|target| target.verdict == Verdict::NotMeasured));
+    }
+
+    #[test]
+    fn a_file_is_compared_with_the_better_primary_and_a_miss_comes_first() {
+        let of = |own: f64| {
+            let runs = vec![
+                run("bond", "10 KB", own),
+                run("mptcp-wifi", "10 KB", 2.0),
+                run("mptcp-lte", "10 KB", 1.0),
+                run("bond", "1 MB", 0.5),
+                run("mptcp-lte", "1 MB", 1.0),
+            ];
+            targets(&[cell("a", "files", runs)])
+        };
+        assert_eq!(find(&of(0.7), "single file").verdict, Verdict::Met);
+        let missed = of(1.1);
+        assert_eq!(missed[0].verdict, Verdict::Missed);
+        assert!(
+            missed[0].measured.contains("worst 1.100 (files, 10 KB)"),
+            "{}",
+            missed[0].measured
+        );
+    }
+
+    #[test]
+    fn bulk_is_compared_with_the_sum_or_the_best_of_the_links() {
+        let runs = |own| {
+            let links = [("direct-wifi", 6.0), ("direct-lte", 4.0)];
+            let links = links.map(|(name, rate)| run(name, "bulk", rate));
+            [vec![run("bond", "bulk", own)], links.into()].concat()
+        };
+        let of = |own| targets(&[cell("e", "sum-8-10", runs(own))]);
+        assert_eq!(find(&of(9.6), "bulk / sum").verdict, Verdict::Met);
+        assert_eq!(find(&of(9.4), "bulk / sum").verdict, Verdict::Missed);
+        let of = |own| targets(&[cell("f", "unequal-40-5", runs(own))]);
+        assert_eq!(find(&of(6.4), "bulk / best single path, unequal-40-5").verdict, Verdict::Met);
+        assert_eq!(
+            find(&of(6.2), "bulk / best single path, unequal-40-5").verdict,
+            Verdict::Missed
+        );
+    }
+
+    #[test]
+    fn a_percentile_is_of_all_rounds() {
+        let with = |contender: &str, last: f64| {
+            let samples = (0..98).map(|_| 1.0).chain([last, last]).collect();
+            Run { samples, ..run(contender, "requests", 1.0) }
+        };
+        let of = |last| {
+            let runs = vec![with("bond redundant", last), with("direct-wifi", 10.0)];
+            targets(&[cell("h", "lossy", runs)])
+        };
+        assert_eq!(find(&of(4.0), "redundant").verdict, Verdict::Met);
+        assert_eq!(find(&of(4.1), "redundant").verdict, Verdict::Missed);
+    }
+}
