@@ -133,8 +133,7 @@ impl Stage<'_> {
 
     fn start(&self) -> Result<Ends, DriveError> {
         let programs = self.driver.programs;
-        let spawn = |command: &Command| {
-            let mut command = with_many_files(command);
+        let spawn = |mut command: Command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             self.lab.spawn(HERE, command)
         };
@@ -154,11 +153,11 @@ impl Stage<'_> {
             .args(["--gateway", &here(GATEWAY), "--gateway-key", &self.gateway_key])
             .args(["--socks", &here(SOCKS), "--key"])
             .arg(self.folder.join("client.key"));
-        let server = spawn(&server)?;
-        let gateway = spawn(&gateway)?;
+        let server = spawn(server)?;
+        let gateway = spawn(gateway)?;
         self.listens(SERVER)?;
         self.listens(GATEWAY)?;
-        let client = spawn(&client)?;
+        let client = spawn(client)?;
         self.listens(SOCKS)?;
         Ok(Ends { server, gateway, client })
     }
@@ -170,7 +169,6 @@ impl Stage<'_> {
             command.arg(format!("--socks=127.0.0.1:{SOCKS}"));
         }
         command.args(entry.task.arguments(self.cell.rate(entry.contender)));
-        let mut command = with_many_files(&command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -181,14 +179,6 @@ impl Stage<'_> {
             self.lab.namespace(HERE).run(|| Ok(TcpStream::connect(at).is_ok()))
         })
     }
-}
-
-/// The same command with more files than a host's default may allow: root may say so.
-fn with_many_files(command: &Command) -> Command {
-    let mut wrapped = Command::new("/bin/sh");
-    wrapped.args(["-c", "ulimit -n 65536; exec \"$0\" \"$@\""]);
-    wrapped.arg(command.get_program()).args(command.get_args());
-    wrapped
 }
 
 /// The memory of a process, in MiB.

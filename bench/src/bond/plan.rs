@@ -60,6 +60,8 @@ const BULK: Span = Span::from_secs(8);
 pub const SIZES: [u64; 7] = [10 * KB, 50 * KB, 100 * KB, 500 * KB, MB, 5 * MB, 10 * MB];
 /// Over this, one path alone is no rival, and takes long.
 const LARGEST_ALONE: u64 = MB;
+/// Streams that do nothing.
+pub const CROWD: u32 = 20_000;
 /// Every scheduler; the first is the default.
 pub const SCHEDULERS: [&str; 5] = ["buffer-aware", "minrtt", "round-robin", "single", "ecf"];
 
@@ -277,10 +279,17 @@ fn loopback() -> Vec<Cell> {
     let both = [BOND, Contender::Direct(0)];
     let mut entries = each(&[&both], Task::Bulk(BULK));
     entries.extend(each(&[&both], Task::Rush(20_000)));
-    entries.extend(each(&[&[BOND]], Task::Crowd(20_000)));
+    entries.extend(each(&[&[BOND]], Task::Crowd(crowd())));
     let cell = cell('j', "loopback", vec![LinkSpec::new("loopback")], entries);
     let title = "both ends, the server and the load on one loopback, with TLS".to_owned();
     vec![Cell { title, on_loopback: true, hosts: Vec::new(), ..cell }]
+}
+
+/// As many as the target speaks of, or as this machine lets a process have: each is a descriptor of
+/// everyone who takes part.
+fn crowd() -> u32 {
+    let most = manyways_sys::privilege::raise_file_limit().unwrap_or(1024);
+    CROWD.min(u32::try_from(most).unwrap_or(CROWD).saturating_sub(100))
 }
 
 fn schedulers() -> Vec<Cell> {
