@@ -1,5 +1,6 @@
 //! The run of a cell: one lab, and every entry once a round, in an order that changes.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 
@@ -8,7 +9,7 @@ use manyways_net::lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{Change, LinkState};
-use manyways_trace::{Size, Span};
+use manyways_trace::{Size, Span, Time};
 
 use super::contender::Contender;
 use super::loopback;
@@ -25,6 +26,9 @@ use crate::traffic::Told;
 /// In the middle of a transfer of [`SAMPLE`] the sockets are looked at.
 const MIDDLE: Span = Span::from_millis(700);
 const SAMPLE: Size = Size::from_bytes(3_000_000);
+/// Carriers that have been idle for so long begin with a small window again, as they do for a user
+/// who comes back: what the run before left them would be a matter of the order.
+const COOL: Span = Span::from_secs(2);
 /// A link carries a stream when it brought most of it in the second before.
 const BUSY: Span = Span::from_secs(1);
 
@@ -69,7 +73,7 @@ impl Driver<'_> {
         let termination = self.termination;
         let launcher = Launcher { lab, termination, constant: true, restless: Default::default() };
         let mut record = cell.blank();
-        let mut stage = Stage { driver: self, cell, launcher, site };
+        let mut stage = Stage { driver: self, cell, launcher, site, last: BTreeMap::new(), clock };
         let mut able = Vec::new();
         for contender in contenders {
             let seen = stage.look_at_sockets(contender)?;
@@ -105,6 +109,9 @@ struct Stage<'a> {
     cell: &'a Cell,
     launcher: Launcher<'a>,
     site: Site,
+    /// When each contender's last run ended.
+    last: BTreeMap<Contender, Time>,
+    clock: Clock,
 }
 
 impl Stage<'_> {
@@ -157,6 +164,12 @@ impl Stage<'_> {
     }
 
     fn run(&mut self, round: u32, entry: &Entry) -> Result<Run, DriveError> {
+        if let Some(at) = self.last.get(&entry.contender)
+            && matches!(entry.contender, Contender::Bond { .. })
+        {
+            let idle = self.clock.now().since(*at);
+            sleep(COOL.saturating_sub(idle).into());
+        }
         let unit = entry.task.unit();
         let mut run = Run {
             round,
@@ -178,6 +191,7 @@ impl Stage<'_> {
                 (outcome, ended.link_bytes)
             }
         };
+        self.last.insert(entry.contender, self.clock.now());
         run.link_bytes = link_bytes;
         let told = outcome.and_then(|line| {
             let told = serde_json::from_str::<Told>(line.trim());

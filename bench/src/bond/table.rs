@@ -33,8 +33,8 @@ beside them the median of the rounds' own ratios.
 from connect() to the last of them. The server answers without thinking. Every byte is compared with \
 what it should be; a run with a wrong one is a failure.
 - bond: `manyways bond client` on the device and `manyways bond gateway` on the server's host. Both \
-run during all of the cell, so that their carriers are open when a run begins, and have been idle \
-since the last one.
+run during all of the cell, so that their carriers are open when a run begins; they have been idle \
+for two seconds at least, so that the kernel begins with a small window again.
 - mptcp-wifi, mptcp-lte: a transparent splice, one connection of the kernel's MPTCP for every flow, \
 whose first segment has the destination and the flow's first bytes. Its first subflow goes over the \
 link in its name. wifi, lte: the same splice with plain TCP over that link.
