@@ -7,32 +7,26 @@
 mod contender;
 mod curve;
 mod drive;
-mod launch;
-mod links;
 mod plan;
 mod record;
 mod site;
-mod sockets;
 mod table;
 mod targets;
 
-use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::UNIX_EPOCH;
 
 use manyways_net::lab::registry::Registry;
-use manyways_net::lab::{DEFAULT_CC, LabError};
-use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 
 use self::drive::{Driver, blank};
-use self::launch::DriveError;
-use self::links::Pair;
 use self::plan::{Cell, Mode, Wish, plan};
-use self::record::{Machine, Results, SCHEMA};
+use self::record::{CellRecord, Results, SCHEMA};
 use self::site::Programs;
-use crate::write;
+use crate::links::{self, Pair};
+use crate::machine::Machine;
+use crate::programs::beside_this;
+use crate::results::{self, Kept, Outputs, Planned};
 
 /// Compare `manyways get` with one network, fixed chunks, aria2 and kernel MPTCP (as root).
 ///
@@ -103,7 +97,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
         return Err(format!("there is nothing to measure{words}; --list names all cells"));
     }
     if args.list {
-        list(&cells);
+        results::list(&cells, |cell| &cell.title);
         return Ok(ExitCode::SUCCESS);
     }
     let binary = match args.manyways {
@@ -121,7 +115,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
         Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let mut results = Results {
         schema: SCHEMA.to_owned(),
-        machine: machine(&programs)?,
+        machine: Machine::here(&programs.manyways, programs.versions())?,
         seed: args.seed,
         mode: format!("{mode:?}").to_lowercase(),
         seconds: 0.0,
@@ -132,24 +126,25 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     if args.resume
         && let Some(file) = &args.json
     {
-        keep(&mut results, file)?;
+        results.keep(file)?;
     }
-    let outputs = Outputs { json: args.json, markdown: args.markdown };
+    let outputs = Outputs {
+        json: args.json,
+        markdown: args.markdown,
+        targets: targets::targets,
+        page: table::markdown,
+    };
     let driver = Driver {
         registry: &registry,
         programs: &programs,
         termination: &termination,
         seed: args.seed,
     };
-    measure(&driver, &cells, &mut results, &outputs)
+    results.measure(&cells, &outputs, |cell, progress| driver.measure(cell, progress))
 }
 
 fn wants_full() -> bool {
     std::env::var_os("BENCH").is_some_and(|value| value == "full")
-}
-
-fn beside_this() -> io::Result<PathBuf> {
-    Ok(std::env::current_exe()?.with_file_name("manyways"))
 }
 
 /// The recorded pairs. None are no reason to stop, unless somebody said where they are.
@@ -168,168 +163,40 @@ fn find_pairs(named: Option<&Path>, left_out: &mut Vec<String>) -> Result<Vec<Pa
     }
 }
 
-fn list(cells: &[Cell]) {
-    for cell in cells {
-        let (rounds, minutes) = (cell.rounds, cell.estimate() / 60.0);
-        println!("{:18} {minutes:5.1} min  {rounds:2} rounds  {}", cell.name, cell.title);
+impl Planned for Cell {
+    type Record = CellRecord;
+
+    fn name(&self) -> &str {
+        &self.name
     }
-    let all: f64 = cells.iter().map(Cell::estimate).sum();
-    println!("{:18} {:5.1} min", "all", all / 60.0);
-}
 
-fn machine(programs: &Programs) -> Result<Machine, String> {
-    let build = std::fs::metadata(&programs.manyways)
-        .and_then(|file| Ok((file.len(), file.modified()?)))
-        .map(|(length, time)| {
-            let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-            format!("{length}-{}", since.as_millis())
-        })
-        .map_err(|error| format!("{}: {error}", programs.manyways.display()))?;
-    Ok(Machine {
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .map(|text| text.trim().to_owned())
-            .unwrap_or_default(),
-        congestion_control: DEFAULT_CC.to_owned(),
-        programs: programs.versions(),
-        build,
-    })
-}
-
-/// Takes over what an earlier run measured.
-fn keep(results: &mut Results, file: &Path) -> Result<(), String> {
-    let bytes = match std::fs::read(file) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
-    };
-    let before: Results = serde_json::from_slice(&bytes)
-        .map_err(|error| format!("{} holds no results: {error}", file.display()))?;
-    if before.schema != results.schema
-        || before.machine != results.machine
-        || before.seed != results.seed
-    {
-        return Err(format!(
-            "{} was measured with another binary, machine or seed: leave --resume out",
-            file.display()
-        ));
+    fn estimate(&self) -> f64 {
+        self.seconds_of_all()
     }
-    results.cells = before.cells.into_iter().filter(|cell| cell.error.is_none()).collect();
-    results.seconds = before.seconds;
-    Ok(())
-}
 
-/// Where results go.
-struct Outputs {
-    json: Option<PathBuf>,
-    markdown: Option<PathBuf>,
-}
+    fn rounds(&self) -> u32 {
+        self.rounds
+    }
 
-impl Outputs {
-    fn write(&self, results: &mut Results) -> Result<(), String> {
-        results.targets = targets::targets(&results.cells);
-        if let Some(file) = &self.markdown {
-            write(file, &table::markdown(results))?;
-        }
-        if let Some(file) = &self.json {
-            let text = serde_json::to_string(results).map_err(|error| error.to_string())?;
-            write(file, &(text + "\n"))?;
-        }
-        Ok(())
+    fn blank(&self) -> CellRecord {
+        blank(self)
     }
 }
 
-fn measure(
-    driver: &Driver<'_>,
-    cells: &[Cell],
-    results: &mut Results,
-    outputs: &Outputs,
-) -> Result<ExitCode, String> {
-    let done = |results: &Results, cell: &Cell| {
-        let plan = blank(cell).plan;
-        results.cells.iter().any(|kept| kept.name == cell.name && kept.plan == plan)
-    };
-    let wanted: Vec<&Cell> = cells.iter().filter(|cell| !done(results, cell)).collect();
-    let before = results.seconds;
-    let mut progress = Progress::new(&wanted, cells.len());
-    for cell in wanted {
-        let outcome = driver.measure(cell, &mut |round| progress.tell(cell, round));
-        progress.finish(cell);
-        let record = match outcome {
-            Ok(record) => record,
-            Err(DriveError::Stopped(signal)) => {
-                progress.clear();
-                eprintln!("stopped; --resume goes on with {}", cell.name);
-                return Ok(ExitCode::from(128 + signal as u8));
-            }
-            // Without these there is no other cell either.
-            Err(DriveError::Lab(
-                error @ (LabError::NotPermitted(_) | LabError::CongestionControl { .. }),
-            )) => return Err(error.to_string()),
-            Err(error) => {
-                progress.clear();
-                eprintln!("{}: {error}", cell.name);
-                record::CellRecord { error: Some(error.to_string()), ..blank(cell) }
-            }
-        };
-        results.cells.retain(|kept| kept.name != record.name);
-        results.cells.push(record);
-        let place = |name: &str| cells.iter().position(|cell| cell.name == name);
-        results.cells.sort_by_key(|cell| (cell.part.clone(), place(&cell.name)));
-        results.seconds = before + progress.clock.now().as_secs_f64();
-        outputs.write(results)?;
-    }
-    progress.clear();
-    // After a resume with nothing left to do, the page is made anew all the same.
-    outputs.write(results)?;
-    print!("{}", table::markdown(results));
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Where the run is, on standard error.
-struct Progress {
-    clock: Clock,
-    terminal: bool,
-    /// Seconds that what is over was expected to take, and all.
-    over: f64,
-    all: f64,
-    cells: usize,
-    number: usize,
-}
-
-impl Progress {
-    fn new(wanted: &[&Cell], cells: usize) -> Self {
-        let all = wanted.iter().map(|cell| cell.estimate()).sum();
-        let kept = cells - wanted.len();
-        let words = if kept > 0 { format!(", {kept} are there") } else { String::new() };
-        eprintln!("{} cells{words}; about {:.0} minutes", wanted.len(), all / 60.0);
-        let terminal = io::stderr().is_terminal();
-        Self { clock: Clock::start(), terminal, over: 0.0, all, cells: wanted.len(), number: 1 }
+impl Kept for CellRecord {
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    fn tell(&self, cell: &Cell, round: u32) {
-        let share = f64::from(round) / f64::from(cell.rounds.max(1));
-        let over = self.over + cell.estimate() * share;
-        let passed = self.clock.now().as_secs_f64();
-        // What it took so far says more about the rest than the estimate does.
-        let left = (self.all - over) * (passed / over.max(1.0)).clamp(0.3, 3.0) / 60.0;
-        let (begin, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-        eprint!(
-            "{begin}cell {} of {}, {}: round {round} of {}; {left:.0} min left{end}",
-            self.number, self.cells, cell.name, cell.rounds
-        );
-        // A terminal that went away is no reason to stop.
-        let _ = io::stderr().flush();
+    fn part(&self) -> &str {
+        &self.part
     }
 
-    fn finish(&mut self, cell: &Cell) {
-        self.over += cell.estimate();
-        self.number += 1;
+    fn plan(&self) -> &str {
+        &self.plan
     }
 
-    fn clear(&self) {
-        if self.terminal {
-            eprint!("\r\x1b[K");
-        }
+    fn error(&mut self) -> &mut Option<String> {
+        &mut self.error
     }
 }

@@ -1,14 +1,26 @@
 //! Benchmarks that set manyways beside what other people use: every contender in the same run, in
 //! turn, measured by the same ends.
 //!
-//! `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
+//! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
+//! no gateway; `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
 //! kernel's Multipath TCP; `manyways-bench rattan` compares the emulator with Rattan. What only
 //! concerns manyways itself is measured by `manyways lab bench`.
 #![forbid(unsafe_code)]
 
+mod bond;
 mod get;
+mod launch;
+mod links;
+mod machine;
+mod order;
+mod programs;
+mod progress;
 mod rattan;
+mod results;
 mod sample;
+mod sockets;
+mod target;
+mod traffic;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,8 +40,15 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
+    Bond(bond::BondArgs),
     Get(get::GetArgs),
     Rattan(RattanArgs),
+    #[command(hide = true)]
+    Load(traffic::LoadArgs),
+    #[command(hide = true)]
+    Serve(traffic::ServeArgs),
+    #[command(hide = true)]
+    Splice(traffic::SpliceArgs),
 }
 
 /// Compare the emulator with Rattan 0.1.1 (about 13 minutes, as root).
@@ -61,8 +80,12 @@ struct RattanArgs {
 
 fn main() -> ExitCode {
     let done = match Args::parse().command {
+        Command::Bond(args) => bond::run(args),
         Command::Get(args) => get::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
+        Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
+        Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
+        Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),
     };
     match done {
         Ok(code) => code,

@@ -1,5 +1,7 @@
 //! What several rounds of the same measurement say.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// The middle and the quartiles of a sample.
@@ -28,9 +30,40 @@ impl Quartiles {
     }
 }
 
+/// How two samples of the same rounds compare.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The ratio of the medians.
+    pub medians: f64,
+    /// The median of the rounds' ratios.
+    pub pairs: f64,
+}
+
+/// `ours` over `theirs`.
+pub fn ratio(ours: &BTreeMap<u32, f64>, theirs: &BTreeMap<u32, f64>) -> Option<Ratio> {
+    let pair = |(round, own): (&u32, &f64)| Some(own / theirs.get(round)?);
+    Some(Ratio {
+        medians: median(ours.values().copied())? / median(theirs.values().copied())?,
+        pairs: median(ours.iter().filter_map(pair))?,
+    })
+}
+
+/// The middle of a sample.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Quartiles::of(values).map(|quartiles| quartiles.median)
+}
+
+/// The value below which such a share of a sample lies: one of its own.
+pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let place = (values.len() as f64 * share).ceil() as usize;
+    values.get(place.max(1) - 1).copied()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Quartiles;
+    use super::*;
 
     #[test]
     fn quartiles_lie_between_the_values_next_to_them() {
@@ -39,5 +72,26 @@ mod tests {
         assert_eq!(Quartiles::of([7.0]), Some(one));
         let four = Quartiles { lower: 1.75, median: 2.5, upper: 3.25 };
         assert_eq!(Quartiles::of([4.0, 1.0, 3.0, 2.0]), Some(four));
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_values() {
+        let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(quantile(&values, 0.95), Some(95.0));
+        assert_eq!(quantile(&values, 0.99), Some(99.0));
+        assert_eq!(quantile(&values, 1.0), Some(100.0));
+        assert_eq!(quantile(&[7.0], 0.0), Some(7.0));
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn a_ratio_is_of_medians_and_pair_by_pair() {
+        let ours = BTreeMap::from([(0, 1.0), (1, 2.0), (2, 9.0)]);
+        let theirs = BTreeMap::from([(0, 2.0), (1, 5.0), (2, 10.0), (3, 4.0)]);
+        let ratio = ratio(&ours, &theirs).unwrap();
+        assert_eq!(ratio.medians, 2.0 / 4.5);
+        assert_eq!(ratio.pairs, 0.5);
+        assert_eq!(super::ratio(&ours, &BTreeMap::new()), None);
+        assert_eq!(super::ratio(&ours, &BTreeMap::from([(7, 1.0)])), None);
     }
 }

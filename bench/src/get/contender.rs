@@ -292,7 +292,7 @@ pub fn curl_said(json: &str) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get::links::wifi_and_lte;
+    use crate::links::wifi_and_lte;
 
     #[test]
     fn reports_of_both_programs_are_read() {

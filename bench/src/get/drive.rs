@@ -14,12 +14,14 @@ use manyways_trace::{Size, Span, event};
 
 use super::contender::{Contender, Errand, Said, curl_said, get_said};
 use super::curve::{self, Curve, Story, sum_reaches};
-use super::launch::{DriveError, Ended, LOOK, Launcher, first_line, system};
-use super::links::{fluid_bound, mean_rate, period};
 use super::plan::{Cell, Entry, PRIMER};
-use super::record::{CellRecord, Moment, Run, Sockets, median};
+use super::record::{CellRecord, Moment, Run, Sockets};
 use super::site::{Programs, Site};
-use super::sockets::sockets;
+use crate::launch::{DriveError, Ended, LOOK, Launcher, first_line, system};
+use crate::links::{fluid_bound, mean_rate, period};
+use crate::order::{hash, shuffle};
+use crate::sample::median;
+use crate::sockets::sockets;
 
 /// A link is in use when it has brought so much.
 const IN_USE: Size = Size::from_bytes(50_000);
@@ -108,12 +110,6 @@ pub fn blank(cell: &Cell) -> CellRecord {
 /// Changes when anything of a cell does.
 fn fingerprint(cell: &Cell) -> String {
     format!("{:016x}", hash(&format!("{cell:?}")))
-}
-
-/// FNV-1a: nobody has a reason to forge it.
-fn hash(text: &str) -> u64 {
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
 /// A lab that is set up for a cell.
@@ -396,36 +392,9 @@ fn ahead(offset: Span, lead: f64, period: Option<Span>) -> Span {
     if offset >= lead { offset - lead } else { offset + period - lead }
 }
 
-/// Fisher and Yates, with `SplitMix64`.
-fn shuffle<T>(items: &mut [T], seed: u64) {
-    let mut state = seed;
-    for left in (1..items.len()).rev() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        items.swap(left, (mixed % (left as u64 + 1)) as usize);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_order_depends_on_the_seed_alone_and_loses_nobody() {
-        let order = |seed| {
-            let mut items: Vec<u32> = (0..10).collect();
-            shuffle(&mut items, seed);
-            items
-        };
-        assert_eq!(order(1), order(1));
-        assert_ne!(order(1), order(2));
-        let mut sorted = order(3);
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..10).collect::<Vec<_>>());
-    }
 
     #[test]
     fn a_trace_begins_early_enough_for_the_transfer_to_find_its_place() {

@@ -4,11 +4,11 @@ use manyways_trace::scenario::{Event, HostSpec, LinkSpec};
 use manyways_trace::{Rate, Size, Span};
 
 use super::contender::Contender;
-use super::links::{
+use super::site::{LARGEST, NAME, WARM_UP};
+use crate::links::{
     self, LTE_RTT, Pair, WIFI_RTT, constant, dies, falls, fluid_bound, mean_rate, round_trip,
     wifi_and_lte,
 };
-use super::site::{LARGEST, NAME, WARM_UP};
 
 /// How much of it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -420,7 +420,7 @@ impl Cell {
     }
 
     /// About how many seconds it takes.
-    pub fn estimate(&self) -> f64 {
+    pub fn seconds_of_all(&self) -> f64 {
         let round: f64 = self.entries.iter().map(|entry| self.seconds(entry)).sum();
         let known = self.entries.iter().any(|entry| entry.contender == Contender::Known);
         let prime = |link: &LinkSpec| Rate::time_for(mean_rate(link), PRIMER).as_secs_f64() + 0.5;
@@ -476,13 +476,13 @@ mod tests {
 
     #[test]
     fn a_default_run_is_over_within_an_hour() {
-        let mut seconds: f64 = of(Mode::Default, &[]).iter().map(Cell::estimate).sum();
+        let mut seconds: f64 = of(Mode::Default, &[]).iter().map(Cell::seconds_of_all).sum();
         // Eight pairs of 45 + 30 Mbit/s, which are not there in a test.
         let links = wifi_and_lte(30, 45);
         let entries: Vec<Entry> =
             fetch(&RIVALS, 20 * MB).chain(singles(&links, 20 * MB, true)).collect();
         let pair = Cell { rounds: 5, ..cell('b', "b".into(), links, true, entries) };
-        seconds += 8.0 * pair.estimate();
+        seconds += 8.0 * pair.seconds_of_all();
         assert!((1800.0..3500.0).contains(&seconds), "{seconds}");
     }
 

@@ -5,47 +5,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::contender::PathSaid;
-use super::targets::Target;
-use crate::sample::Quartiles;
+use crate::results;
 
 /// Name and version of the results' schema.
 pub const SCHEMA: &str = "manyways.bench-get/1";
 
 /// Everything.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Results {
-    /// [`SCHEMA`].
-    pub schema: String,
-    /// Where and with what.
-    pub machine: Machine,
-    /// Seed of every order.
-    pub seed: u64,
-    /// `quick`, `default` or `full`.
-    pub mode: String,
-    /// How long it took so far, in seconds.
-    pub seconds: f64,
-    /// What was not measured, and why.
-    pub left_out: Vec<String>,
-    /// What was to be reached.
-    pub targets: Vec<Target>,
-    /// In the order in which they ran.
-    pub cells: Vec<CellRecord>,
-}
-
-/// Where and with what something was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
-    /// Processors.
-    pub cores: usize,
-    /// Kernel release.
-    pub kernel: String,
-    /// TCP congestion control of both sides.
-    pub congestion_control: String,
-    /// Programs and their versions.
-    pub programs: Vec<String>,
-    /// Tells one build of the binary under test from another.
-    pub build: String,
-}
+pub type Results = results::Results<CellRecord>;
 
 /// One cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -215,29 +181,6 @@ fn by_round(moments: &[Moment], bytes: u64) -> BTreeMap<u32, f64> {
     of.map(|moment| (moment.round, moment.seconds)).collect()
 }
 
-/// How two samples of the same rounds compare.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Ratio {
-    /// The ratio of the medians.
-    pub medians: f64,
-    /// The median of the rounds' ratios.
-    pub pairs: f64,
-}
-
-/// `ours` over `theirs`.
-pub fn ratio(ours: &BTreeMap<u32, f64>, theirs: &BTreeMap<u32, f64>) -> Option<Ratio> {
-    let pair = |(round, own): (&u32, &f64)| Some(own / theirs.get(round)?);
-    Some(Ratio {
-        medians: median(ours.values().copied())? / median(theirs.values().copied())?,
-        pairs: median(ours.iter().filter_map(pair))?,
-    })
-}
-
-/// The middle of a sample.
-pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
-    Quartiles::of(values).map(|quartiles| quartiles.median)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,17 +188,6 @@ mod tests {
     fn run(round: u32, contender: &str, bytes: u64, seconds: Option<f64>) -> Run {
         let failed = seconds.is_none().then(|| "no".to_owned());
         Run { round, contender: contender.into(), bytes, seconds, failed, ..Run::default() }
-    }
-
-    #[test]
-    fn a_ratio_is_of_medians_and_pair_by_pair() {
-        let ours = BTreeMap::from([(0, 1.0), (1, 2.0), (2, 9.0)]);
-        let theirs = BTreeMap::from([(0, 2.0), (1, 5.0), (2, 10.0), (3, 4.0)]);
-        let ratio = ratio(&ours, &theirs).unwrap();
-        assert_eq!(ratio.medians, 2.0 / 4.5);
-        assert_eq!(ratio.pairs, 0.5);
-        assert_eq!(super::ratio(&ours, &BTreeMap::new()), None);
-        assert_eq!(super::ratio(&ours, &BTreeMap::from([(7, 1.0)])), None);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 use manyways_net::lab::{Lab, LabError};
 use manyways_trace::Size;
 
+use crate::launch::DriveError;
+use crate::programs::{program, quoted, version};
+
 /// Every contender asks for this name. Which host it leads to may depend on the link.
 pub const NAME: &str = "www.lab";
 /// The object that warms connections up.
@@ -76,21 +79,6 @@ impl Programs {
     }
 }
 
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(sbin).map(|f| f.join(name)).find(|file| file.is_file())
-}
-
-/// The first words of what a program says about itself.
-fn version(program: &Path, option: &str) -> Option<String> {
-    let output = Command::new(program).arg(option).stdin(Stdio::null()).output().ok()?;
-    let said = [output.stdout, output.stderr].concat();
-    let line = String::from_utf8_lossy(&said).lines().next()?.to_owned();
-    let line = line.rsplit("version: ").next().unwrap_or(&line).replace(" version", "");
-    Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
-}
-
 /// Why there is no far side.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -107,6 +95,12 @@ pub enum SiteError {
     /// The lab refused.
     #[error(transparent)]
     Lab(#[from] LabError),
+}
+
+impl From<SiteError> for DriveError {
+    fn from(error: SiteError) -> Self {
+        Self::Site(error.to_string())
+    }
 }
 
 /// The running servers; their files lie in the lab's folder and go with it.
@@ -263,19 +257,9 @@ fn random(size: Size) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One word of the shell.
-fn quoted(word: &OsStr) -> String {
-    format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_word_stays_one_word() {
-        assert_eq!(quoted(OsStr::new("/a b/it's")), r"'/a b/it'\''s'");
-    }
 
     #[test]
     fn only_the_beginning_of_the_content_is_an_object() {

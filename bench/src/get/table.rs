@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::record::{CellRecord, Results, ratio};
-use super::targets::{Verdict, shown};
-use crate::sample::Quartiles;
+use super::record::{CellRecord, Results};
+use super::targets::shown;
+use crate::sample::{Quartiles, ratio};
+use crate::target;
 
 /// What stands above the cells of a part.
 const PARTS: [(&str, &str); 9] = [
@@ -64,7 +65,7 @@ pub fn markdown(results: &Results) -> String {
             _ => "the part that fits into an hour; `BENCH=full` measures everything",
         }
     );
-    targets(&mut out, results);
+    out.push_str(&target::rows(&results.targets));
     for (letter, title) in PARTS {
         let cells = results.cells.iter().filter(|cell| cell.part == letter);
         for (index, cell) in cells.enumerate() {
@@ -77,20 +78,6 @@ pub fn markdown(results: &Results) -> String {
     let _ = writeln!(out, "\n## How it was measured\n{METHOD}\n");
     machine(&mut out, results);
     out
-}
-
-fn targets(out: &mut String, results: &Results) {
-    let _ = writeln!(out, "| What | Target | Measured | |\n|---|---|---|---|");
-    for target in &results.targets {
-        let verdict = match target.verdict {
-            Verdict::Met => "met",
-            Verdict::Missed => "**missed**",
-            Verdict::Told => "",
-            Verdict::NotMeasured => "not measured",
-        };
-        let row = [&target.what, &target.wanted, &target.measured].map(String::as_str);
-        let _ = writeln!(out, "| {} | {verdict} |", row.join(" | "));
-    }
 }
 
 fn cell(out: &mut String, cell: &CellRecord) {
@@ -260,8 +247,9 @@ fn coarse(quartiles: Option<Quartiles>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::get::record::{Machine, Moment, Run, SCHEMA};
+    use crate::get::record::{Moment, Run, SCHEMA};
     use crate::get::targets::targets;
+    use crate::machine::Machine;
 
     fn results(cells: Vec<CellRecord>) -> Results {
         Results {

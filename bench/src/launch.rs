@@ -11,8 +11,7 @@ use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::scenario::{CapacitySpec, Change, Event, LinkState};
 use manyways_trace::{Span, Time};
 
-use super::links::round_trip;
-use super::site::SiteError;
+use crate::links::round_trip;
 
 /// How often the links are looked at.
 pub const LOOK: Span = Span::from_millis(20);
@@ -30,8 +29,8 @@ pub enum DriveError {
     #[error(transparent)]
     Lab(#[from] LabError),
     /// No far side.
-    #[error(transparent)]
-    Site(#[from] SiteError),
+    #[error("{0}")]
+    Site(String),
     /// A socket is not as it should be.
     #[error("a socket has the congestion control {0}, not {DEFAULT_CC}")]
     Control(String),
@@ -175,7 +174,8 @@ impl Launcher<'_> {
     }
 }
 
-fn all_of(pipe: Option<impl Read>) -> String {
+/// Everything that a process wrote into a pipe.
+pub fn all_of(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut pipe) = pipe {
         // What cannot be read is as good as nothing.

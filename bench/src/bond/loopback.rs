@@ -1,0 +1,190 @@
+//! Both ends of the bond, the server and the load on one machine's loopback: no link is emulated,
+//! so what it takes is the processor's time alone.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use manyways_net::lab::{Lab, LabSpec, Place};
+use manyways_sys::clock::Clock;
+use manyways_sys::wait::{Outcome, wait};
+use manyways_trace::Span;
+
+use super::contender::Contender;
+use super::drive::Driver;
+use super::plan::{Cell, Entry};
+use super::record::{CellRecord, Run};
+use super::site::{keygen, waits};
+use super::task::Task;
+use crate::launch::{DriveError, all_of, first_line, system};
+use crate::order::{hash, shuffle};
+use crate::results::Planned;
+use crate::traffic::Told;
+
+/// Where everything runs: a namespace that has a loopback of its own.
+const HERE: Place = Place::Host(0);
+const SERVER: u16 = 7100;
+const GATEWAY: u16 = 4433;
+const SOCKS: u16 = 1081;
+
+/// Measures the cell that has no links.
+pub fn measure(
+    driver: &Driver<'_>,
+    cell: &Cell,
+    progress: &mut dyn FnMut(u32),
+) -> Result<CellRecord, DriveError> {
+    let name = format!("bench-bond-{}", std::process::id());
+    let spec = LabSpec { seed: driver.seed, ..LabSpec::new(name, cell.links.clone()) };
+    let lab = Lab::start(driver.registry, spec)?;
+    let clock = Clock::start();
+    let folder = lab.folder().join("bond");
+    fs::create_dir_all(&folder).map_err(system("make a folder"))?;
+    let gateway_key = keygen(&driver.programs.manyways, &folder, "gateway")?;
+    let client_key = keygen(&driver.programs.manyways, &folder, "client")?;
+    fs::write(folder.join("allow"), format!("{client_key} device sessions=1000\n"))
+        .map_err(system("write the list of clients"))?;
+    let stage = Stage { driver, cell, lab, folder: &folder, gateway_key };
+    let mut record = cell.blank();
+    for round in 0..cell.rounds {
+        let mut order = cell.entries.clone();
+        shuffle(&mut order, driver.seed ^ hash(&cell.name) ^ u64::from(round));
+        for entry in order {
+            record.runs.push(stage.run(round, &entry)?);
+        }
+        progress(round + 1);
+    }
+    let first = |run: &Run| cell.entries.iter().position(|entry| entry.task.name() == run.task);
+    record.runs.sort_by_key(|run| (run.round, first(run), run.contender.clone()));
+    record.seconds = clock.now().as_secs_f64();
+    Ok(record)
+}
+
+struct Stage<'a> {
+    driver: &'a Driver<'a>,
+    cell: &'a Cell,
+    lab: Lab,
+    folder: &'a Path,
+    gateway_key: String,
+}
+
+/// What ends with a run, so that none begins with the memory of another.
+struct Ends {
+    server: Child,
+    gateway: Child,
+    client: Child,
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        for child in [&mut self.client, &mut self.gateway, &mut self.server] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Stage<'_> {
+    fn run(&self, round: u32, entry: &Entry) -> Result<Run, DriveError> {
+        let ends = self.start()?;
+        let unit = entry.task.unit();
+        let mut run = Run {
+            round,
+            contender: entry.contender.name(&self.cell.links),
+            task: entry.task.name(),
+            unit: unit.name().to_owned(),
+            ..Run::default()
+        };
+        let mut child = self.lab.spawn(HERE, self.load(entry))?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            // It gives up by itself, and then ends without a word.
+            let _ = BufReader::new(out).read_line(&mut line);
+        }
+        let memory = [&ends.client, &ends.gateway].map(|end| resident(end.id()));
+        drop(child.stdin.take());
+        let complained = all_of(child.stderr.take());
+        let patience = Some(Span::from_secs(60));
+        let ended = wait(&mut child, patience, Some(self.driver.termination));
+        let ended = ended.map_err(system("watch the load"))?;
+        if !matches!(ended, Outcome::Exited(_)) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if let Outcome::Signal(ended) = ended {
+            return Err(DriveError::Stopped(ended.signal));
+        }
+        match serde_json::from_str::<Told>(line.trim()) {
+            Err(_) => run.failed = Some(first_line(&complained)),
+            Ok(told) => {
+                let rate = self.cell.rate(entry.contender);
+                run.value = Some(match entry.task {
+                    Task::Crowd(_) => memory.iter().flatten().sum(),
+                    task => task.figure(told.value, rate),
+                });
+                let named = ["client, MiB", "gateway, MiB"].into_iter().zip(memory);
+                let named = named.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+                run.more = named.collect();
+            }
+        }
+        Ok(run)
+    }
+
+    fn start(&self) -> Result<Ends, DriveError> {
+        let programs = self.driver.programs;
+        let spawn = |mut command: Command| {
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            self.lab.spawn(HERE, command)
+        };
+        let here = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string();
+        let mut server = Command::new(&programs.own);
+        server.args(["serve", "--listen", &here(SERVER)]);
+        let mut gateway = Command::new(&programs.manyways);
+        gateway
+            .args(["bond", "gateway", "--quiet", "--open", "127.0.0.0/8"])
+            .args(["--listen", &here(GATEWAY), "--key"])
+            .arg(self.folder.join("gateway.key"))
+            .arg("--allow")
+            .arg(self.folder.join("allow"));
+        let mut client = Command::new(&programs.manyways);
+        client
+            .args(["bond", "client", "--quiet", "--intercept", "none"])
+            .args(["--gateway", &here(GATEWAY), "--gateway-key", &self.gateway_key])
+            .args(["--socks", &here(SOCKS), "--key"])
+            .arg(self.folder.join("client.key"));
+        let server = spawn(server)?;
+        let gateway = spawn(gateway)?;
+        self.listens(SERVER)?;
+        self.listens(GATEWAY)?;
+        let client = spawn(client)?;
+        self.listens(SOCKS)?;
+        Ok(Ends { server, gateway, client })
+    }
+
+    fn load(&self, entry: &Entry) -> Command {
+        let mut command = Command::new(&self.driver.programs.own);
+        command.arg("load").arg(format!("--server=127.0.0.1:{SERVER}"));
+        if matches!(entry.contender, Contender::Bond { .. }) {
+            command.arg(format!("--socks=127.0.0.1:{SOCKS}"));
+        }
+        command.args(entry.task.arguments(self.cell.rate(entry.contender)));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn listens(&self, port: u16) -> Result<(), DriveError> {
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        waits("an end of the bond", || {
+            self.lab.namespace(HERE).run(|| Ok(TcpStream::connect(at).is_ok()))
+        })
+    }
+}
+
+/// The memory of a process, in MiB.
+fn resident(pid: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
+}

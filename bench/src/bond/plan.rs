@@ -1,0 +1,385 @@
+//! What is measured: the cells, each with its links and who does what over them.
+
+use manyways_trace::scenario::{DelaySpec, DirectionSpec, HostSpec, LinkSpec, LinkState, LossSpec};
+use manyways_trace::{Rate, Size, Span};
+
+use super::contender::{BOND, Contender};
+use super::record::CellRecord;
+use super::task::Task;
+use crate::links::{constant, describe, mean_rate, round_trip};
+use crate::order::hash;
+use crate::results::Planned;
+
+/// What to measure.
+pub struct Wish<'a> {
+    /// How often, where it is not the cell that decides.
+    pub rounds: Option<u32>,
+    /// Letters of parts or whole names of cells; empty means all.
+    pub cells: &'a [String],
+}
+
+/// A set of links and what is done over them, round by round.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its name, unique.
+    pub name: String,
+    /// Its letter.
+    pub part: char,
+    /// For people.
+    pub title: String,
+    /// Numbered from zero by [`Contender`].
+    pub links: Vec<LinkSpec>,
+    /// The far side; each host has a server, and a gateway where a contender wants one.
+    pub hosts: Vec<HostSpec>,
+    /// How long the servers beside the gateways think, but the last host's.
+    pub think: Span,
+    /// Whether nothing goes over any link.
+    pub on_loopback: bool,
+    /// Every entry runs once a round.
+    pub entries: Vec<Entry>,
+    /// How often.
+    pub rounds: u32,
+}
+
+/// One run of a round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// Who.
+    pub contender: Contender,
+    /// Does what.
+    pub task: Task,
+}
+
+const KB: u64 = 1_000;
+const MB: u64 = 1_000_000;
+/// How often everything runs.
+const ROUNDS: u32 = 15;
+/// How long a bulk transfer takes at full rate.
+const BULK: Span = Span::from_secs(8);
+/// One file each.
+pub const SIZES: [u64; 7] = [10 * KB, 50 * KB, 100 * KB, 500 * KB, MB, 5 * MB, 10 * MB];
+/// Over this, one path alone is no rival, and takes long.
+const LARGEST_ALONE: u64 = MB;
+/// Streams that do nothing.
+pub const CROWD: u32 = 20_000;
+/// Every scheduler; the first is the default.
+pub const SCHEDULERS: [&str; 5] = ["buffer-aware", "minrtt", "round-robin", "single", "ecf"];
+
+const MPTCP: [Contender; 2] = [Contender::Mptcp(0), Contender::Mptcp(1)];
+const SPLICED: [Contender; 2] = [Contender::Spliced(0), Contender::Spliced(1)];
+const DIRECT: [Contender; 2] = [Contender::Direct(0), Contender::Direct(1)];
+
+/// The cells in the order in which they run.
+pub fn plan(wish: &Wish<'_>) -> Vec<Cell> {
+    let parts = [
+        files(),
+        flows(),
+        requests(),
+        places(),
+        sums(),
+        unequal(),
+        stalls(),
+        lossy(),
+        calls(),
+        loopback(),
+        schedulers(),
+    ];
+    let mut cells: Vec<Cell> = parts.into_iter().flatten().collect();
+    if !wish.cells.is_empty() {
+        let part = |cell: &Cell| cell.part.to_string();
+        cells.retain(|cell| wish.cells.iter().any(|w| *w == cell.name || *w == part(cell)));
+    }
+    for cell in &mut cells {
+        cell.rounds = wish.rounds.unwrap_or(ROUNDS);
+    }
+    cells
+}
+
+/// The paper's Wi-Fi and LTE.
+pub fn paper() -> Vec<LinkSpec> {
+    let link = |name: &str, down: u64, up: u64, round_trip: u64| {
+        let link = constant(name, 1, Span::from_millis(round_trip));
+        let at = |kbps: u64, way: DirectionSpec| DirectionSpec {
+            capacity: manyways_trace::scenario::CapacitySpec::Constant(Rate::from_kbps(kbps)),
+            ..way
+        };
+        LinkSpec { down: at(down, link.down.clone()), up: at(up, link.up.clone()), ..link }
+    };
+    vec![link("wifi", 7_040, 2_020, 50), link("lte", 9_185, 2_286, 70)]
+}
+
+/// Others, with the paper's round trips.
+fn wifi_and_lte(wifi: u64, lte: u64) -> Vec<LinkSpec> {
+    let trip = Span::from_millis;
+    vec![constant("wifi", wifi, trip(50)), constant("lte", lte, trip(70))]
+}
+
+fn each(contenders: &[&[Contender]], task: Task) -> Vec<Entry> {
+    let all = contenders.iter().copied().flatten();
+    all.map(|contender| Entry { contender: *contender, task }).collect()
+}
+
+fn cell(part: char, name: &str, links: Vec<LinkSpec>, entries: Vec<Entry>) -> Cell {
+    let described: Vec<_> = links.iter().map(describe).collect();
+    let title = described.join(" + ");
+    let (hosts, think) = (vec![host("origin", [0.0, 0.0])], Span::ZERO);
+    Cell {
+        name: name.to_owned(),
+        part,
+        title,
+        links,
+        hosts,
+        think,
+        on_loopback: false,
+        entries,
+        rounds: 0,
+    }
+}
+
+/// A host that is so many milliseconds of a round trip farther from Wi-Fi and LTE.
+fn host(name: &str, farther: [f64; 2]) -> HostSpec {
+    let extra = |link: &str, millis: f64| (link.to_owned(), Span::from_secs_f64(millis / 2000.0));
+    let [wifi, lte] = farther;
+    HostSpec {
+        name: name.to_owned(),
+        extra_delay: vec![extra("wifi", wifi), extra("lte", lte)],
+        names: Vec::new(),
+        serve: Vec::new(),
+    }
+}
+
+fn files() -> Vec<Cell> {
+    let mut entries = Vec::new();
+    for bytes in SIZES {
+        entries.extend(each(&[&[BOND], &MPTCP], Task::file(bytes)));
+        if bytes <= LARGEST_ALONE {
+            entries.extend(each(&[&SPLICED, &DIRECT], Task::file(bytes)));
+        }
+    }
+    vec![cell('a', "files", paper(), entries)]
+}
+
+fn flows() -> Vec<Cell> {
+    let mut entries = Vec::new();
+    for size in [10 * KB, 100 * KB].map(Size::from_bytes) {
+        for flows in [5, 10, 20, 50] {
+            for at_once in [1, flows] {
+                let task = Task::Files { size, flows, at_once };
+                entries.extend(each(&[&[BOND], &MPTCP, &DIRECT], task));
+            }
+        }
+    }
+    vec![cell('b', "flows", paper(), entries)]
+}
+
+fn requests() -> Vec<Cell> {
+    let task = Task::Requests {
+        size: Size::from_bytes(10 * KB),
+        every: Span::from_millis(200),
+        count: 50,
+        keep: false,
+        bulk: true,
+    };
+    vec![cell('c', "requests", paper(), each(&[&[BOND], &MPTCP, &DIRECT], task))]
+}
+
+/// The four places of the paper's proxy, and the server of those who have none: 4 ms behind the
+/// first place.
+fn places() -> Vec<Cell> {
+    let trip = Span::from_millis;
+    let at = |name: &str, trip: Span| {
+        let half = DelaySpec::Constant(Span::from_nanos(trip.as_nanos() / 2));
+        let link = paper().into_iter().find(|link| link.name == name).unwrap_or(paper().remove(0));
+        let with = |way: DirectionSpec| DirectionSpec { delay: half.clone(), ..way };
+        LinkSpec { down: with(link.down.clone()), up: with(link.up.clone()), ..link }
+    };
+    let hosts = vec![
+        host("a", [0.0, 0.0]),
+        host("b", [17.0, 17.0]),
+        host("c", [54.0, 51.0]),
+        host("d", [104.0, 99.0]),
+        host("near-a", [4.0, 4.0]),
+    ];
+    let bonds = [0, 1, 2, 3].map(|host| Contender::Bond { scheduler: None, host });
+    let kernel = [Contender::MptcpDirect(0), Contender::MptcpDirect(1)];
+    let size = Size::from_bytes(50 * KB);
+    let tasks = [
+        Task::file(50 * KB),
+        Task::Files { size, flows: 10, at_once: 10 },
+        Task::Files { size, flows: 10, at_once: 1 },
+        Task::file(5 * MB),
+    ];
+    let entries = tasks.into_iter().flat_map(|task| each(&[&bonds, &kernel], task)).collect();
+    let links = vec![at("wifi", trip(27)), at("lte", trip(49))];
+    let cell = cell('d', "places", links, entries);
+    let title = format!(
+        "{} to the gateway at A; 44/66 ms to B, 81/100 ms to C, 131/148 ms to D; 4 ms from each to \
+         the server",
+        cell.title
+    );
+    // The gateway's own handshake with the server and the request each take these 4 ms.
+    vec![Cell { hosts, title, think: Span::from_millis(8), ..cell }]
+}
+
+fn sums() -> Vec<Cell> {
+    let of = |(wifi, lte): (u64, u64)| {
+        let entries = each(&[&[BOND], &MPTCP, &DIRECT], Task::Bulk(BULK));
+        cell('e', &format!("sum-{wifi}-{lte}"), wifi_and_lte(wifi, lte), entries)
+    };
+    [(8, 10), (40, 20), (100, 50)].map(of).into()
+}
+
+fn unequal() -> Vec<Cell> {
+    let entries = || each(&[&[BOND], &MPTCP, &DIRECT], Task::Bulk(BULK));
+    vec![
+        cell('f', "unequal-40-5", wifi_and_lte(40, 5), entries()),
+        cell('f', "unequal-100-5", wifi_and_lte(100, 5), entries()),
+        cell('f', "delays-50-50", unlike_delays(), entries()),
+    ]
+}
+
+fn unlike_delays() -> Vec<LinkSpec> {
+    let trip = Span::from_millis;
+    vec![constant("wifi", 50, trip(10)), constant("lte", 50, trip(200))]
+}
+
+fn stalls() -> Vec<Cell> {
+    let tasks = [LinkState::NoCarrier, LinkState::Silent].map(Task::Stall);
+    let entries = tasks.into_iter().flat_map(|task| each(&[&[BOND], &MPTCP], task)).collect();
+    vec![cell('g', "stalls", paper(), entries)]
+}
+
+fn lossy() -> Vec<Cell> {
+    let links = paper().into_iter().map(|link| {
+        let with = |way: DirectionSpec| DirectionSpec { loss: LossSpec::Independent(0.02), ..way };
+        LinkSpec { down: with(link.down.clone()), up: with(link.up.clone()), ..link }
+    });
+    let redundant = Contender::scheduled("redundant");
+    let task = |keep| Task::Requests {
+        size: Size::from_bytes(KB),
+        every: Span::from_millis(50),
+        count: 200,
+        keep,
+        bulk: false,
+    };
+    let tasks = [true, false].map(task).into_iter();
+    let entries = tasks.flat_map(|task| each(&[&[redundant, BOND], &DIRECT], task)).collect();
+    let cell = cell('h', "lossy", links.collect(), entries);
+    vec![Cell { title: format!("{}; each way loses 2 %", cell.title), ..cell }]
+}
+
+fn calls() -> Vec<Cell> {
+    let single = Contender::scheduled("single");
+    let task = Task::Call(Span::from_secs(10));
+    vec![cell('i', "call", paper(), each(&[&[BOND, single], &DIRECT], task))]
+}
+
+/// A lab has a link, which nothing uses here.
+fn loopback() -> Vec<Cell> {
+    let both = [BOND, Contender::Direct(0)];
+    let mut entries = each(&[&both], Task::Bulk(BULK));
+    entries.extend(each(&[&both], Task::Rush(20_000)));
+    entries.extend(each(&[&[BOND]], Task::Crowd(crowd())));
+    let cell = cell('j', "loopback", vec![LinkSpec::new("loopback")], entries);
+    let title = "both ends, the server and the load on one loopback, with TLS".to_owned();
+    vec![Cell { title, on_loopback: true, hosts: Vec::new(), ..cell }]
+}
+
+/// As many as the target speaks of, or as this machine lets a process have: each is a descriptor of
+/// everyone who takes part.
+fn crowd() -> u32 {
+    let most = manyways_sys::privilege::raise_file_limit().unwrap_or(1024);
+    CROWD.min(u32::try_from(most).unwrap_or(CROWD).saturating_sub(100))
+}
+
+fn schedulers() -> Vec<Cell> {
+    let all = SCHEDULERS.map(Contender::scheduled);
+    let bulk = || each(&[&all, &DIRECT], Task::Bulk(BULK));
+    let files = SIZES.into_iter().flat_map(|bytes| each(&[&all], Task::file(bytes))).collect();
+    vec![
+        cell('k', "schedulers-files", paper(), files),
+        cell('k', "schedulers-40-5", wifi_and_lte(40, 5), bulk()),
+        cell('k', "schedulers-delays", unlike_delays(), bulk()),
+    ]
+}
+
+impl Cell {
+    /// The links that a contender may use, together.
+    pub fn rate(&self, contender: Contender) -> Rate {
+        match contender.only_link().and_then(|index| self.links.get(index)) {
+            Some(link) => mean_rate(link),
+            None => self.links.iter().map(mean_rate).sum(),
+        }
+    }
+
+    /// About how many seconds one entry takes.
+    pub fn seconds(&self, entry: &Entry) -> f64 {
+        let trip = self.links.iter().map(round_trip).max().unwrap_or_default();
+        entry.task.seconds(self.rate(entry.contender), trip) + trip.as_secs_f64() + 0.2
+    }
+}
+
+impl Planned for Cell {
+    type Record = CellRecord;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn estimate(&self) -> f64 {
+        let round: f64 = self.entries.iter().map(|entry| self.seconds(entry)).sum();
+        8.0 + round * f64::from(self.rounds)
+    }
+
+    fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    fn blank(&self) -> CellRecord {
+        CellRecord {
+            name: self.name.clone(),
+            part: self.part.to_string(),
+            title: self.title.clone(),
+            links: self.links.iter().map(|link| link.name.clone()).collect(),
+            rounds: self.rounds,
+            plan: format!("{:016x}", hash(&format!("{self:?}"))),
+            ..CellRecord::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn cells_have_names_of_their_own_and_nothing_runs_twice() {
+        let cells = plan(&Wish { rounds: None, cells: &[] });
+        let names: BTreeSet<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+        assert_eq!(names.len(), cells.len());
+        for cell in &cells {
+            let run = |entry: &Entry| (entry.contender.name(&cell.links), entry.task.name());
+            let runs: BTreeSet<_> = cell.entries.iter().map(run).collect();
+            assert_eq!(runs.len(), cell.entries.len(), "{}", cell.name);
+            assert_eq!(cell.rounds, 15);
+        }
+    }
+
+    #[test]
+    fn cells_are_chosen_by_letter_or_name() {
+        let chosen = ["e".to_owned(), "stalls".to_owned()];
+        let cells = plan(&Wish { rounds: Some(2), cells: &chosen });
+        let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
+        assert_eq!(names, ["sum-8-10", "sum-40-20", "sum-100-50", "stalls"]);
+        assert_eq!(cells[0].rounds, 2);
+    }
+
+    #[test]
+    fn the_links_are_those_of_the_paper() {
+        let links: Vec<String> = paper().iter().map(describe).collect();
+        assert_eq!(links, ["wifi 7.04 Mbit/s, 50 ms", "lte 9.19 Mbit/s, 70 ms"]);
+        assert_eq!(places()[0].links.iter().map(round_trip).max(), Some(Span::from_millis(49)));
+    }
+}

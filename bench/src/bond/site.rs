@@ -1,0 +1,266 @@
+//! Everything that runs in the lab beside the load generator: servers, gateways, clients and the
+//! two ends of the splice.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+
+use manyways_net::lab::{Lab, Place, address};
+use manyways_sys::clock::Clock;
+use manyways_trace::{Span, Time};
+
+use super::contender::Contender;
+use crate::launch::{DriveError, system};
+use crate::programs::quoted;
+
+/// Where the server listens for TCP and datagrams, and for MPTCP.
+const SERVER: (u16, u16) = (7100, 7101);
+/// Where the far end of the splice does, for plain TCP and MPTCP.
+const SPLICE: (u16, u16) = (7001, 7002);
+/// Where a gateway does.
+const GATEWAY: u16 = 4433;
+/// The first of the SOCKS5 ports on the device.
+const DOORS: u16 = 1081;
+/// What everything gets to start.
+const PATIENCE: Span = Span::from_secs(10);
+/// How often it is looked at.
+const LOOK: Span = Span::from_millis(20);
+
+/// What runs, by where it is.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The binary under test.
+    pub manyways: PathBuf,
+    /// This one.
+    pub own: PathBuf,
+    /// Tells the sockets' congestion control.
+    pub ss: PathBuf,
+}
+
+/// What runs in a lab; the far side's processes go with the lab.
+pub struct Site {
+    programs: Programs,
+    folder: PathBuf,
+    /// The gateways' public key.
+    gateway_key: String,
+    /// The device's SOCKS5 ports, in this order from [`DOORS`].
+    doors: Vec<Contender>,
+    clients: Vec<(Contender, Child)>,
+    splice: Option<Child>,
+}
+
+impl Site {
+    /// Starts what these contenders need, on so many hosts.
+    pub fn start(
+        lab: &mut Lab,
+        programs: &Programs,
+        hosts: usize,
+        contenders: &[Contender],
+    ) -> Result<Self, DriveError> {
+        let folder = lab.folder().join("bond");
+        fs::create_dir_all(&folder).map_err(system("make a folder"))?;
+        let mut doors = contenders.to_vec();
+        doors.sort_unstable();
+        doors.dedup();
+        doors.retain(|one| one.is_spliced() || matches!(one, Contender::Bond { .. }));
+        let mut site = Self {
+            programs: programs.clone(),
+            folder,
+            gateway_key: String::new(),
+            doors,
+            clients: Vec::new(),
+            splice: None,
+        };
+        let own = quoted(programs.own.as_os_str());
+        for host in 0..hosts {
+            let (plain, mptcp) = SERVER;
+            let at = format!("--listen 0.0.0.0:{plain} --mptcp 0.0.0.0:{mptcp}");
+            lab.serve(host, &format!("exec {own} serve {at}"))?;
+        }
+        site.gateways(lab)?;
+        if site.doors.iter().any(Contender::is_spliced) {
+            let (plain, mptcp) = SPLICE;
+            let at = format!("--plain 0.0.0.0:{plain} --mptcp 0.0.0.0:{mptcp}");
+            lab.serve(0, &format!("exec {own} splice {at}"))?;
+            site.splice = Some(site.near_splice(lab)?);
+        }
+        for contender in site.doors.clone() {
+            if matches!(contender, Contender::Bond { .. }) {
+                site.renew(lab, contender)?;
+            }
+        }
+        Ok(site)
+    }
+
+    /// A gateway on every host that a contender wants one on; it lets one client in.
+    fn gateways(&mut self, lab: &mut Lab) -> Result<(), DriveError> {
+        let mut hosts: Vec<usize> = self
+            .doors
+            .iter()
+            .filter_map(|one| match one {
+                Contender::Bond { host, .. } => Some(*host),
+                _ => None,
+            })
+            .collect();
+        if hosts.is_empty() {
+            return Ok(());
+        }
+        self.gateway_key = keygen(&self.programs.manyways, &self.folder, "gateway")?;
+        let client = keygen(&self.programs.manyways, &self.folder, "client")?;
+        // Every scheduler and every start of a client is a session of its own.
+        fs::write(self.folder.join("allow"), format!("{client} device sessions=1000\n"))
+            .map_err(system("write the list of clients"))?;
+        hosts.sort_unstable();
+        hosts.dedup();
+        for host in hosts {
+            let word = |name: &str| quoted(self.folder.join(name).as_os_str());
+            let command = format!(
+                "exec {} bond gateway --listen 0.0.0.0:{GATEWAY} --key {} --allow {} \
+                 --open 198.18.0.0/15 --quiet 2>{}",
+                quoted(self.programs.manyways.as_os_str()),
+                word("gateway.key"),
+                word("allow"),
+                word(&format!("gateway-{host}.log")),
+            );
+            lab.serve(host, &command)?;
+        }
+        Ok(())
+    }
+
+    fn near_splice(&self, lab: &Lab) -> Result<Child, DriveError> {
+        let mut command = Command::new(&self.programs.own);
+        command.arg("splice").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let far = address::host(0)[0];
+        for (port, contender) in (DOORS..).zip(&self.doors) {
+            let (kind, link, to) = match contender {
+                Contender::Mptcp(link) => ("mptcp", link, SPLICE.1),
+                Contender::Spliced(link) => ("tcp", link, SPLICE.0),
+                _ => continue,
+            };
+            let from = address::device(*link)[0];
+            command.arg("--door").arg(format!("{port},{kind},{from},{far}:{to}"));
+        }
+        let child = lab.spawn(Place::Device, command)?;
+        for (port, contender) in (DOORS..).zip(&self.doors) {
+            if contender.is_spliced() {
+                listens(lab, port)?;
+            }
+        }
+        Ok(child)
+    }
+
+    /// Starts the client of a contender, anew where it runs already, and waits until it has a
+    /// carrier over every link. Others have none to renew.
+    pub fn renew(&mut self, lab: &Lab, contender: Contender) -> Result<(), DriveError> {
+        let Contender::Bond { scheduler, host } = contender else { return Ok(()) };
+        let Some(place) = self.doors.iter().position(|door| *door == contender) else {
+            return Ok(());
+        };
+        let port = DOORS + place as u16;
+        if let Some(at) = self.clients.iter().position(|(of, _)| *of == contender) {
+            let (_, mut child) = self.clients.swap_remove(at);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let log = self.folder.join(format!("client-{port}.log"));
+        let said = File::create(&log).map_err(system("write a log"))?;
+        let mut command = Command::new(&self.programs.manyways);
+        command
+            .args(["bond", "client", "--intercept", "none", "--gateway"])
+            .arg(format!("{}:{GATEWAY}", address::host(host)[0]))
+            .args(["--gateway-key", &self.gateway_key])
+            .arg("--key")
+            .arg(self.folder.join("client.key"))
+            .args(["--socks", &format!("127.0.0.1:{port}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said);
+        if let Some(scheduler) = scheduler {
+            command.args(["--scheduler", scheduler]);
+        }
+        self.clients.push((contender, lab.spawn(Place::Device, command)?));
+        let up = lab.links().iter().map(|link| format!("{} is up", link.name));
+        for words in up {
+            waits("a client of the bond", || said_so(&log, &words)).map_err(|error| {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                DriveError::Site(format!("{error}; it said: {}", said.trim().replace('\n', "; ")))
+            })?;
+        }
+        listens(lab, port)
+    }
+
+    /// What a load generator is told of the way to the server.
+    pub fn way(&self, contender: Contender, hosts: usize) -> Vec<String> {
+        let host = match contender {
+            Contender::Bond { host, .. } => host,
+            Contender::MptcpDirect(_) => hosts.saturating_sub(1),
+            _ => 0,
+        };
+        let port = if matches!(contender, Contender::MptcpDirect(_)) { SERVER.1 } else { SERVER.0 };
+        let mut words = vec![format!("--server={}:{port}", address::host(host)[0])];
+        match contender {
+            Contender::Direct(link) => words.push(format!("--from={}", address::device(link)[0])),
+            Contender::MptcpDirect(link) => {
+                words.push(format!("--from={}", address::device(link)[0]));
+                words.push("--mptcp".to_owned());
+            }
+            _ => {
+                let place = self.doors.iter().position(|door| *door == contender);
+                let port = DOORS + place.unwrap_or_default() as u16;
+                words.push(format!("--socks=127.0.0.1:{port}"));
+            }
+        }
+        words
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let clients = self.clients.iter_mut().map(|(_, child)| child);
+        for child in clients.chain(&mut self.splice) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Makes a key `NAME.key`, and gives its public half.
+pub fn keygen(manyways: &Path, folder: &Path, name: &str) -> Result<String, DriveError> {
+    let output = Command::new(manyways)
+        .args(["bond", "keygen"])
+        .arg(folder.join(format!("{name}.key")))
+        .stdin(Stdio::null())
+        .output()
+        .map_err(system("make a key"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(DriveError::Site(String::from_utf8_lossy(&output.stderr).into_owned())),
+    }
+}
+
+fn said_so(log: &Path, words: &str) -> io::Result<bool> {
+    Ok(fs::read_to_string(log)?.contains(words))
+}
+
+/// Waits until somebody listens on this port of the device.
+fn listens(lab: &Lab, port: u16) -> Result<(), DriveError> {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    waits("a proxy on the device", || {
+        lab.namespace(Place::Device).run(|| Ok(TcpStream::connect(at).is_ok()))
+    })
+}
+
+/// Waits until something is there.
+pub fn waits(what: &str, mut ready: impl FnMut() -> io::Result<bool>) -> Result<(), DriveError> {
+    let clock = Clock::start();
+    while !ready().map_err(system("watch what was started"))? {
+        if clock.now().since(Time::ZERO) > PATIENCE {
+            return Err(DriveError::Site(format!("{what} is not there after {PATIENCE}")));
+        }
+        sleep(LOOK.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! What was to be reached, and whether it was.
+
+use std::collections::BTreeMap;
+
+use super::record::CellRecord;
+use crate::sample::{median, quantile, ratio};
+use crate::target::{Bound, Figure, Target, Verdict, each, middle_and_worst};
+
+const MPTCP: [&str; 2] = ["mptcp-wifi", "mptcp-lte"];
+const DIRECT: [&str; 2] = ["direct-wifi", "direct-lte"];
+
+/// Every target over what was measured, those that were missed first.
+pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
+    let mut targets = Vec::from(over_mptcp(cells));
+    targets.extend(over_direct(cells));
+    targets.extend(bulk(cells));
+    targets.extend(stalls(cells));
+    targets.push(lossy(cells));
+    targets.extend(calls(cells));
+    targets.extend(loopback(cells));
+    targets.extend(schedulers(cells));
+    let rank = |target: &Target| match target.verdict {
+        Verdict::Missed => 0,
+        Verdict::Met => 1,
+        Verdict::Told => 2,
+        Verdict::NotMeasured => 3,
+    };
+    targets.sort_by_key(rank);
+    targets
+}
+
+fn part<'a>(cells: &'a [CellRecord], letter: &str) -> impl Iterator<Item = &'a CellRecord> {
+    cells.iter().filter(move |cell| cell.part == letter)
+}
+
+/// Of several contenders, the figures of the best one: with the smallest median, or the largest.
+fn best(cell: &CellRecord, names: &[&str], task: &str, most: bool) -> BTreeMap<u32, f64> {
+    let sign = if most { -1.0 } else { 1.0 };
+    let all = names.iter().map(|name| cell.values(name, task)).filter(|all| !all.is_empty());
+    let key = |all: &BTreeMap<u32, f64>| {
+        median(all.values().copied()).map_or(f64::INFINITY, |middle| middle * sign)
+    };
+    all.min_by(|a, b| key(a).total_cmp(&key(b))).unwrap_or_default()
+}
+
+/// bond over the best of others, for every task of the cells.
+fn compared<'a>(
+    cells: impl Iterator<Item = &'a CellRecord>,
+    others: &[&str],
+    most: bool,
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for cell in cells {
+        for task in cell.tasks() {
+            let over = ratio(&cell.values("bond", task), &best(cell, others, task, most));
+            let place = format!("{}, {task}", cell.name);
+            figures.extend(over.map(|over| Figure { place, value: over.medians }));
+        }
+    }
+    figures
+}
+
+fn over_mptcp(cells: &[CellRecord]) -> [Target; 2] {
+    let files = compared(part(cells, "a"), &MPTCP, false);
+    let flows = compared(part(cells, "b"), &MPTCP, false);
+    [
+        middle_and_worst("single file / best MPTCP primary".to_owned(), (0.75, 1.0), &files),
+        middle("many short flows / best MPTCP primary", 0.65, &flows),
+    ]
+}
+
+/// A target for the median alone.
+fn middle(what: &str, bound: f64, figures: &[Figure]) -> Target {
+    let target = middle_and_worst(what.to_owned(), (bound, f64::INFINITY), figures);
+    Target { wanted: format!("median <= {bound:.2}"), ..target }
+}
+
+fn over_direct(cells: &[CellRecord]) -> [Target; 2] {
+    let flows = compared(part(cells, "b"), &DIRECT, false);
+    let requests = compared(part(cells, "c"), &DIRECT, false);
+    let name = "many short flows / best single path without a gateway";
+    let p95 = "request p95 during a bulk transfer / best direct";
+    [
+        each(name.to_owned(), Bound::AtMost(1.05), flows),
+        each(p95.to_owned(), Bound::AtMost(1.2), requests),
+    ]
+}
+
+fn bulk(cells: &[CellRecord]) -> Vec<Target> {
+    let of_sum = |contender: &str| -> Vec<Figure> {
+        let one = |cell: &CellRecord| {
+            let rate = |name: &str| median(cell.values(name, "bulk").into_values());
+            let sum = rate("direct-wifi")? + rate("direct-lte")?;
+            Some(Figure { place: cell.name.clone(), value: rate(contender)? / sum })
+        };
+        part(cells, "e").filter_map(one).collect()
+    };
+    let told = |target: Target| match target.verdict {
+        Verdict::NotMeasured => target,
+        _ => Target { verdict: Verdict::Told, wanted: "as measured".to_owned(), ..target },
+    };
+    let sum = "bulk / sum of the single paths' goodputs";
+    let mut targets = vec![
+        each(sum.to_owned(), Bound::AtLeast(0.95), of_sum("bond")),
+        told(each(
+            format!("the same of MPTCP, {}", MPTCP[0]),
+            Bound::AtLeast(0.0),
+            of_sum(MPTCP[0]),
+        )),
+    ];
+    for (name, bound) in [("unequal-40-5", 1.05), ("unequal-100-5", 1.0), ("delays-50-50", 1.6)] {
+        let here = || cells.iter().filter(|cell| cell.name == name);
+        let what = format!("bulk / best single path, {name}");
+        targets.push(each(what, Bound::AtLeast(bound), compared(here(), &DIRECT, true)));
+    }
+    targets
+}
+
+fn stalls(cells: &[CellRecord]) -> Vec<Target> {
+    let of = |(task, bound): (&str, f64)| {
+        let longest = |cell: &CellRecord| {
+            let all = cell.values("bond", task).into_values();
+            let value = all.max_by(f64::total_cmp)?;
+            Some(Figure { place: format!("the longest of {}", cell.name), value })
+        };
+        let figures = part(cells, "g").filter_map(longest).collect();
+        let what = format!("stall of a 1 Mbit/s stream in ms, {task}");
+        each(what, Bound::AtMost(bound), figures)
+    };
+    [("interface down", 100.0), ("silent black hole", 250.0)].map(of).into()
+}
+
+/// The 99th percentile of all rounds, redundant over the best single path.
+fn lossy(cells: &[CellRecord]) -> Target {
+    let mut figures = Vec::new();
+    for cell in part(cells, "h") {
+        for task in cell.tasks() {
+            let p99 = |name: &str| quantile(&cell.samples(name, task), 0.99);
+            let single = DIRECT.iter().filter_map(|name| p99(name)).min_by(f64::total_cmp);
+            let over = p99("bond redundant").zip(single).map(|(own, single)| own / single);
+            figures.extend(over.map(|value| Figure { place: task.to_owned(), value }));
+        }
+    }
+    let what = "redundant: p99 of request latency under 2 % loss / best single path";
+    each(what.to_owned(), Bound::AtMost(0.4), figures)
+}
+
+fn calls(cells: &[CellRecord]) -> [Target; 2] {
+    let (mut added, mut reordered) = (Vec::new(), Vec::new());
+    for cell in part(cells, "i") {
+        let base = best(cell, &DIRECT, "call", false);
+        for name in ["bond", "bond single"] {
+            let middle = median(cell.values(name, "call").into_values());
+            let over = middle.zip(median(base.values().copied())).map(|(own, base)| own - base);
+            figures(&mut added, name, over);
+            let all = cell.more(name, "call", "reordered");
+            figures(&mut reordered, name, (!all.is_empty()).then(|| all.iter().sum()));
+        }
+    }
+    [
+        each("UDP: added one-way delay in ms".to_owned(), Bound::AtMost(2.0), added),
+        each("UDP: datagrams out of order".to_owned(), Bound::AtMost(0.0), reordered),
+    ]
+}
+
+fn figures(all: &mut Vec<Figure>, place: &str, value: Option<f64>) {
+    all.extend(value.map(|value| Figure { place: place.to_owned(), value }));
+}
+
+fn loopback(cells: &[CellRecord]) -> Vec<Target> {
+    let of = |(task, what, bound): (&str, &str, Bound)| {
+        let one = |cell: &CellRecord| {
+            let value = median(cell.values("bond", task).into_values())?;
+            Some(Figure { place: cell.name.clone(), value })
+        };
+        each(what.to_owned(), bound, part(cells, "j").filter_map(one).collect())
+    };
+    let targets = [
+        ("bulk", "loopback: Mbit/s through both ends", Bound::AtLeast(1500.0)),
+        ("new streams", "loopback: new streams a second", Bound::AtLeast(5000.0)),
+    ];
+    let mut targets: Vec<Target> = targets.map(of).into();
+    targets.push(idle(cells));
+    targets
+}
+
+/// For as many as the target speaks of, where a machine lets a process have fewer.
+fn idle(cells: &[CellRecord]) -> Target {
+    let one = |cell: &CellRecord| {
+        let task = *cell.tasks().iter().find(|task| task.ends_with(" idle streams"))?;
+        let count: f64 = task.split(' ').next()?.parse().ok()?;
+        let value = median(cell.values("bond", task).into_values())?;
+        let place = format!("from {task}");
+        Some(Figure { place, value: value * f64::from(super::plan::CROWD) / count })
+    };
+    let what = "loopback: MiB of both ends with 20,000 idle streams";
+    each(what.to_owned(), Bound::AtMost(300.0), part(cells, "j").filter_map(one).collect())
+}
+
+/// The default over the best of all schedulers, task by task.
+fn schedulers(cells: &[CellRecord]) -> Vec<Target> {
+    let default = super::plan::SCHEDULERS[0];
+    let one = |cell: &CellRecord| {
+        let mut figures = Vec::new();
+        for task in cell.tasks() {
+            let most = task == "bulk";
+            let names: Vec<String> =
+                super::plan::SCHEDULERS.iter().map(|name| format!("bond {name}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let own = cell.values(&format!("bond {default}"), task);
+            let best = best(cell, &names, task, most);
+            let over = if most { ratio(&best, &own) } else { ratio(&own, &best) };
+            let place = format!("{}, {task}", cell.name);
+            figures.extend(over.map(|over| Figure { place, value: over.medians }));
+        }
+        figures
+    };
+    let figures: Vec<Figure> = part(cells, "k").flat_map(one).collect();
+    let what = format!("{default}, the default / the best scheduler (time; bulk the other way)");
+    let target = middle_and_worst(what, (1.02, 1.1), &figures);
+    vec![target]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bond::record::Run;
+
+    fn run(contender: &str, task: &str, value: f64) -> Run {
+        let (contender, task) = (contender.to_owned(), task.to_owned());
+        Run { contender, task, value: Some(value), ..Run::default() }
+    }
+
+    fn cell(part: &str, name: &str, runs: Vec<Run>) -> CellRecord {
+        CellRecord { part: part.into(), name: name.into(), runs, ..CellRecord::default() }
+    }
+
+    fn find<'a>(targets: &'a [Target], beginning: &str) -> &'a Target {
+        targets.iter().find(|target| target.what.starts_with(beginning)).unwrap()
+    }
+
+    #[test]
+    fn what_did_not_run_is_not_met() {
+        let targets = targets(&[]);
+        assert!(targets.iter().all(|target| target.verdict == Verdict::NotMeasured));
+    }
+
+    #[test]
+    fn a_file_is_compared_with_the_better_primary_and_a_miss_comes_first() {
+        let of = |own: f64| {
+            let runs = vec![
+                run("bond", "10 KB", own),
+                run("mptcp-wifi", "10 KB", 2.0),
+                run("mptcp-lte", "10 KB", 1.0),
+                run("bond", "1 MB", 0.5),
+                run("mptcp-lte", "1 MB", 1.0),
+            ];
+            targets(&[cell("a", "files", runs)])
+        };
+        assert_eq!(find(&of(0.7), "single file").verdict, Verdict::Met);
+        let missed = of(1.1);
+        assert_eq!(missed[0].verdict, Verdict::Missed);
+        assert!(
+            missed[0].measured.contains("worst 1.100 (files, 10 KB)"),
+            "{}",
+            missed[0].measured
+        );
+    }
+
+    #[test]
+    fn bulk_is_compared_with_the_sum_or_the_best_of_the_links() {
+        let runs = |own| {
+            let links = [("direct-wifi", 6.0), ("direct-lte", 4.0)];
+            let links = links.map(|(name, rate)| run(name, "bulk", rate));
+            [vec![run("bond", "bulk", own)], links.into()].concat()
+        };
+        let of = |own| targets(&[cell("e", "sum-8-10", runs(own))]);
+        assert_eq!(find(&of(9.6), "bulk / sum").verdict, Verdict::Met);
+        assert_eq!(find(&of(9.4), "bulk / sum").verdict, Verdict::Missed);
+        let of = |own| targets(&[cell("f", "unequal-40-5", runs(own))]);
+        assert_eq!(find(&of(6.4), "bulk / best single path, unequal-40-5").verdict, Verdict::Met);
+        assert_eq!(
+            find(&of(6.2), "bulk / best single path, unequal-40-5").verdict,
+            Verdict::Missed
+        );
+    }
+
+    #[test]
+    fn a_percentile_is_of_all_rounds() {
+        let with = |contender: &str, last: f64| {
+            let samples = (0..98).map(|_| 1.0).chain([last, last]).collect();
+            Run { samples, ..run(contender, "requests", 1.0) }
+        };
+        let of = |last| {
+            let runs = vec![with("bond redundant", last), with("direct-wifi", 10.0)];
+            targets(&[cell("h", "lossy", runs)])
+        };
+        assert_eq!(find(&of(4.0), "redundant").verdict, Verdict::Met);
+        assert_eq!(find(&of(4.1), "redundant").verdict, Verdict::Missed);
+    }
+}

@@ -1,0 +1,231 @@
+//! What a contender has to do.
+
+use std::ffi::OsString;
+
+use manyways_trace::scenario::LinkState;
+use manyways_trace::{Rate, Size, Span};
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Task {
+    /// So many files, so many at once.
+    Files {
+        /// How large each is.
+        size: Size,
+        /// How many.
+        flows: u32,
+        /// How many at once.
+        at_once: u32,
+    },
+    /// One file that takes this long at the links' full rate; its goodput.
+    Bulk(Span),
+    /// Requests at fixed times.
+    Requests {
+        /// How large each answer is.
+        size: Size,
+        /// Time from one to the next.
+        every: Span,
+        /// How many.
+        count: u32,
+        /// All over one connection.
+        keep: bool,
+        /// While a large file comes.
+        bulk: bool,
+    },
+    /// A stream of 1 Mbit/s; the link that carries it goes.
+    Stall(LinkState),
+    /// Datagrams both ways for so long.
+    Call(Span),
+    /// So many connections for a few bytes each, as fast as can be; how many a second.
+    Rush(u32),
+    /// So many connections that stay open and do nothing; the memory that they take.
+    Crowd(u32),
+}
+
+/// Of a stream that must not stall: how fast, how long, and when its link goes.
+pub const STREAM: (Rate, Span) = (Rate::from_mbps(1), Span::from_secs(9));
+/// See [`STREAM`].
+pub const GOES: Span = Span::from_secs(4);
+/// Longer than any requests take, at the rate of the links.
+const OUTLASTS: Span = Span::from_secs(4);
+
+/// What a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Less is better.
+    Seconds,
+    /// Less is better.
+    Millis,
+    /// More is better.
+    Mbps,
+    /// More is better.
+    PerSecond,
+    /// Less is better.
+    MiB,
+}
+
+impl Unit {
+    /// As a table has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Seconds => "s",
+            Self::Millis => "ms",
+            Self::Mbps => "Mbit/s",
+            Self::PerSecond => "1/s",
+            Self::MiB => "MiB",
+        }
+    }
+
+    /// A figure from what was told in seconds, or Mbit/s.
+    pub fn shown(self, value: f64) -> f64 {
+        match self {
+            Self::Millis => value * 1000.0,
+            _ => value,
+        }
+    }
+}
+
+impl Task {
+    /// One file.
+    pub const fn file(bytes: u64) -> Self {
+        Self::Files { size: Size::from_bytes(bytes), flows: 1, at_once: 1 }
+    }
+
+    /// What it is called; two tasks of a cell have different names.
+    pub fn name(&self) -> String {
+        match *self {
+            Self::Files { size, flows: 1, .. } => shown(size),
+            Self::Files { size, flows, at_once: 1 } => {
+                format!("{flows} × {}, sequential", shown(size))
+            }
+            Self::Files { size, flows, .. } => format!("{flows} × {}, concurrent", shown(size)),
+            Self::Bulk(_) => "bulk".to_owned(),
+            Self::Requests { size, keep, bulk, .. } => {
+                let over = if keep { ", one connection" } else { "" };
+                let during = if bulk { " during bulk" } else { "" };
+                format!("requests of {}{over}{during}", shown(size))
+            }
+            Self::Stall(LinkState::NoCarrier) => "interface down".to_owned(),
+            Self::Stall(_) => "silent black hole".to_owned(),
+            Self::Call(_) => "call".to_owned(),
+            Self::Rush(_) => "new streams".to_owned(),
+            Self::Crowd(count) => format!("{count} idle streams"),
+        }
+    }
+
+    /// What its figure is.
+    pub fn unit(&self) -> Unit {
+        match self {
+            Self::Files { .. } => Unit::Seconds,
+            Self::Bulk(_) => Unit::Mbps,
+            Self::Requests { .. } | Self::Stall(_) | Self::Call(_) => Unit::Millis,
+            Self::Rush(_) => Unit::PerSecond,
+            Self::Crowd(_) => Unit::MiB,
+        }
+    }
+
+    /// The figure of what a load generator told, over links of this rate.
+    pub fn figure(&self, told: f64, rate: Rate) -> f64 {
+        match *self {
+            Self::Bulk(span) => Self::bulk(span, rate).as_bytes() as f64 * 8.0 / 1e6 / told,
+            Self::Rush(count) => f64::from(count) / told,
+            _ => self.unit().shown(told),
+        }
+    }
+
+    /// How large the file of a bulk transfer is, over links of this rate.
+    pub fn bulk(span: Span, rate: Rate) -> Size {
+        // Whole packets, or a run would end with a small one.
+        Size::from_bytes(rate.size_in(span).as_bytes() / 1000 * 1000)
+    }
+
+    /// What the load generator is told, of links that together have this rate.
+    pub fn arguments(&self, rate: Rate) -> Vec<OsString> {
+        let words: Vec<String> = match *self {
+            Self::Files { size, flows, at_once } => vec![
+                format!("files --size {}", size.as_bytes()),
+                format!("--flows {flows} --at-once {at_once}"),
+            ],
+            Self::Bulk(span) => {
+                vec![format!("files --size {}", Self::bulk(span, rate).as_bytes())]
+            }
+            Self::Requests { size, every, count, keep, bulk } => {
+                let lasts = OUTLASTS + Span::from_nanos(every.as_nanos() * u64::from(count));
+                let large = if bulk { Self::bulk(lasts * 2, rate) } else { Size::ZERO };
+                let keep = if keep { "--keep" } else { "" };
+                vec![
+                    format!("requests --size {} --every {}ms", size.as_bytes(), millis(every)),
+                    format!("--count {count} --bulk {} {keep}", large.as_bytes()),
+                ]
+            }
+            Self::Stall(_) => {
+                let (rate, length) = STREAM;
+                vec![format!(
+                    "stream --rate {}kbit --length {}ms",
+                    rate.as_bps() / 1000,
+                    millis(length)
+                )]
+            }
+            Self::Call(length) => vec![format!("call --length {}ms", millis(length))],
+            Self::Rush(count) => {
+                vec![format!("files --size 100 --flows {count} --at-once 64")]
+            }
+            Self::Crowd(count) => vec![format!("crowd --count {count}")],
+        };
+        words.join(" ").split_whitespace().map(OsString::from).collect()
+    }
+
+    /// About how many seconds it takes over links of this rate, with the slowest round trip.
+    pub fn seconds(&self, rate: Rate, round_trip: Span) -> f64 {
+        let trip = round_trip.as_secs_f64();
+        match *self {
+            Self::Files { size, flows, at_once } => {
+                let turns = f64::from(flows.div_ceil(at_once.max(1)));
+                let all = size.as_bytes() as f64 * 8.0 * f64::from(flows);
+                // Slow start costs a small file more than its bytes.
+                turns * 3.0 * trip + all / rate.as_bps().max(1) as f64 * 1.3
+            }
+            Self::Bulk(span) => span.as_secs_f64() * 1.2,
+            Self::Requests { every, count, bulk, .. } => {
+                every.as_secs_f64() * f64::from(count) + if bulk { 2.5 } else { 0.5 }
+            }
+            Self::Stall(_) => STREAM.1.as_secs_f64() + 2.5,
+            Self::Call(length) => length.as_secs_f64() + 0.5,
+            Self::Rush(count) | Self::Crowd(count) => f64::from(count) / 5_000.0 + 1.0,
+        }
+    }
+}
+
+fn millis(span: Span) -> u64 {
+    span.as_nanos() / 1_000_000
+}
+
+/// `512 KB`, `20 MB`.
+fn shown(size: Size) -> String {
+    let bytes = size.as_bytes();
+    match (bytes.is_multiple_of(1_000_000), bytes.is_multiple_of(1000)) {
+        (true, _) => format!("{} MB", bytes / 1_000_000),
+        (_, true) => format!("{} KB", bytes / 1000),
+        _ => format!("{bytes} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_have_names_of_their_own() {
+        let files = |flows, at_once| Task::Files { size: Size::from_bytes(10_000), flows, at_once };
+        assert_eq!(Task::file(10_000).name(), "10 KB");
+        assert_eq!(files(5, 1).name(), "5 × 10 KB, sequential");
+        assert_eq!(files(5, 5).name(), "5 × 10 KB, concurrent");
+        assert_eq!(Task::Stall(LinkState::Silent).name(), "silent black hole");
+    }
+
+    #[test]
+    fn a_file_is_as_long_as_it_shall_take() {
+        let arguments = Task::Bulk(Span::from_secs(8)).arguments(Rate::from_mbps(10));
+        assert_eq!(arguments, ["files", "--size", "10000000"]);
+    }
+}

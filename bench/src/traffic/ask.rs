@@ -1,0 +1,163 @@
+//! What a client asks of the server, and the bytes that it gets.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// A request: so many bytes, please.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// How many.
+    pub bytes: u64,
+    /// How fast at most, in bit/s; zero is as fast as can be.
+    pub pace: u64,
+    /// How long the server thinks first.
+    pub think: Duration,
+}
+
+/// A request on the wire.
+const LENGTH: usize = 20;
+/// The content repeats after this.
+const PERIOD: usize = 64 << 10;
+/// A server that paces itself sends this often.
+const TICK: Duration = Duration::from_millis(10);
+
+impl Ask {
+    /// As fast as can be.
+    pub fn of(bytes: u64) -> Self {
+        Self { bytes, pace: 0, think: Duration::ZERO }
+    }
+
+    /// Sends it.
+    pub async fn send(&self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        let mut out = [0; LENGTH];
+        out[..8].copy_from_slice(&self.bytes.to_be_bytes());
+        out[8..16].copy_from_slice(&self.pace.to_be_bytes());
+        out[16..].copy_from_slice(&(self.think.as_micros() as u32).to_be_bytes());
+        to.write_all(&out).await
+    }
+
+    /// Hears the next one; nothing when there is none.
+    pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Self>> {
+        let bytes = match from.read_u64().await {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let pace = from.read_u64().await?;
+        let think = Duration::from_micros(from.read_u32().await?.into());
+        Ok(Some(Self { bytes, pace, think }))
+    }
+}
+
+/// The bytes of every answer. No tunnel can make them smaller, and one that is out of its place
+/// is found.
+pub struct Content(Vec<u8>);
+
+impl Content {
+    /// They are the same everywhere.
+    pub fn new() -> Self {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let mut bytes: Vec<u8> = (0..PERIOD / 8).flat_map(|_| next().to_le_bytes()).collect();
+        // Twice, so that any period's worth from any place is one piece.
+        bytes.extend_from_within(..);
+        Self(bytes)
+    }
+
+    fn at(&self, place: u64, most: usize) -> &[u8] {
+        let begin = (place % PERIOD as u64) as usize;
+        self.0.get(begin..begin + most.min(PERIOD)).unwrap_or_default()
+    }
+
+    /// Answers a request.
+    pub async fn send(&self, ask: Ask, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        if !ask.think.is_zero() {
+            tokio::time::sleep(ask.think).await;
+        }
+        let mut sent = 0;
+        let mut clock = tokio::time::interval(TICK);
+        let each = match ask.pace {
+            0 => PERIOD,
+            pace => ((pace / 8) as f64 * TICK.as_secs_f64()).ceil().max(1.0) as usize,
+        };
+        while sent < ask.bytes {
+            if ask.pace > 0 {
+                clock.tick().await;
+            }
+            let piece = self.at(sent, each.min((ask.bytes - sent) as usize));
+            to.write_all(piece).await?;
+            sent += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Receives an answer. `heard` is told of every arrival: how many bytes are there now.
+    pub async fn receive(
+        &self,
+        bytes: u64,
+        from: &mut (impl AsyncRead + Unpin),
+        mut heard: impl FnMut(u64),
+    ) -> io::Result<()> {
+        let mut buffer = vec![0; PERIOD];
+        let mut received = 0;
+        while received < bytes {
+            let most = buffer.len().min((bytes - received) as usize);
+            let piece = match from.read(&mut buffer[..most]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                length => &buffer[..length],
+            };
+            if piece != self.at(received, piece.len()) {
+                let words = format!("wrong bytes within {} of {received}", piece.len());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+            }
+            received += piece.len() as u64;
+            heard(received);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    }
+
+    #[test]
+    fn a_request_is_heard_as_it_was_sent() {
+        let ask = Ask { bytes: 5, pace: 7, think: Duration::from_micros(11) };
+        let mut wire = Vec::new();
+        run(ask.send(&mut wire)).unwrap();
+        let mut wire = &wire[..];
+        assert_eq!(run(Ask::hear(&mut wire)).unwrap(), Some(ask));
+        assert_eq!(run(Ask::hear(&mut wire)).unwrap(), None);
+    }
+
+    #[test]
+    fn an_answer_is_whole_and_one_that_is_not_is_found() {
+        let content = Content::new();
+        let bytes = 3 * PERIOD as u64 + 5;
+        let mut wire = Vec::new();
+        run(content.send(Ask::of(bytes), &mut wire)).unwrap();
+        assert_eq!(wire.len() as u64, bytes);
+        let receive = |wire: &[u8]| {
+            let mut heard = 0;
+            run(content.receive(bytes, &mut &wire[..], |now| heard = now)).map(|()| heard)
+        };
+        assert_eq!(receive(&wire).unwrap(), bytes);
+        assert_eq!(receive(&wire[1..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        let short = receive(&wire[..wire.len() - 1]).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+        wire.swap(PERIOD, PERIOD + 1);
+        assert_eq!(receive(&wire).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

@@ -1,0 +1,154 @@
+//! A flow like that of a call: small datagrams both ways, at a steady rate.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use manyways_sys::clock::Clock;
+use manyways_trace::{Span, Time};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::Instant;
+
+use super::Told;
+use super::dial::{Way, connect};
+use super::socks::{self, Wish};
+use crate::sample::quantile;
+
+/// Send datagrams that come back; the value is the median of the delay towards here.
+///
+/// Both ends are on one machine and share a clock, so that each way is measured by itself.
+#[derive(clap::Args)]
+pub struct Call {
+    /// How long.
+    #[arg(long, value_name = "TIME")]
+    length: Span,
+}
+
+/// Fifty a second of 160 bytes: speech as G.711 has it.
+const EVERY: Duration = Duration::from_millis(20);
+const SIZE: usize = 160;
+/// What has not come by then never does.
+const LATEST: Duration = Duration::from_secs(1);
+
+/// Writes the time at which the far end had a datagram into it: after its number and the time at
+/// which it was sent.
+pub fn stamp(packet: &mut [u8], now: u64) {
+    if let Some(place) = packet.get_mut(16..24) {
+        place.copy_from_slice(&now.to_be_bytes());
+    }
+}
+
+/// A socket, what stands before its datagrams, and what has to stay open for it.
+struct Line {
+    socket: UdpSocket,
+    to: SocketAddr,
+    header: Vec<u8>,
+    _control: Option<TcpStream>,
+}
+
+impl Call {
+    pub async fn run(&self, way: &Way) -> io::Result<Told> {
+        let line = Line::open(way).await?;
+        let clock = Clock::start();
+        let now = || clock.absolute(Time::ZERO) + clock.now().as_nanos();
+        let count = (Duration::from(self.length).as_secs_f64() / EVERY.as_secs_f64()) as u64;
+        let mut ticks = tokio::time::interval(EVERY);
+        let (mut number, mut came, mut end) = (0, Vec::new(), None);
+        let mut buffer = [0; 2048];
+        while (came.len() as u64) < count {
+            let late = end.unwrap_or_else(|| Instant::now() + LATEST);
+            tokio::select! {
+                () = tokio::time::sleep_until(late), if end.is_some() => break,
+                _ = ticks.tick(), if number < count => {
+                    let mut packet = line.header.clone();
+                    packet.extend(number.to_be_bytes());
+                    packet.extend(now().to_be_bytes());
+                    packet.resize(line.header.len() + SIZE, 0);
+                    line.socket.send_to(&packet, line.to).await?;
+                    number += 1;
+                    end = (number == count).then(|| Instant::now() + LATEST);
+                }
+                received = line.socket.recv(&mut buffer) => {
+                    let packet = buffer.get(line.header.len()..received?).unwrap_or_default();
+                    came.extend(Arrival::read(packet, now()));
+                }
+            }
+        }
+        Ok(told(count, &came))
+    }
+}
+
+impl Line {
+    async fn open(way: &Way) -> io::Result<Self> {
+        let any = IpAddr::from(Ipv4Addr::UNSPECIFIED);
+        let socket = UdpSocket::bind((way.from.unwrap_or(any), 0)).await?;
+        let Some(proxy) = way.socks else {
+            let to = way.server.into();
+            return Ok(Self { socket, to, header: Vec::new(), _control: None });
+        };
+        let mut control = connect(None, false, proxy).await?;
+        let to = socks::ask(&mut control, Wish::Associate, way.server).await?;
+        Ok(Self { socket, to, header: socks::header(way.server), _control: Some(control) })
+    }
+}
+
+/// A datagram that came back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Arrival {
+    number: u64,
+    /// Seconds on the way there, and back.
+    up: f64,
+    down: f64,
+}
+
+impl Arrival {
+    fn read(packet: &[u8], now: u64) -> Option<Self> {
+        let field = |at: usize| {
+            let bytes = packet.get(at..at + 8)?.try_into().ok()?;
+            Some(u64::from_be_bytes(bytes))
+        };
+        let (number, sent, there) = (field(0)?, field(8)?, field(16)?);
+        let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
+        Some(Self { number, up: seconds(sent, there), down: seconds(there, now) })
+    }
+}
+
+fn told(count: u64, came: &[Arrival]) -> Told {
+    let samples: Vec<f64> = came.iter().map(|arrival| arrival.down).collect();
+    let ups: Vec<f64> = came.iter().map(|arrival| arrival.up).collect();
+    let late = came.windows(2).filter(|pair| pair[0].number > pair[1].number).count();
+    let figure = |values: &[f64], share| quantile(values, share).unwrap_or_default();
+    let more = [
+        ("up", figure(&ups, 0.5)),
+        ("up_p95", figure(&ups, 0.95)),
+        ("down_p95", figure(&samples, 0.95)),
+        ("reordered", late as f64),
+        ("lost", count.saturating_sub(came.len() as u64) as f64),
+    ];
+    let more = more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Told { value: figure(&samples, 0.5), samples, more }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_late_or_never_is_counted() {
+        let arrival = |number| Arrival { number, up: 0.02, down: 0.01 };
+        let told = told(5, &[arrival(0), arrival(2), arrival(1), arrival(4)]);
+        assert_eq!((told.more["reordered"], told.more["lost"]), (1.0, 1.0));
+        assert_eq!((told.value, told.more["up"]), (0.01, 0.02));
+    }
+
+    #[test]
+    fn each_way_has_its_own_delay() {
+        let mut packet = vec![0; SIZE];
+        packet[..8].copy_from_slice(&7_u64.to_be_bytes());
+        packet[8..16].copy_from_slice(&1_000_000_000_u64.to_be_bytes());
+        stamp(&mut packet, 1_020_000_000);
+        let arrival = Arrival::read(&packet, 1_050_000_000);
+        assert_eq!(arrival, Some(Arrival { number: 7, up: 0.02, down: 0.03 }));
+        assert_eq!(Arrival::read(&packet[..20], 0), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! Many connections that do nothing.
+
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::Told;
+use super::ask::Ask;
+use super::dial::Way;
+
+/// Open connections, have one byte over each, and keep them open until standard input ends; the
+/// value is how many a second.
+#[derive(clap::Args)]
+pub struct Crowd {
+    /// How many.
+    #[arg(long, value_name = "N")]
+    count: usize,
+    /// How many are opened at once.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    at_once: usize,
+}
+
+/// Whoever waits for it must not wait for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl Crowd {
+    pub async fn run(&self, way: &Way) -> io::Result<Told> {
+        tokio::time::timeout(PATIENCE, self.open(way)).await.map_err(|_| io::ErrorKind::TimedOut)?
+    }
+
+    async fn open(&self, way: &Way) -> io::Result<Told> {
+        let turns = Rc::new(Semaphore::new(self.at_once));
+        let begun = Instant::now();
+        let mut opening = JoinSet::new();
+        for _ in 0..self.count {
+            let (way, turns) = (way.clone(), Rc::clone(&turns));
+            opening.spawn_local(async move {
+                let _turn = turns.acquire().await.map_err(io::Error::other)?;
+                let mut stream = way.dial().await?;
+                Ask::of(1).send(&mut stream).await?;
+                let mut byte = [0; 1];
+                stream.read_exact(&mut byte).await?;
+                io::Result::Ok(stream)
+            });
+        }
+        let mut open: Vec<TcpStream> = Vec::with_capacity(self.count);
+        while let Some(opened) = opening.join_next().await {
+            open.push(opened.map_err(io::Error::other)??);
+        }
+        let value = open.len() as f64 / begun.elapsed().as_secs_f64();
+        // Until the end of the process: whoever asked for them is not ready yet.
+        std::mem::forget(open);
+        Ok(Told { value, ..Told::default() })
+    }
+}

@@ -1,0 +1,79 @@
+//! How a client reaches the server: by itself from one of its addresses, or through a proxy.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::os::fd::AsFd;
+
+use manyways_net::lab::DEFAULT_CC;
+use manyways_sys::socket::set_congestion_control;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use super::socks::{self, Wish};
+
+/// The way to the server.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Way {
+    /// The server.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub server: SocketAddrV4,
+    /// Through this SOCKS5 proxy.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub socks: Option<SocketAddr>,
+    /// From this address.
+    #[arg(long, value_name = "ADDR")]
+    pub from: Option<IpAddr>,
+    /// With the kernel's MPTCP.
+    #[arg(long)]
+    pub mptcp: bool,
+}
+
+impl Way {
+    /// A connection to the server.
+    pub async fn dial(&self) -> io::Result<TcpStream> {
+        let Some(proxy) = self.socks else {
+            return connect(self.from, self.mptcp, self.server.into()).await;
+        };
+        let mut stream = connect(None, false, proxy).await?;
+        socks::ask(&mut stream, Wish::Connect, self.server).await?;
+        Ok(stream)
+    }
+}
+
+/// A connection whose subflows all have the congestion control of everybody here: of a socket that
+/// is told before it connects, later subflows learn it too, as they do not from a route.
+pub async fn connect(from: Option<IpAddr>, mptcp: bool, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = socket(mptcp, to)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    let stream = TcpSocket::from_std_stream(socket.into()).connect(to).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Listens, with MPTCP or without.
+pub fn listen(mptcp: bool, at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket(mptcp, at)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(1024)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Accepts, with that congestion control: an accepted socket takes the listener's for its first
+/// subflow alone.
+pub async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (stream, _) = listener.accept().await?;
+    set_congestion_control(stream.as_fd(), DEFAULT_CC)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn socket(mptcp: bool, to: SocketAddr) -> io::Result<Socket> {
+    let protocol = if mptcp { Protocol::MPTCP } else { Protocol::TCP };
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(protocol))?;
+    set_congestion_control(socket.as_fd(), DEFAULT_CC)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}

@@ -1,0 +1,62 @@
+//! Whole files, one after the other or several at once.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::Told;
+use super::ask::{Ask, Content};
+use super::dial::Way;
+
+/// Fetch files, each over a connection of its own; the value is the time from the first connect()
+/// to the last byte of all.
+#[derive(clap::Args)]
+pub struct Files {
+    /// How large each is, in bytes.
+    #[arg(long, value_name = "BYTES")]
+    size: u64,
+    /// How many.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    flows: usize,
+    /// How many at once.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    at_once: usize,
+}
+
+impl Files {
+    pub async fn run(&self, way: &Way, think: Duration) -> io::Result<Told> {
+        let content = Rc::new(Content::new());
+        let left = Rc::new(Cell::new(self.flows));
+        let samples = Rc::new(RefCell::new(Vec::with_capacity(self.flows)));
+        let ask = Ask { think, ..Ask::of(self.size) };
+        let begun = Instant::now();
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..self.at_once.min(self.flows) {
+            let (way, content) = (way.clone(), Rc::clone(&content));
+            let (left, samples) = (Rc::clone(&left), Rc::clone(&samples));
+            tasks.spawn_local(async move {
+                while left.get() > 0 {
+                    left.set(left.get() - 1);
+                    let took = fetch(&way, ask, &content).await?;
+                    samples.borrow_mut().push(took.as_secs_f64());
+                }
+                io::Result::Ok(())
+            });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.map_err(io::Error::other)??;
+        }
+        let value = begun.elapsed().as_secs_f64();
+        Ok(Told { value, samples: samples.take(), ..Told::default() })
+    }
+}
+
+/// One file, from connect() to its last byte.
+pub async fn fetch(way: &Way, ask: Ask, content: &Content) -> io::Result<Duration> {
+    let begun = Instant::now();
+    let mut stream = way.dial().await?;
+    ask.send(&mut stream).await?;
+    content.receive(ask.bytes, &mut stream, |_| {}).await?;
+    Ok(begun.elapsed())
+}

@@ -1,0 +1,49 @@
+//! The client: what it does, and how it measures it.
+
+use std::io;
+use std::time::Duration;
+
+use clap::Subcommand;
+use manyways_trace::Span;
+
+use super::dial::Way;
+use super::{Told, call, crowd, files, requests, stream};
+
+/// Ask a server for bytes, and tell how long it took.
+#[derive(clap::Args)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    way: Way,
+    /// How long the server shall think before each answer.
+    #[arg(long, value_name = "TIME", default_value = "0ms")]
+    think: Span,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    Files(files::Files),
+    Requests(requests::Requests),
+    Stream(stream::Stream),
+    Call(call::Call),
+    Crowd(crowd::Crowd),
+}
+
+impl LoadArgs {
+    /// Whether what was opened shall stay open.
+    pub fn holds(&self) -> bool {
+        matches!(self.what, What::Crowd(_))
+    }
+}
+
+pub async fn run(args: &LoadArgs) -> io::Result<Told> {
+    let (way, think) = (&args.way, Duration::from(args.think));
+    match &args.what {
+        What::Files(files) => files.run(way, think).await,
+        What::Requests(requests) => requests.run(way, think).await,
+        What::Stream(stream) => stream.run(way).await,
+        What::Call(call) => call.run(way).await,
+        What::Crowd(crowd) => crowd.run(way).await,
+    }
+}

@@ -1,0 +1,62 @@
+//! SOCKS5 as far as it is needed here: IPv4, no password, and the proxy's yes comes at once.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// What is asked of a proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// A connection.
+    Connect = 1,
+    /// Datagrams.
+    Associate = 3,
+}
+
+/// Asks a proxy; the address that it answers with.
+pub async fn ask(stream: &mut TcpStream, wish: Wish, to: SocketAddrV4) -> io::Result<SocketAddr> {
+    stream.write_all(&[5, 1, 0]).await?;
+    let mut chosen = [0; 2];
+    stream.read_exact(&mut chosen).await?;
+    let mut request = vec![5, wish as u8, 0];
+    put_address(&mut request, to);
+    stream.write_all(&request).await?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).await?;
+    if chosen != [5, 0] || head != [5, 0, 0, 1] {
+        return Err(io::Error::other(format!("the proxy refuses: {chosen:?}, {head:?}")));
+    }
+    Ok(SocketAddrV4::new(Ipv4Addr::from(stream.read_u32().await?), stream.read_u16().await?).into())
+}
+
+/// Hears where a client wants to be connected to, and says yes.
+pub async fn hear(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).await?;
+    let mut methods = vec![0; head[1].into()];
+    stream.read_exact(&mut methods).await?;
+    stream.write_all(&[5, 0]).await?;
+    let mut request = [0; 4];
+    stream.read_exact(&mut request).await?;
+    if request != [5, Wish::Connect as u8, 0, 1] {
+        return Err(io::Error::other(format!("not what is supported here: {request:?}")));
+    }
+    let to = SocketAddrV4::new(Ipv4Addr::from(stream.read_u32().await?), stream.read_u16().await?);
+    stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+    Ok(to)
+}
+
+/// What stands before a datagram.
+pub fn header(to: SocketAddrV4) -> Vec<u8> {
+    let mut out = vec![0; 3];
+    put_address(&mut out, to);
+    out
+}
+
+fn put_address(out: &mut Vec<u8>, address: SocketAddrV4) {
+    out.push(1);
+    out.extend(address.ip().octets());
+    out.extend(address.port().to_be_bytes());
+}

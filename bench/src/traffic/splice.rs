@@ -1,0 +1,106 @@
+//! A transparent splice: what makes the kernel's MPTCP, or plain TCP over one link, comparable with
+//! a tunnel. A connection of its own for every flow, whose first segment names the destination and
+//! brings the flow's first bytes, so that it costs a flow no round trip but its own handshake.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::str::FromStr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional_with_sizes};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{dial, socks};
+
+/// Hand connections on, each over one of its own.
+#[derive(clap::Args)]
+pub struct SpliceArgs {
+    /// At the far end: listen here for plain TCP.
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "door")]
+    plain: Option<SocketAddr>,
+    /// At the far end: listen here for MPTCP.
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "door")]
+    mptcp: Option<SocketAddr>,
+    /// At the near end: a SOCKS5 port of loopback, how its connections go on, from which address
+    /// and to which far end: 1081,mptcp,10.0.0.1,192.0.2.1:7001. May be given more than once.
+    #[arg(long, value_name = "PORT,tcp|mptcp,FROM,TO")]
+    door: Vec<Door>,
+}
+
+/// A way through the splice.
+#[derive(Clone, Debug)]
+struct Door {
+    port: u16,
+    mptcp: bool,
+    from: IpAddr,
+    to: SocketAddr,
+}
+
+impl FromStr for Door {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let fields: Vec<&str> = text.split(',').collect();
+        let &[port, kind, from, to] = &fields[..] else {
+            return Err("it has four parts".to_owned());
+        };
+        Ok(Self {
+            port: port.parse().map_err(|error| format!("{port}: {error}"))?,
+            mptcp: kind == "mptcp",
+            from: from.parse().map_err(|error| format!("{from}: {error}"))?,
+            to: to.parse().map_err(|error| format!("{to}: {error}"))?,
+        })
+    }
+}
+
+/// What is taken from one side before it is given to the other.
+const BUFFER: usize = 64 << 10;
+
+pub async fn run(args: &SpliceArgs) -> io::Result<()> {
+    for (at, mptcp) in [(args.plain, false), (args.mptcp, true)] {
+        if let Some(at) = at {
+            tokio::task::spawn_local(serve(dial::listen(mptcp, at)?, far));
+        }
+    }
+    for door in args.door.clone() {
+        let listener = dial::listen(false, (Ipv4Addr::LOCALHOST, door.port).into())?;
+        tokio::task::spawn_local(serve(listener, move |stream| near(stream, door.clone())));
+    }
+    std::future::pending().await
+}
+
+async fn serve<F>(listener: TcpListener, splice: impl Fn(TcpStream) -> F) -> io::Result<()>
+where
+    F: Future<Output = io::Result<()>> + 'static,
+{
+    loop {
+        let spliced = splice(dial::accept(&listener).await?);
+        // How one flow ends is its own affair: both its sides see it.
+        tokio::task::spawn_local(spliced);
+    }
+}
+
+async fn near(mut stream: TcpStream, door: Door) -> io::Result<()> {
+    let to = socks::hear(&mut stream).await?;
+    let mut first = Vec::with_capacity(BUFFER);
+    first.extend(to.ip().octets());
+    first.extend(to.port().to_be_bytes());
+    let connecting = dial::connect(Some(door.from), door.mptcp, door.to);
+    // The handshake does not wait for the application, nor the other way round.
+    let (on, length) = tokio::join!(connecting, stream.read_buf(&mut first));
+    let mut on = on?;
+    length?;
+    on.write_all(&first).await?;
+    join(stream, on).await
+}
+
+async fn far(mut stream: TcpStream) -> io::Result<()> {
+    let address = Ipv4Addr::from(stream.read_u32().await?);
+    let to = SocketAddrV4::new(address, stream.read_u16().await?);
+    let on = dial::connect(None, false, to.into()).await?;
+    join(stream, on).await
+}
+
+async fn join(mut one: TcpStream, mut other: TcpStream) -> io::Result<()> {
+    copy_bidirectional_with_sizes(&mut one, &mut other, BUFFER, BUFFER).await?;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! A stream that must not stall.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use manyways_trace::{Rate, Span};
+
+use super::Told;
+use super::ask::{Ask, Content};
+use super::dial::Way;
+
+/// Receive at a rate; the value is the longest time without a byte.
+#[derive(clap::Args)]
+pub struct Stream {
+    /// How fast.
+    #[arg(long, value_name = "RATE")]
+    rate: Rate,
+    /// How long.
+    #[arg(long, value_name = "TIME")]
+    length: Span,
+}
+
+impl Stream {
+    pub async fn run(&self, way: &Way) -> io::Result<Told> {
+        let pace = self.rate.as_bps();
+        let bytes = self.rate.size_in(self.length).as_bytes();
+        let content = Content::new();
+        let mut stream = way.dial().await?;
+        Ask { pace, ..Ask::of(bytes) }.send(&mut stream).await?;
+        let mut last: Option<Instant> = None;
+        let mut longest = Duration::ZERO;
+        let heard = |_| {
+            let now = Instant::now();
+            longest = longest.max(last.map(|last| now - last).unwrap_or_default());
+            last = Some(now);
+        };
+        content.receive(bytes, &mut stream, heard).await?;
+        Ok(Told { value: longest.as_secs_f64(), ..Told::default() })
+    }
+}
