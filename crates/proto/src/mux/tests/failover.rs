@@ -81,6 +81,17 @@ fn an_interface_that_goes_down_stalls_a_stream_for_the_way_over_the_other() {
 }
 
 #[test]
+fn a_gateway_that_is_told_of_a_dead_interface_does_not_wait_until_it_notices() {
+    let mut play = Play::begin(treat(Kind::Single));
+    play.world.unplug(play.carriers[0]);
+    play.on(1_000);
+    let stall = play.stall();
+    // The other path's 35 ms there and back; what was on its way is not older than 25 ms.
+    assert!((60.0..90.0).contains(&stall), "{stall} ms");
+    assert_eq!(play.world.suspects, []);
+}
+
+#[test]
 fn redundant_streams_do_not_notice_that_a_path_stalls() {
     for silent in 0..2 {
         let mut play = Play::begin(treat(Kind::Redundant));

@@ -184,6 +184,17 @@ impl World {
         }
     }
 
+    /// The client's interface of a carrier works no more: the client knows, and says so.
+    pub fn unplug(&mut self, id: CarrierId) {
+        let Some(carrier) = self.carriers.iter_mut().find(|carrier| carrier.id == id) else {
+            return;
+        };
+        carrier.silent = true;
+        let path = carrier.path;
+        self.ends[CLIENT].handle(self.now, Input::Detach { carrier: id });
+        self.ends[CLIENT].handle(self.now, Input::PathDown { path });
+    }
+
     pub fn set_silent(&mut self, id: CarrierId, silent: bool) {
         let now = self.now;
         let Some(carrier) = self.carriers.iter_mut().find(|c| c.id == id) else { return };
