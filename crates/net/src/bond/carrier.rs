@@ -259,8 +259,8 @@ impl Decoder {
 
 /// A carrier over whatever carries it.
 pub(super) enum Io {
-    Tcp(TcpCarrier),
-    Quic(QuicCarrier),
+    Tcp(Box<TcpCarrier>),
+    Quic(Box<QuicCarrier>),
 }
 
 /// How a carrier does, for whoever looks on.

@@ -523,7 +523,7 @@ impl Client {
         let connected = connector.connect(name, stream).await;
         let (stream, tls) =
             connected.map_err(|error| GreetError::of_handshake(&error))?.into_inner();
-        Ok(Io::Tcp(TcpCarrier::new(stream, Connection::Client(tls))))
+        Ok(Io::Tcp(Box::new(TcpCarrier::new(stream, Connection::Client(tls)))))
     }
 
     async fn dial_quic(&self, spec: &PathSpec) -> Result<Io, GreetError> {
@@ -543,7 +543,7 @@ impl Client {
             .map_err(|error| GreetError::Connect(error.to_string()))?;
         let connection = connecting.await.map_err(|error| GreetError::of_quic(&error))?;
         let streams = connection.open_bi().await.map_err(|error| GreetError::of_quic(&error))?;
-        Ok(Io::Quic(QuicCarrier::new(connection, streams, Some(endpoint))))
+        Ok(Io::Quic(Box::new(QuicCarrier::new(connection, streams, Some(endpoint)))))
     }
 
     /// The gateway's address for a path.

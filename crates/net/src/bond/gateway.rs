@@ -328,7 +328,7 @@ impl Gateway {
         let accepted = acceptor.accept(stream).await;
         let (stream, tls) = accepted.map_err(|error| error.to_string())?.into_inner();
         let key = tls::peer_key(tls.peer_certificates()).ok_or("it has no key")?;
-        self.take(key, Io::Tcp(TcpCarrier::new(stream, Connection::Server(tls)))).await
+        self.take(key, Io::Tcp(Box::new(TcpCarrier::new(stream, Connection::Server(tls))))).await
     }
 
     /// The same over QUIC.
@@ -337,7 +337,7 @@ impl Gateway {
         let key = tls::peer_key(quic::certificates(&connection).as_deref());
         let key = key.ok_or("it has no key")?;
         let streams = connection.accept_bi().await.map_err(|error| error.to_string())?;
-        self.take(key, Io::Quic(QuicCarrier::new(connection, streams, None))).await
+        self.take(key, Io::Quic(Box::new(QuicCarrier::new(connection, streams, None)))).await
     }
 
     /// A carrier whose client has proved its key.
