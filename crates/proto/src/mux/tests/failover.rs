@@ -2,8 +2,8 @@
 
 use manyways_trace::{Span, Time};
 
-use super::world::{CLIENT, GATEWAY, World, link};
-use crate::mux::{CarrierId, StreamId};
+use super::world::{CLIENT, GATEWAY, Piece, World, link};
+use crate::mux::{CarrierId, Input, Message, ResetCode, StreamId};
 use crate::sched::{Kind, PathId, Treatment};
 
 const LINKS: [(u64, u64); 2] = [(7_040, 50), (9_185, 70)];
@@ -121,7 +121,39 @@ fn the_end_of_a_redundant_stream_and_its_beginning_come_over_the_other_path_too(
     world.run_for(Span::from_secs(2));
     let took = world.done_at(stream).unwrap().since(begin).as_millis_f64();
     assert!(took < 75.0, "{took} ms");
-    assert!(world.ends.iter().all(|end| end.stream_count() == 0));
+    assert!(world.ends.iter().all(|end| end.stream_count() == 0 && end.ready.is_empty()));
+}
+
+#[test]
+fn an_end_that_is_said_by_itself_comes_over_the_other_path_too() {
+    let mut world = World::new();
+    world.label(0, treat(Kind::Redundant));
+    let dead = world.attach(0, link(7_040, 50));
+    world.attach(1, link(9_185, 70));
+    let stream = world.open_quiet(0);
+    world.run_for(Span::from_millis(500));
+    world.set_silent(dead, true);
+    world.ends[GATEWAY].handle(world.now, Input::Finish { stream });
+    world.run_for(Span::from_millis(37));
+    assert_eq!(world.applications[CLIENT][&stream].end, Some(Ok(())));
+}
+
+#[test]
+fn what_may_take_no_other_path_is_neither_sent_again_nor_counted() {
+    let only = Treatment { paths: [PathId(0)].into_iter().collect(), ..Treatment::default() };
+    let mut play = Play::begin(only);
+    play.world.set_silent(play.carriers[0], true);
+    play.world.sent.clear();
+    play.on(500);
+    let stream = play.stream;
+    let input = Input::Reset { stream, code: ResetCode::Aborted };
+    play.world.ends[GATEWAY].handle(play.world.now, input);
+    play.world.run_for(Span::from_secs(2));
+    assert_eq!(play.world.counters(GATEWAY).reinjected, 0);
+    assert!(play.world.sent.iter().all(|(_, id, _)| *id == play.carriers[0]));
+    let resets = play.world.sent.iter();
+    let resets = resets.filter(|(_, _, message)| matches!(message, Message::Reset { .. }));
+    assert_eq!(resets.count(), 1);
 }
 
 #[test]
@@ -140,7 +172,7 @@ fn a_suspect_path_that_returns_is_used_again_and_what_was_sent_twice_is_counted(
     assert!((5_000..20_000).contains(&after.reinjected), "{after:?}");
     assert_eq!(after.spurious, after.reinjected, "it brought all of it after all");
     let again = |(at, id, message): &&(Time, CarrierId, _)| {
-        let bytes: Option<&super::world::Piece> = crate::mux::Message::payload(message);
+        let bytes: Option<&Piece> = Message::payload(message);
         *id == play.carriers[0] && *at > returned && bytes.is_some()
     };
     assert!(play.world.sent.iter().filter(again).count() > 80);

@@ -383,6 +383,7 @@ fn credit_in_crumbs_wakes_few_streams_and_leaves_nothing_behind() {
     }
     // The session's megabyte is used up.
     assert_eq!(gateway.mux.used, 1 << 20);
+    assert!(gateway.mux.ready.is_empty() && !gateway.mux.broke.is_empty());
     gateway.done.clear();
     for more in 1..=1_000 {
         gateway.hear(Message::Credit { most: (1 << 20) + more });

@@ -111,8 +111,11 @@ fn many_streams_that_cannot_go_keep_no_other_waiting() {
 #[test]
 fn a_treatment_that_spares_a_path_leaves_it_without_a_byte() {
     for spared in 0..2 {
-        let (mut world, _) = world();
-        // The credit has to be granted anew many times.
+        // The credit has to be granted anew many times, also while the path is full.
+        let mut world = World::with(|config| config.credit = 300_000);
+        for (path, (kbps, rtt)) in (0..).zip(LINKS) {
+            world.attach(path, link(kbps, rtt));
+        }
         world.label(3, only(1 - spared));
         world.run_for(Span::from_millis(100));
         let streams = [world.open(3, 3_000_000, 10), world.open(3, 300, 30_000_000)];
@@ -131,6 +134,40 @@ fn a_treatment_that_spares_a_path_leaves_it_without_a_byte() {
         assert!(world.ends.iter().all(|end| end.stream_count() == 0));
         assert_eq!(world.traffic.get(&PathId(spared)), None);
     }
+}
+
+#[test]
+fn a_notice_goes_the_way_that_its_stream_may_go_by_then() {
+    let (mut world, carriers) = world();
+    world.label(1, only(1));
+    let stream = world.open(1, 1_000, 10_000_000);
+    world.run_for(Span::from_millis(500));
+    world.detach(carriers[1], 0);
+    // It waits for a path that is gone.
+    world.reset(CLIENT, stream);
+    world.run_for(Span::from_millis(500));
+    assert!(world.ends[GATEWAY].treatment(stream).is_some());
+    world.ends[CLIENT].handle(world.now, Input::Assign { stream, label: 0 });
+    world.run_for(Span::from_millis(500));
+    assert!(world.ends.iter().all(|end| end.stream_count() == 0), "{}", world.left());
+}
+
+#[test]
+fn what_is_to_be_said_many_times_is_said_once() {
+    let (mut world, carriers) = world();
+    world.run_for(Span::from_millis(500));
+    for id in carriers {
+        world.ends[CLIENT].handle(world.now, Input::Room { carrier: id, bytes: 0 });
+    }
+    for priority in 0..100 {
+        world.label(7, Treatment { priority, ..Treatment::default() });
+    }
+    world.run_for(Span::from_millis(500));
+    let told = world.sent.iter().filter_map(|(_, _, message)| match message {
+        Message::Relabel(label) => Some((label.version, label.treatment.priority)),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<(u64, u8)>>(), [(100, 99)]);
 }
 
 #[test]
