@@ -19,7 +19,7 @@ impl Progress {
     /// So many cells are to be measured, in `all` seconds, and so many are there already.
     pub fn new(wanted: usize, kept: usize, all: f64) -> Self {
         let words = if kept > 0 { format!(", {kept} are there") } else { String::new() };
-        eprintln!("{wanted} cells{words}; about {:.0} minutes", all / 60.0);
+        eprintln!("{wanted} cells{words}; about {:.0} minutes", (all / 60.0).abs());
         let terminal = io::stderr().is_terminal();
         Self { clock: Clock::start(), terminal, over: 0.0, all, cells: wanted, number: 1 }
     }
