@@ -99,7 +99,7 @@ impl Config {
     pub fn new(role: Role) -> Self {
         Self {
             role,
-            credit: 32 << 20,
+            credit: 64 << 20,
             stream_credit: 2 << 20,
             most_stream_credit: 16 << 20,
             streams: 32_768,

@@ -157,7 +157,11 @@ impl<P: Payload> Mux<P> {
     }
 
     pub(super) fn consume(&mut self, now: Time, id: StreamId, bytes: u64) {
-        let (round_trip, largest) = (self.round_trip(), self.config.most_stream_credit);
+        // A window grows to a quarter of what is free, or readers that pause would hold all.
+        let certain = self.config.credit / 8 * 7;
+        let free = certain.saturating_sub(self.fresh - self.consumed);
+        let largest = self.config.most_stream_credit.min(free / 4);
+        let round_trip = self.round_trip();
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let more = stream.receive.consume(bytes);
         let granted = stream.receive.grant(now, round_trip, largest).is_some();
@@ -171,7 +175,7 @@ impl<P: Payload> Mux<P> {
     /// Bytes of the session's credit are free again.
     pub(super) fn spend(&mut self, bytes: u64) {
         self.consumed += bytes;
-        if self.most - self.consumed <= self.config.credit / 2 {
+        if self.consumed + self.config.credit - self.most >= self.config.credit / 8 {
             self.most = self.consumed + self.config.credit;
             self.notice(Notice::Credit);
         }

@@ -349,3 +349,21 @@ fn an_idle_stream_is_small() {
         assert!(end.carriers.iter().all(|carrier| carrier.sent.is_empty()));
     }
 }
+
+#[test]
+fn readers_that_were_fast_and_pause_leave_credit_for_others() {
+    let mut world = World::new();
+    world.attach(0, link(1_000_000, 40));
+    let mut paused = Vec::new();
+    // Videos, say: each fills its buffer at full speed, and its player takes nothing for a while.
+    for _ in 0..8 {
+        let stream = world.open(0, 100, 400_000_000);
+        world.run_for(Span::from_millis(600));
+        world.applications[CLIENT].get_mut(&stream).unwrap().takes = false;
+        world.run_for(Span::from_millis(300));
+        paused.push(stream);
+    }
+    let page = world.open(0, 100, 100_000);
+    world.run_for(Span::from_secs(2));
+    assert!(world.done_at(page).is_some(), "the others hold all: {}", world.left());
+}
