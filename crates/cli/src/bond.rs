@@ -48,6 +48,16 @@ enum Command {
     Check(check::Args),
 }
 
+impl Args {
+    /// What is logged where nobody says: a gateway tells who comes and goes.
+    pub fn log(&self) -> &'static str {
+        match &self.command {
+            Command::Gateway(args) if !args.quiet => "info",
+            _ => "warn",
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {

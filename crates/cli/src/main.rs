@@ -35,13 +35,23 @@ enum Command {
     Man(shell_help::ManArgs),
 }
 
+impl Command {
+    /// What is logged where nobody says.
+    fn log(&self) -> &'static str {
+        match self {
+            Self::Bond(args) => args.log(),
+            _ => "warn",
+        }
+    }
+}
+
 fn main() -> ExitCode {
     // Usage errors leave with 2 inside `parse`.
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("MANYWAYS_LOG")
-                .unwrap_or_else(|_| "warn".into()),
+                .unwrap_or_else(|_| cli.command.log().into()),
         )
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -235,17 +235,9 @@ async fn serve(
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         },
     };
-    let refreshing = installed.as_ref().map(|installed| {
-        let installed = Rc::clone(installed);
-        tokio::task::spawn_local(async move {
-            loop {
-                tokio::time::sleep(Duration::from_secs(2)).await;
-                if let Err(error) = installed.refresh() {
-                    tracing::warn!("the rules are not renewed: {error}");
-                }
-            }
-        })
-    });
+    let refreshing = installed
+        .as_ref()
+        .map(|installed| tokio::task::spawn_local(renew(Arc::clone(installed), client.clone())));
     client.run(stop).await;
     rules.finish().await;
     if let Some(task) = refreshing {
@@ -254,6 +246,34 @@ async fn serve(
     }
     drop(installed);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps the rules alive as long as a network leads to the gateway. Without one for some seconds
+/// they count as those of a client that does not run: what that means is `--when-dead`.
+async fn renew(installed: Arc<Installed>, client: Client) {
+    const TURN: Duration = Duration::from_secs(2);
+    const PATIENCE: u32 = 4;
+    let mut alone = 0;
+    loop {
+        tokio::time::sleep(TURN).await;
+        alone = if client.is_connected() { 0 } else { alone + 1 };
+        if alone > PATIENCE {
+            continue;
+        }
+        let rules = Arc::clone(&installed);
+        // A program is started for it, which takes longer than a call should wait for its packets.
+        let done = tokio::task::spawn_blocking(move || match alone {
+            PATIENCE => rules.pause(),
+            _ => rules.refresh(),
+        });
+        match done.await {
+            Ok(Ok(())) if alone == PATIENCE => {
+                tracing::warn!("no network leads to the gateway: --when-dead holds until one does");
+            }
+            Ok(Err(error)) => tracing::warn!("the rules are not renewed: {error}"),
+            _ => {}
+        }
+    }
 }
 
 /// Answers `bond status` and `bond why`. A bond does not fail for want of that.
@@ -304,7 +324,7 @@ async fn take_in(
     doors: &Doors,
     client: &Client,
     gateway: Vec<IpAddr>,
-) -> Result<Rc<Installed>> {
+) -> Result<Arc<Installed>> {
     let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     let failed = || {
@@ -351,7 +371,7 @@ async fn take_in(
         Failure::new(error.to_string())
             .hint("without it, applications can use --socks or --http-proxy")
     })?;
-    Ok(Rc::new(installed))
+    Ok(Arc::new(installed))
 }
 
 async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {

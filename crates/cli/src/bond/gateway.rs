@@ -55,7 +55,7 @@ pub struct Args {
     user: Option<String>,
     /// Say nothing but errors.
     #[arg(short, long)]
-    quiet: bool,
+    pub quiet: bool,
 }
 
 /// Answers `bond status --gateway`. A gateway does not fail for want of that.

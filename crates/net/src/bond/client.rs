@@ -382,6 +382,11 @@ impl Client {
         self.tell(Progress::Renewed);
     }
 
+    /// Whether a path has a carrier, or would have one if there were anything to say.
+    pub fn is_connected(&self) -> bool {
+        self.0.paths.borrow().iter().any(|path| path.carrier.is_some() || path.asleep)
+    }
+
     /// Whether an application has a connection or a flow.
     fn is_used(&self) -> bool {
         let streams = self.0.handle.with(|session| session.mux.stream_count());
@@ -418,6 +423,8 @@ impl Client {
                 }
                 Err(GreetError::Refused(RefuseCode::Unknown, _)) => {
                     self.renew();
+                    // One that says so again and again is not to be asked without a pause.
+                    tokio::time::sleep(FIRST_PAUSE / 4).await;
                     continue;
                 }
                 Err(why) => {

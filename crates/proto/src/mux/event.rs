@@ -159,7 +159,7 @@ pub enum Output<P> {
         /// Why.
         code: ResetCode,
     },
-    /// The application may write again, see [`Mux::appetite`].
+    /// The application may write again, see [`super::Mux::appetite`].
     Hungry {
         /// To which stream.
         stream: StreamId,
