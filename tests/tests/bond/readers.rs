@@ -72,7 +72,6 @@ fn a_server_that_never_reads_holds_up_nobody() {
 
 /// As when somebody has many videos open and looks at none.
 #[test]
-#[ignore = "what nobody reads uses up the credit of the session, and then nobody gets any"]
 fn many_that_never_read_hold_up_nobody() {
     needs_bond!();
     let world = World::new(&TWO_LINKS);

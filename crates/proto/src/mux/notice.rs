@@ -121,6 +121,8 @@ impl<P: Payload> Mux<P> {
             Notice::CloseFlow(flow, label) => {
                 (What::CloseFlow { flow, label }, Message::CloseFlow { flow })
             }
+            // It is back, and its new carrier is not to be closed for the sake of the old one.
+            Notice::PathDown(path) if self.carriers.iter().any(|c| c.path == path) => return None,
             Notice::PathDown(path) => (What::PathDown { path }, Message::PathDown { path }),
         })
     }

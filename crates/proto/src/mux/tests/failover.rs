@@ -92,6 +92,20 @@ fn a_gateway_that_is_told_of_a_dead_interface_does_not_wait_until_it_notices() {
 }
 
 #[test]
+fn a_path_that_is_back_before_anybody_could_be_told_of_its_end_is_used() {
+    let mut play = Play::begin(treat(Kind::Single));
+    for carrier in play.carriers {
+        play.world.unplug(carrier);
+    }
+    play.on(200);
+    let (kbps, rtt) = LINKS[0];
+    play.world.attach(0, link(kbps, rtt));
+    play.on(500);
+    let stall = play.stall();
+    assert!(stall < 300.0, "{stall} ms");
+}
+
+#[test]
 fn redundant_streams_do_not_notice_that_a_path_stalls() {
     for silent in 0..2 {
         let mut play = Play::begin(treat(Kind::Redundant));
