@@ -17,6 +17,10 @@ use super::policy;
 /// Warnings are about rules that can never decide and about networks that this host does not have.
 #[derive(clap::Args)]
 #[command(after_help = "\
+Examples:
+  manyways bond check policy.toml
+  manyways bond check --strict --json policy.toml
+
 Exit codes: 0 it reads, 1 it does not (with --strict also: there are warnings), 2 usage.
 
 docs/bond-policy.md says what a policy may say.")]
