@@ -353,7 +353,11 @@ impl Gateway {
             greeting::refuse(&mut io, RefuseCode::Unknown, words.to_owned()).await;
             return Ok(());
         }
-        let own = self.sessions.borrow().keys().filter(|(owner, _)| *owner == key).count();
+        let count = || self.sessions.borrow().keys().filter(|(owner, _)| *owner == key).count();
+        if !known && count() >= guest.limits.sessions as usize {
+            self.end_absent(&key);
+        }
+        let own = count();
         if !known && own >= guest.limits.sessions as usize {
             let words = format!("{} has {own} sessions already", guest.name);
             greeting::refuse(&mut io, RefuseCode::Limit, words.clone()).await;
@@ -449,6 +453,18 @@ impl Gateway {
                     handle.close();
                 }
             }
+        }
+    }
+
+    /// Ends the session of a key whose client has been gone for longest, if there is one: it makes
+    /// room for a client that was killed and started anew.
+    fn end_absent(&self, key: &PublicKey) {
+        let mut sessions = self.sessions.borrow_mut();
+        let absent = sessions.iter().filter(|((owner, _), _)| owner == key);
+        let absent = absent.filter_map(|(id, session)| Some((session.empty_since?, *id))).min();
+        if let Some(gone) = absent.and_then(|(_, id)| sessions.remove(&id)) {
+            tracing::info!("{}: a session ends, its client is gone", gone.guest.name);
+            gone.handle.close();
         }
     }
 
