@@ -76,9 +76,10 @@ pub struct Config {
     pub role: Role,
     /// How many bytes of all streams it takes in before applications take them.
     pub credit: u64,
-    /// The same for one stream at its beginning…
+    /// The same for every stream. So many streams that nobody reads hold up no other one: half of
+    /// `credit` divided by this.
     pub stream_credit: u64,
-    /// …and at most, when its reader is fast.
+    /// What one stream may have at most, when its reader is fast and others leave it.
     pub most_stream_credit: u64,
     /// How many streams the peer may have open.
     pub streams: u64,
@@ -99,8 +100,8 @@ impl Config {
     pub fn new(role: Role) -> Self {
         Self {
             role,
-            credit: 64 << 20,
-            stream_credit: 2 << 20,
+            credit: 128 << 20,
+            stream_credit: 1 << 20,
             most_stream_credit: 16 << 20,
             streams: 32_768,
             flows: 4_096,
@@ -146,6 +147,10 @@ pub struct Mux<P> {
     most: u64,
     fresh: u64,
     consumed: u64,
+    /// What streams may hold beyond what every one may.
+    leased: u64,
+    /// When they were granted more, until some time after.
+    grants: VecDeque<(Time, StreamId)>,
     /// Pieces of streams that wait for those before them.
     pieces: usize,
     /// Bytes of all streams that are kept because they may have to be sent again.
@@ -182,6 +187,8 @@ impl<P: Payload> Mux<P> {
             most,
             fresh: 0,
             consumed: 0,
+            leased: 0,
+            grants: VecDeque::new(),
             pieces: 0,
             kept: 0,
             recent: None,

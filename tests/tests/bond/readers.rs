@@ -10,7 +10,7 @@ use crate::proxy::socks;
 use crate::world::{SERVER, TWO_LINKS, World, accept, at};
 
 /// More than what all of a session may hold that nobody has read, were each given all it may have.
-const MANY: usize = 24;
+const MANY: usize = 48;
 
 /// Writes until nobody takes any more.
 fn stuff(mut stream: TcpStream) -> TcpStream {

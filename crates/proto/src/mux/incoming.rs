@@ -208,6 +208,7 @@ impl<P: Payload> Mux<P> {
             }
         }
         self.pieces = (self.pieces + stream.receive.pieces()).saturating_sub(before);
+        self.settle(id);
         self.spend(brought.discarded);
         self.close_if_done(id);
         Ok(())
@@ -233,6 +234,7 @@ impl<P: Payload> Mux<P> {
         let answer = stream.reset.is_none() && !stream.send.is_done();
         let tell = stream.reset.is_none() && stream.is_open;
         self.fresh += fresh;
+        self.settle(id);
         self.spend(fresh + left);
         if tell {
             self.outputs.push_back(Output::Reset { stream: id, code });

@@ -22,6 +22,8 @@ pub(super) struct ReceiveHalf<P> {
     /// Granted up to here.
     most: u64,
     window: u64,
+    /// What every stream is granted, whatever the others hold.
+    base: u64,
     granted_at: Time,
     /// What comes is not wanted any more.
     discarding: bool,
@@ -58,6 +60,7 @@ impl<P: Payload> ReceiveHalf<P> {
             consumed: 0,
             most: window,
             window,
+            base: window,
             granted_at: Time::ZERO,
             discarding: false,
         }
@@ -146,21 +149,36 @@ impl<P: Payload> ReceiveHalf<P> {
         self.consumed - before
     }
 
-    /// New credit, where it is time for it: half of the window was consumed. A window that is used
-    /// up faster than twice in `round_trip` doubles, up to `largest`.
+    /// New credit, where it is time for it: a quarter of the window was consumed. Where that took
+    /// less than a round trip, the reader is not what holds it up, and the window grows fourfold: the
+    /// peer's slow start needs twice as much each round trip. It is no larger than `largest`, also
+    /// where it was.
     pub(super) fn grant(&mut self, now: Time, round_trip: Span, largest: u64) -> Option<u64> {
         if self.end.is_some() || self.discarding {
             return None;
         }
-        if self.most - self.consumed > self.window / 2 {
+        if self.most - self.consumed > self.window / 4 * 3 {
             return None;
         }
-        if now.since(self.granted_at) < round_trip * 2 {
-            self.window = (self.window * 2).min(largest.max(self.window));
+        if now.since(self.granted_at) < round_trip {
+            self.window *= 4;
         }
+        self.window = self.window.min(largest.max(self.base));
         self.granted_at = now;
-        self.most = self.consumed + self.window;
-        Some(self.most)
+        let before = self.most;
+        self.most = before.max(self.consumed + self.window);
+        (self.most > before).then_some(self.most)
+    }
+
+    /// How much more this half makes this end hold than every stream may: what was granted, where
+    /// that is so recent that it is likely to be used, or else what came and was not taken.
+    pub(super) fn lease(&self, recent: bool) -> u64 {
+        let most = match self.end {
+            _ if self.discarding => self.consumed,
+            None if recent => self.most,
+            _ => self.high,
+        };
+        most.saturating_sub(self.consumed.saturating_add(self.base))
     }
 
     /// What was granted last, where it still matters.

@@ -9,6 +9,12 @@ use super::turns::Place;
 use super::{CarrierId, Mux, Output, Payload, ResetCode, StreamId, Target};
 use crate::ranges::{Range, Ranges};
 
+/// A window may grow by one in so many parts of what the others leave.
+const PART: u64 = 8;
+/// What was granted and not used for so long counts for others: a connection that is idle keeps
+/// its large window and takes nothing from them.
+const RECENT: Span = Span::from_secs(1);
+
 #[derive(Debug)]
 pub(super) struct Stream<P> {
     pub label: u8,
@@ -20,6 +26,10 @@ pub(super) struct Stream<P> {
     pub is_open: bool,
     pub send: SendHalf<P>,
     pub receive: ReceiveHalf<P>,
+    /// So much of the session's leases is its own…
+    pub leased: u64,
+    /// …and so many of its grants are recent.
+    pub grants: u32,
     /// Where it waits for its turn, or for credit of the session.
     pub place: Option<(Queue, Place)>,
     /// The shell was told to wait before it writes more.
@@ -74,6 +84,8 @@ impl<P: Payload> Stream<P> {
             is_open: false,
             send: SendHalf::new(most),
             receive: ReceiveHalf::new(window),
+            leased: 0,
+            grants: 0,
             place: None,
             full: false,
             reset: None,
@@ -131,6 +143,7 @@ impl<P: Payload> Mux<P> {
         self.pieces -= stream.receive.pieces().min(self.pieces);
         let left = stream.receive.discard();
         stream.owed.clear();
+        self.settle(id);
         // The application that ended it wants to hear no more.
         self.outputs.retain(|output| match output {
             Output::Open { stream, .. }
@@ -157,19 +170,39 @@ impl<P: Payload> Mux<P> {
     }
 
     pub(super) fn consume(&mut self, now: Time, id: StreamId, bytes: u64) {
-        // A window grows to a quarter of what is free, or readers that pause would hold all.
-        let certain = self.config.credit / 8 * 7;
-        let free = certain.saturating_sub(self.fresh - self.consumed);
-        let largest = self.config.most_stream_credit.min(free / 4);
         let round_trip = self.round_trip();
+        while let Some((granted, id)) = self.grants.front().copied()
+            && now.since(granted) >= RECENT
+        {
+            self.grants.pop_front();
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.grants -= 1;
+            }
+            self.settle(id);
+        }
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let more = stream.receive.consume(bytes);
+        // Readers that pause keep what they were granted. Half of the session's credit is for
+        // that, and the other half for what every stream is granted; each takes a part of what the
+        // others left, so that something is always left.
+        let free = (self.config.credit / 2).saturating_sub(self.leased - stream.leased);
+        let largest = (self.config.stream_credit + free / PART).min(self.config.most_stream_credit);
         let granted = stream.receive.grant(now, round_trip, largest).is_some();
         if granted {
+            stream.grants += 1;
+            self.grants.push_back((now, id));
             self.notice(Notice::StreamCredit(id));
         }
+        self.settle(id);
         self.spend(more);
         self.close_if_done(id);
+    }
+
+    /// Keeps the sum of leases true after a change of what a stream receives.
+    pub(super) fn settle(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let lease = stream.receive.lease(stream.grants > 0);
+        self.leased = self.leased - std::mem::replace(&mut stream.leased, lease) + lease;
     }
 
     /// Bytes of the session's credit are free again.
@@ -200,7 +233,8 @@ impl<P: Payload> Mux<P> {
     pub(super) fn remove(&mut self, id: StreamId) {
         self.edit(id, |stream| stream.send.abandon());
         self.leave(id);
-        if self.streams.remove(&id).is_some() {
+        if let Some(stream) = self.streams.remove(&id) {
+            self.leased -= stream.leased;
             self.review_notices(id);
             self.outputs.push_back(Output::Closed { stream: id });
         }

@@ -66,7 +66,7 @@ fn a_reader_that_reads_nothing_keeps_no_other_waiting() {
     let stuck = world.open(0, 100, 50_000_000);
     world.applications[CLIENT].entry(stuck).and_modify(|application| application.takes = false);
     world.run_for(Span::from_secs(5));
-    assert_eq!(world.ends[CLIENT].held(), 2 << 20, "all that its stream may");
+    assert_eq!(world.ends[CLIENT].held(), 1 << 20, "all that its stream may");
     let begin = world.now;
     let quick = world.open(0, 100, 1_000);
     let bulk = world.open(0, 100, 3_000_000);
@@ -366,4 +366,47 @@ fn readers_that_were_fast_and_pause_leave_credit_for_others() {
     let page = world.open(0, 100, 100_000);
     world.run_for(Span::from_secs(2));
     assert!(world.done_at(page).is_some(), "the others hold all: {}", world.left());
+}
+
+/// More of them than could each have what one has alone, all at once.
+#[test]
+fn readers_that_were_fast_and_pause_together_leave_credit_for_others() {
+    let mut world = World::new();
+    world.attach(0, link(4_000_000, 40));
+    let all: Vec<StreamId> = (0..60).map(|_| world.open(0, 100, 400_000_000)).collect();
+    world.run_for(Span::from_millis(600));
+    for stream in &all {
+        world.applications[CLIENT].get_mut(stream).unwrap().takes = false;
+    }
+    world.run_for(Span::from_secs(2));
+    let page = world.open(0, 100, 3_000_000);
+    let begin = world.now;
+    world.run_for(Span::from_secs(2));
+    let took = world.done_at(page).expect("the others do not hold all").since(begin);
+    // A megabyte a round trip.
+    assert!(took < Span::from_millis(300), "{} ms", took.as_millis_f64());
+    // What they hold is all that was leased, and it is free again when they end.
+    for stream in all {
+        world.reset(CLIENT, stream);
+    }
+    world.run_for(Span::from_secs(2));
+    assert_eq!((world.ends[CLIENT].held(), world.ends[CLIENT].leased), (0, 0));
+}
+
+#[test]
+fn connections_that_are_idle_keep_nothing_from_others() {
+    let mut world = World::new();
+    world.attach(0, link(1_000_000, 40));
+    let idle: Vec<StreamId> = (0..16).map(|_| world.open_quiet(0)).collect();
+    for stream in &idle {
+        world.feed(GATEWAY, *stream, 20_000_000);
+        world.run_for(Span::from_millis(300));
+    }
+    assert!(world.ends[CLIENT].streams[&idle[0]].receive.granted() > Some(24_000_000));
+    world.run_for(Span::from_secs(1));
+    let begin = world.now;
+    let bulk = world.open(0, 100, 50_000_000);
+    world.run_for(Span::from_secs(2));
+    let took = world.done_at(bulk).unwrap().since(begin);
+    assert!(took < Span::from_millis(500), "{} ms", took.as_millis_f64());
 }
