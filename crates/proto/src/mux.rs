@@ -139,6 +139,8 @@ pub struct Mux<P> {
     noticed: HashMap<Notice, Place>,
     outputs: VecDeque<Output<P>>,
     datagrams: Datagrams<P>,
+    /// Bytes that datagrams took more than streams while both waited.
+    debt: i64,
     /// Credit of the session: what the peer granted and what of it is used…
     granted: u64,
     used: u64,
@@ -182,6 +184,7 @@ impl<P: Payload> Mux<P> {
             notices: Turns::new(),
             noticed: HashMap::new(),
             outputs: VecDeque::new(),
+            debt: 0,
             granted: 0,
             used: 0,
             most,

@@ -1,10 +1,14 @@
 //! Datagrams of applications: never sent again, never held up by credit, dropped when they are
 //! stale.
 //!
+//! Those of a flow that has few of them waiting, as a call has, go before those of one that fills
+//! the queue.
+//!
 //! The datagrams of a flow keep to one carrier as long as it gets through, because reordering
 //! costs calls and QUIC more than a second path would bring; only `round-robin`, `minrtt` and
 //! `redundant` spread them.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
 use manyways_trace::{Size, Span, Time};
@@ -13,6 +17,7 @@ use super::Payload;
 use super::carrier::{Carrier, CarrierId};
 use super::message::{FlowId, MOST_PAYLOAD, Message, Target};
 use super::outgoing::head_length;
+use super::turns::{Place, Turns};
 use crate::sched::{Choice, Job, Kind, PathId, PathSet, Schedulers, Treatment, View};
 
 /// Bytes that wait at most; the oldest are dropped.
@@ -21,13 +26,16 @@ const MOST_WAITING: usize = 512 << 10;
 const COST: usize = 128;
 /// So many halves are kept for the other one to come.
 const MOST_HALVES: usize = 64;
-/// So many that wait are looked at for one whose carrier has room.
+/// So many that wait under a label are looked at for one whose carrier has room.
 const MOST_LOOKED_AT: usize = 64;
+/// A flow that has no more than these waiting does not fill the queue.
+const FEW: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Datagrams<P> {
     flows: HashMap<FlowId, Flow>,
-    waiting: VecDeque<Waiting<P>>,
+    /// By label, those of flows that fill the queue apart.
+    waiting: Turns<Waiting<P>>,
     bytes: usize,
     /// Copies and halves that have a carrier already, and their bytes.
     bound: VecDeque<(Time, CarrierId, Message<P>)>,
@@ -47,6 +55,10 @@ struct Flow {
     label: Option<u8>,
     seen: Seen,
     carrier: Option<CarrierId>,
+    /// How many of them wait…
+    waiting: u32,
+    /// …and how many of these among those that fill the queue.
+    many: u32,
     /// Over which path the last one came.
     came: Option<PathId>,
 }
@@ -64,6 +76,8 @@ struct Waiting<P> {
     at: Time,
     flow: FlowId,
     label: u8,
+    /// It waits among those that fill the queue.
+    many: bool,
     peer: Target,
     data: P,
 }
@@ -116,7 +130,7 @@ impl<P: Payload> Datagrams<P> {
     pub(super) fn new(stale: Span, most_flows: u64) -> Self {
         Self {
             flows: HashMap::new(),
-            waiting: VecDeque::new(),
+            waiting: Turns::new(),
             bytes: 0,
             bound: VecDeque::new(),
             bound_bytes: 0,
@@ -132,17 +146,32 @@ impl<P: Payload> Datagrams<P> {
             self.dropped += 1;
             return;
         }
-        self.flows.entry(flow).or_insert_with(Flow::new);
+        let state = self.flows.entry(flow).or_insert_with(Flow::new);
+        // Behind those of its own flow that wait there, or they would change places.
+        let many = state.many > 0 || state.waiting >= FEW;
+        state.waiting += 1;
+        state.many += u32::from(many);
         self.bytes += data.len() + COST;
-        self.waiting.push_back(Waiting { at: now, flow, label, peer, data });
+        let class = u16::from(label) << 1 | u16::from(many);
+        self.waiting.add(class, Waiting { at: now, flow, label, many, peer, data });
         while self.bytes > MOST_WAITING {
-            self.drop_first();
+            let oldest = self.waiting.firsts().min_by_key(|place| place.ticket);
+            let Some(oldest) = oldest else { break };
+            self.drop_one(oldest);
         }
+    }
+
+    /// The priority of what goes next.
+    pub(super) fn priority(&self, treatment: impl Fn(u8) -> Option<Treatment>) -> Option<u8> {
+        let places = self.waiting.firsts();
+        places.map(|place| priority_of(place, &treatment)).max()
     }
 
     /// Nothing where there was no such flow; else the label that it had, if the peer knows of it.
     pub(super) fn close(&mut self, flow: FlowId) -> Option<Option<u8>> {
-        self.waiting.retain(|waiting| waiting.flow != flow);
+        if self.flows.get(&flow).is_some_and(|flow| flow.waiting > 0) {
+            self.waiting.retain(|waiting| waiting.flow != flow);
+        }
         self.bytes = self.waiting.iter().map(|waiting| waiting.data.len() + COST).sum();
         self.halves.retain(|half| half.flow != flow);
         self.flows.remove(&flow).map(|flow| flow.label)
@@ -207,7 +236,8 @@ impl<P: Payload> Datagrams<P> {
 
     /// When the oldest is stale.
     pub(super) fn next_wakeup(&self) -> Option<Time> {
-        self.waiting.front().map(|first| first.at + self.stale + Span::from_nanos(1))
+        let firsts = self.waiting.firsts().filter_map(|place| self.waiting.from(place));
+        firsts.map(|(_, first)| first.at + self.stale + Span::from_nanos(1)).min()
     }
 
     /// The next one that goes, with the index of its carrier. `treatment` knows labels.
@@ -218,12 +248,31 @@ impl<P: Payload> Datagrams<P> {
         schedulers: &mut Schedulers,
         treatment: impl Fn(u8) -> Option<Treatment>,
     ) -> Option<(usize, Message<P>)> {
-        if let Some(bound) = self.next_bound(now, carriers) {
-            return Some(bound);
-        }
+        let mut firsts: Vec<Place> = self.waiting.firsts().collect();
+        firsts.sort_by_key(|place| {
+            (Reverse(priority_of(*place, &treatment)), place.class & 1, place.ticket)
+        });
+        firsts.into_iter().find_map(|first| {
+            let (place, at, copies) = self.ready(first, carriers, schedulers, &treatment)?;
+            self.take(now, place, at, &copies, carriers)
+        })
+    }
+
+    /// The first of those that wait together whose carrier has room, and the carriers that get a
+    /// copy.
+    fn ready(
+        &mut self,
+        first: Place,
+        carriers: &[Carrier],
+        schedulers: &mut Schedulers,
+        treatment: impl Fn(u8) -> Option<Treatment>,
+    ) -> Option<(Place, usize, Vec<usize>)> {
         let all_suspect = carriers.iter().all(|carrier| carrier.suspect);
-        for index in 0..self.waiting.len().min(MOST_LOOKED_AT) {
-            let Waiting { flow, label, .. } = &self.waiting[index];
+        let mut from = first;
+        for _ in 0..MOST_LOOKED_AT {
+            let (place, waiting) = self.waiting.from(from)?;
+            from = Place { ticket: place.ticket + 1, ..place };
+            let Waiting { flow, label, data, .. } = waiting;
             let Some(state) = self.flows.get_mut(flow) else { continue };
             // A flow whose treatment is not known answers the way it was asked.
             let treatment = treatment(*label).unwrap_or_else(|| Treatment {
@@ -236,7 +285,7 @@ impl<P: Payload> Datagrams<P> {
                 .filter(|(_, c)| treatment.paths.has(c.path) && (all_suspect || !c.suspect))
                 .map(|(at, carrier)| (at, carrier.view()))
                 .collect();
-            let size = Size::from_bytes(self.waiting[index].data.len() as u64);
+            let size = Size::from_bytes(data.len() as u64);
             let Some(at) = choose(state, carriers, &usable, schedulers, &treatment, size) else {
                 continue;
             };
@@ -246,7 +295,7 @@ impl<P: Payload> Datagrams<P> {
                 }
                 _ => Vec::new(),
             };
-            return self.take(now, index, at, &copies, carriers);
+            return Some((place, at, copies));
         }
         None
     }
@@ -254,13 +303,12 @@ impl<P: Payload> Datagrams<P> {
     fn take(
         &mut self,
         now: Time,
-        index: usize,
+        place: Place,
         at: usize,
         copies: &[usize],
         carriers: &[Carrier],
     ) -> Option<(usize, Message<P>)> {
-        let Waiting { flow, label, peer, data, .. } = self.waiting.remove(index)?;
-        self.bytes -= data.len() + COST;
+        let Waiting { flow, label, peer, data, .. } = self.remove(place)?;
         let state = self.flows.get_mut(&flow)?;
         state.label = Some(label);
         let number = state.next;
@@ -310,7 +358,12 @@ impl<P: Payload> Datagrams<P> {
         Some(bound)
     }
 
-    fn next_bound(&mut self, now: Time, carriers: &[Carrier]) -> Option<(usize, Message<P>)> {
+    /// The next of the copies and halves that have a carrier already.
+    pub(super) fn next_bound(
+        &mut self,
+        now: Time,
+        carriers: &[Carrier],
+    ) -> Option<(usize, Message<P>)> {
         // They are in the order of time; those of a carrier that is gone go by then too.
         while self.bound.front().is_some_and(|(at, ..)| now.since(*at) > self.stale) {
             self.unbind(0);
@@ -336,17 +389,37 @@ impl<P: Payload> Datagrams<P> {
 
     /// Drops what nobody waits for any more.
     pub(super) fn drop_stale(&mut self, now: Time) {
-        while self.waiting.front().is_some_and(|first| now.since(first.at) > self.stale) {
-            self.drop_first();
+        if self.waiting.is_empty() {
+            return;
+        }
+        let firsts: Vec<Place> = self.waiting.firsts().collect();
+        for first in firsts {
+            while let Some((place, waiting)) = self.waiting.from(first)
+                && now.since(waiting.at) > self.stale
+            {
+                self.drop_one(place);
+            }
         }
     }
 
-    fn drop_first(&mut self) {
-        if let Some(first) = self.waiting.pop_front() {
-            self.bytes -= first.data.len() + COST;
-            self.dropped += 1;
-        }
+    fn drop_one(&mut self, place: Place) {
+        self.dropped += u64::from(self.remove(place).is_some());
     }
+
+    /// It does not wait any more.
+    fn remove(&mut self, place: Place) -> Option<Waiting<P>> {
+        let waiting = self.waiting.take(place)?;
+        self.bytes -= waiting.data.len() + COST;
+        if let Some(flow) = self.flows.get_mut(&waiting.flow) {
+            flow.waiting -= 1;
+            flow.many -= u32::from(waiting.many);
+        }
+        Some(waiting)
+    }
+}
+
+fn priority_of(place: Place, treatment: impl Fn(u8) -> Option<Treatment>) -> u8 {
+    treatment((place.class >> 1) as u8).unwrap_or_default().priority
 }
 
 fn cost<P: Payload>(message: &Message<P>) -> usize {
@@ -389,6 +462,14 @@ fn choose(
 
 impl Flow {
     fn new() -> Self {
-        Self { next: 0, label: None, seen: Seen::default(), carrier: None, came: None }
+        Self {
+            next: 0,
+            label: None,
+            seen: Seen::default(),
+            carrier: None,
+            waiting: 0,
+            many: 0,
+            came: None,
+        }
     }
 }

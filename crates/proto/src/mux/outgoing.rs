@@ -1,5 +1,7 @@
 //! What goes.
 
+use std::cmp::Ordering;
+
 use manyways_trace::{Size, Time};
 
 use super::carrier::What;
@@ -12,24 +14,58 @@ use super::{CarrierId, Label, MOST_PAYLOAD, Message, Mux, Payload, Role, StreamI
 use crate::ranges::{Range, Ranges};
 use crate::sched::{Choice, Job, Kind, Treatment, View};
 
+/// Streams may have taken so many bytes more than datagrams before these go first for as many.
+const MOST_AHEAD: i64 = 16 << 10;
+
 impl<P: Payload> Mux<P> {
     /// The next message that goes, where one can.
     pub(super) fn transmit(&mut self, now: Time) -> Option<(CarrierId, Message<P>)> {
         if self.carriers.iter().all(|carrier| carrier.room == 0) {
             return None;
         }
-        let found = self
-            .signs(now)
-            .or_else(|| self.next_notice(now))
-            .or_else(|| self.next_datagram(now))
-            .or_else(|| self.next_piece(now))?;
-        let (at, message) = found;
+        let first = self.signs(now).or_else(|| self.next_notice(now));
+        let first = first.or_else(|| self.datagrams.next_bound(now, &self.carriers));
+        let (at, message) = match first {
+            Some(found) => found,
+            None if self.streams_first() => {
+                self.next_piece(now).or_else(|| self.next_datagram(now))?
+            }
+            None => self.next_datagram(now).or_else(|| self.next_piece(now))?,
+        };
+        self.take_turn(&message);
         let payload = message.payload().map_or(0, Payload::len);
         let carrier = &mut self.carriers[at];
         let head = head_length(&message, payload);
         carrier.feed(head + payload);
         self.counters.headers += head as u64;
         Some((carrier.id, message))
+    }
+
+    /// Whether streams go before datagrams: what has the higher priority goes first, and of equals
+    /// datagrams, as long as these do not take more than half of what both take.
+    fn streams_first(&self) -> bool {
+        let Some(datagrams) = self.datagrams.priority(|label| Some(self.treatment_of(label)))
+        else {
+            return true;
+        };
+        let streams = self.ready.firsts();
+        let streams = streams.map(|place| self.treatment_of(place.class as u8).priority).max();
+        streams.is_some_and(|streams| match streams.cmp(&datagrams) {
+            Ordering::Less => false,
+            Ordering::Equal => self.debt > 0,
+            Ordering::Greater => true,
+        })
+    }
+
+    /// Datagrams owe streams what they take while streams wait.
+    fn take_turn(&mut self, message: &Message<P>) {
+        let Some(payload) = message.payload() else { return };
+        let bytes = payload.len() as i64;
+        match message {
+            Message::Datagram { .. } | Message::Half { .. } if self.ready.is_empty() => {}
+            Message::Datagram { .. } | Message::Half { .. } => self.debt += bytes,
+            _ => self.debt = (self.debt - bytes).max(-MOST_AHEAD),
+        }
     }
 
     /// Acknowledgements and signs of life.

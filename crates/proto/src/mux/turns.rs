@@ -33,6 +33,14 @@ impl<T> Turns<T> {
         self.waiting.remove(&place)
     }
 
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.waiting.retain(|_, item| keep(item));
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.waiting.values()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

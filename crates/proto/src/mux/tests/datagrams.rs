@@ -20,6 +20,12 @@ fn came(world: &World, end: usize) -> Vec<u64> {
     world.datagrams[end].iter().map(|(_, _, piece)| piece.at >> 20).collect()
 }
 
+/// Those of one flow.
+fn came_of(world: &World, end: usize, flow: u32) -> Vec<u64> {
+    let of_flow = world.datagrams[end].iter().filter(|(_, id, _)| *id == FlowId(flow));
+    of_flow.map(|(_, _, piece)| piece.at >> 20).collect()
+}
+
 /// A call: 200 bytes each 10 ms, both ways.
 fn call(world: &mut World, label: u8, numbers: std::ops::Range<u64>) {
     for number in numbers {
@@ -137,9 +143,10 @@ fn a_first_packet_of_quic_passes_where_a_carrier_takes_1100_bytes() {
     world.datagram(CLIENT, 7, 1, 99, 2_400);
     world.run_for(Span::from_millis(200));
     assert_eq!(world.counters(CLIENT).dropped, 1);
-    let numbers: Vec<u64> = (0..20).chain([0, 1]).collect();
-    assert_eq!(came(&world, GATEWAY), numbers);
-    assert!(world.datagrams[GATEWAY].iter().take(20).all(|(_, _, piece)| piece.len == 1_200));
+    assert_eq!(came_of(&world, GATEWAY, 7), (0..20).collect::<Vec<u64>>());
+    assert_eq!(came_of(&world, GATEWAY, u32::MAX), [0, 1]);
+    let of_first = world.datagrams[GATEWAY].iter().filter(|(_, flow, _)| *flow == FlowId(7));
+    assert!(of_first.clone().all(|(_, _, piece)| piece.len == 1_200));
 }
 
 #[test]
@@ -236,4 +243,51 @@ fn a_flow_that_ends_is_told_once_and_only_to_a_peer_that_knows_it() {
     let closed = |message: &Message<Piece>| matches!(message, Message::CloseFlow { .. });
     assert_eq!(world.sent.iter().filter(|(_, _, message)| closed(message)).count(), 1);
     assert!(world.now > Time::ZERO);
+}
+
+/// Bytes of `stream` and of flow 9, and the longest delay of a call, where all three go down a path
+/// of 8 Mbit/s for four seconds and flow 9 sends twice as much as that.
+fn shared(of_stream: u8, of_flow: u8) -> (u64, u64, Span) {
+    let (mut world, _) = world(Kind::BufferAware, &[(8_000, 50)]);
+    let treatment = |priority| Treatment { priority, ..Treatment::default() };
+    for (label, priority) in [(1, of_stream.max(of_flow)), (2, of_stream), (3, of_flow)] {
+        world.label(label, treatment(priority));
+    }
+    let stream = world.open(2, 300, 20_000_000);
+    world.run_for(Span::from_millis(500));
+    let (begin, before) = (world.now, world.applications[CLIENT][&stream].received);
+    for step in 0..400 {
+        for packet in 0..20 {
+            world.datagram(GATEWAY, 9, 3, step * 20 + packet, 1_000);
+        }
+        world.datagram(GATEWAY, 7, 1, step, 200);
+        world.run_for(Span::from_millis(10));
+    }
+    let flow = came_of(&world, CLIENT, 9);
+    assert!(flow.is_sorted());
+    // But for what is on its way.
+    assert!(came_of(&world, CLIENT, 7).len() >= 395, "none is dropped");
+    let calls = world.datagrams[CLIENT].iter().filter(|(_, flow, _)| *flow == FlowId(7));
+    let late =
+        calls.map(|(at, _, piece)| at.since(begin + Span::from_millis((piece.at >> 20) * 10)));
+    let received = world.applications[CLIENT][&stream].received - before;
+    (received, flow.len() as u64 * 1_000, late.max().unwrap())
+}
+
+#[test]
+fn a_flow_that_fills_the_queue_takes_half_and_leaves_calls_in_peace() {
+    let (stream, flow, late) = shared(1, 1);
+    // Of four seconds at a megabyte a second, less what the call takes.
+    assert!((1_750_000..2_100_000).contains(&stream), "{stream}");
+    assert!((1_750_000..2_100_000).contains(&flow), "{flow}");
+    // Half a round trip, what the kernel holds, and a message.
+    assert!(late < Span::from_millis(25 + 17 + 5), "{late}");
+}
+
+#[test]
+fn datagrams_and_streams_go_by_their_priority() {
+    let (stream, flow, _) = shared(2, 1);
+    assert!(stream > 3_700_000 && flow < 200_000, "{stream} {flow}");
+    let (stream, flow, _) = shared(1, 2);
+    assert!(stream < 200_000 && flow > 3_700_000, "{stream} {flow}");
 }
