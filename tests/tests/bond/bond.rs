@@ -29,6 +29,8 @@ impl End {
             .find(|path| !path.exists())
             .expect("some number is free");
         let mut command = manyways();
+        // Where it can be asked, apart from those of other tests.
+        command.env("LAB_DIR", world.path(""));
         command.env("MANYWAYS_LOG", "info").arg("bond").args(words);
         let process = world.start(&log, &mut command);
         Self { process, log }
@@ -122,6 +124,14 @@ impl<'a> Keys<'a> {
         let doors = ["--socks", SOCKS, "--http-proxy", CONNECT];
         let words = [&words[..], &doors, more].concat();
         self.world.device(|| End::start(self.world, "client", &words))
+    }
+
+    /// Starts a client of the same key without any door.
+    pub fn idler(&self) -> End {
+        let (to, key) = (format!("{GATEWAY}:4433"), self.file("client.key"));
+        let words = ["client", "--gateway", &to, "--gateway-key", &self.gateway, "--key", &key];
+        let words = [&words[..], &["--intercept", "none"]].concat();
+        self.world.device(|| End::start(self.world, "idler", &words))
     }
 
     /// A client for proxies only, with both networks up.
