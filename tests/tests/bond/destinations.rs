@@ -178,7 +178,7 @@ fn a_client_may_have_so_many_streams_and_sessions() {
         let end = application.read(&mut [0; 1]).expect_err("the server says nothing");
         (!is_end(&end)).then_some(())
     });
-    let second = keys.idler();
+    let second = keys.doorless(&["--intercept", "none"]);
     second.says_times("the gateway refuses: phone has 1 sessions already", 2);
     gateway.says("is not let in: phone has 1 sessions already");
     // When the first one goes, the second one may come.

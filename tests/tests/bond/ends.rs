@@ -180,20 +180,21 @@ fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
     let (mut server, _) = accept(&listener);
     const KILLS: usize = 5;
     for kills in 1..=KILLS {
-        let mut idler = keys.idler();
-        idler.says("wifi is up");
-        idler.says("lte is up");
-        idler.process.signal(Signal::SIGKILL);
-        idler.process.wait(PATIENCE).expect("it ends");
+        let mut short = keys.doorless(&["--intercept", "none"]);
+        short.says("wifi is up");
+        short.says("lte is up");
+        short.process.signal(Signal::SIGKILL);
+        short.process.wait(PATIENCE).expect("it ends");
         gateway.says_times("phone: path 0 has ended", kills);
         gateway.says_times("phone: path 1 has ended", kills);
     }
     const ROOM: &str = "phone: a session ends, its client is gone";
     assert_eq!(gateway.times(ROOM), KILLS - 1, "each makes room for the next one");
-    let second = keys.idler();
+    let second = keys.doorless(&["--intercept", "none"]);
     second.says("is up");
     // Two that live are as many as may be, and none of them makes room.
-    keys.idler().says("the gateway refuses: phone has 2 sessions already");
+    keys.doorless(&["--intercept", "none"])
+        .says("the gateway refuses: phone has 2 sessions already");
     assert_eq!((gateway.times(ROOM), second.times("is down")), (KILLS, 0), "{}", gateway.said());
     application.write_all(b"hello").expect("it is taken");
     let mut heard = [0; 5];

@@ -19,7 +19,7 @@ fn long() -> Vec<u8> {
 
 /// Downloads something long, and meanwhile does something with the links once it is under way.
 #[track_caller]
-fn download_while(world: &World, meddle: impl FnOnce(&dyn Fn() -> bool)) {
+pub fn download_while(world: &World, meddle: impl FnOnce(&dyn Fn() -> bool)) {
     let long = long();
     let listener = world.listen(SERVER[0], 7);
     let mut application = socks(world, at(SERVER[0], 7));
@@ -127,7 +127,7 @@ fn links_may_carry_packets_of_different_sizes() {
 }
 
 /// Both ends of a connection on which nothing is said for a while.
-fn idle(world: &World) -> (TcpListener, TcpStream, TcpStream) {
+pub fn idle(world: &World) -> (TcpListener, TcpStream, TcpStream) {
     let listener = world.listen(SERVER[0], 7);
     let mut application = socks(world, at(SERVER[0], 7));
     let (mut server, _) = accept(&listener);
@@ -137,7 +137,7 @@ fn idle(world: &World) -> (TcpListener, TcpStream, TcpStream) {
 
 /// They understand each other.
 #[track_caller]
-fn speak(application: &mut TcpStream, server: &mut TcpStream) {
+pub fn speak(application: &mut TcpStream, server: &mut TcpStream) {
     say(application, server);
     say(server, application);
 }

@@ -6,6 +6,7 @@
 //! nobody can set, and which a namespace cannot have for itself once a process runs in it.
 
 mod bond;
+mod carriers;
 mod damage;
 mod datagrams;
 mod destinations;
