@@ -166,6 +166,31 @@ fn a_client_that_is_killed_is_forgotten_by_the_gateway() {
     carries(&world);
 }
 
+/// A device that sleeps for longer than the gateway waits for it.
+#[test]
+fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let before = gateway.descriptors();
+    let client = keys.client();
+    let application = under_way(&world, socks);
+    client.process.signal(Signal::SIGSTOP);
+    for link in ["wifi", "lte"] {
+        world.set(link, "state=no-carrier");
+    }
+    gateway.says("the session ends, its client is gone");
+    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+    for link in ["wifi", "lte"] {
+        world.set(link, "state=up");
+    }
+    client.process.signal(Signal::SIGCONT);
+    ends_with_a_reset(application);
+    carries(&world);
+    assert_eq!(client.times("forgotten"), 1, "{}", client.said());
+}
+
 /// Whoever starts it anew does so faster than the gateway forgets.
 #[test]
 fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {

@@ -8,6 +8,7 @@
 mod bond;
 mod carriers;
 mod damage;
+mod datagram_rules;
 mod datagrams;
 mod destinations;
 mod doors;
