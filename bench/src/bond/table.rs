@@ -56,8 +56,8 @@ figure is the median one-way delay towards the device.
 started anew for each run. direct-loopback is the load and the server without the bond.
 - Web pages: generated ones whose shapes are after the HTTP Archive's medians, from five origins, \
 which are ports of the server, over plain HTTP/1.1. A headless Chromium with a new profile loads one \
-once; the figure is loadEventEnd - navigationStart, and a run in which an object or a byte is missing is a \
-failure. It speaks SOCKS5 to everyone, also to a splice that goes straight to the server for direct. \
+once; the figure is loadEventEnd - navigationStart, and a run that has not all bytes of all objects in the end is \
+a failure. It speaks SOCKS5 to everyone, also to a splice that goes straight to the server for direct. \
 Names are not looked up, and scripts do nothing but lead to more objects.
 - The four-application policy: docs/policies/four-apps.toml as it is. Call: datagrams of 160 bytes fifty \
 times a second, to port 3478. Messenger: 200 bytes each second over one connection of a process named \

@@ -82,9 +82,11 @@ impl Page {
             let (median, deviation) = kind.shape();
             let size = median * (deviation * dice.normal()).exp();
             let bytes = size.clamp(SIZES.0, SIZES.1) as usize;
-            // What styles a page and makes it move mostly comes from where the page does.
-            let at_home = kind == Kind::Document || kind != Kind::Image && dice.share() < 0.4;
-            let origin = if at_home { 0 } else { dice.below(ORIGINS) };
+            let origin = match kind {
+                // Of what style sheets of other origins lead to, a page is told nothing.
+                Kind::Document | Kind::Style => 0,
+                Kind::Script | Kind::Image => dice.below(ORIGINS),
+            };
             let parent = page.parent(kind, &mut dice);
             let depth = parent.map_or(0, |parent| page.objects[parent].depth + 1);
             page.objects.push(Object { kind, bytes, origin, depth, leads_to: Vec::new() });
@@ -154,9 +156,9 @@ impl Page {
         let _ = write!(
             out,
             "performance.setResourceTimingBufferSize(9999);addEventListener('load',()=>setTimeout(\
-             ()=>{{const p=performance,n=p.getEntriesByType('navigation')[0],\
-             r=p.getEntriesByType('resource');console.log('{MARK}',n.loadEventEnd,r.length+1,\
-             r.reduce((s,e)=>s+e.decodedBodySize,n.decodedBodySize))}},0))</script>"
+             ()=>{{const p=performance,n=p.getEntriesByType('navigation')[0];\
+             console.log('{MARK}',n.loadEventEnd,p.getEntriesByType('resource').reduce(\
+             (s,e)=>s+e.decodedBodySize,n.decodedBodySize))}},0))</script>"
         );
         for index in of(Kind::Style) {
             let _ = write!(out, "<link rel=stylesheet href=\"{}\">", self.url(index, base));
