@@ -14,7 +14,7 @@ mod table;
 mod targets;
 mod task;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use manyways_net::lab::registry::Registry;
@@ -24,6 +24,7 @@ use self::drive::Driver;
 use self::plan::{Wish, plan};
 use self::record::{Results, SCHEMA};
 use self::site::Programs;
+use crate::links;
 use crate::machine::Machine;
 use crate::programs::{beside_this, program, version};
 use crate::results::{self, Outputs};
@@ -44,7 +45,7 @@ pub struct BondArgs {
     /// Write the tables as Markdown to this file.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// How often everything runs in a cell; by default 15 times.
+    /// How often everything runs in a cell; by default 15 times, or as the cell has time for.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Only these cells, by letter or name (see --list).
@@ -53,6 +54,10 @@ pub struct BondArgs {
     /// Seed of every order.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// The folder with recorded pairs, NAME_wifi.csv beside NAME_cellular.csv; MANYWAYS_PAIRS in
+    /// the environment says the same.
+    #[arg(long, value_name = "DIR")]
+    pairs: Option<PathBuf>,
     /// The binary to measure; by default the one beside this program.
     #[arg(long, value_name = "FILE")]
     manyways: Option<PathBuf>,
@@ -64,18 +69,18 @@ pub struct BondArgs {
     list: bool,
 }
 
-/// What the page owes its reader.
-const NOT_YET: [&str; 3] = [
-    "reinjection that was not needed, over recorded pairs: both ends count it, and do not tell it yet",
-    "page loads in a browser",
-    "the four-app policy",
-];
-
 /// Runs it.
 pub fn run(args: BondArgs) -> Result<ExitCode, String> {
-    let cells = plan(&Wish { rounds: args.rounds, cells: &args.cells });
+    let mut left_out = Vec::new();
+    let wants = |word: &String| word == "n" || word.starts_with("pairs");
+    let pairs = match args.cells.is_empty() || args.cells.iter().any(wants) {
+        true => links::find_pairs(args.pairs.as_deref(), 'n', &mut left_out)?,
+        false => Vec::new(),
+    };
+    let cells = plan(&Wish { rounds: args.rounds, cells: &args.cells, pairs: &pairs });
     if cells.is_empty() {
-        return Err("there is nothing to measure; --list names all cells".to_owned());
+        let words = left_out.first().map(|words| format!(": {words}")).unwrap_or_default();
+        return Err(format!("there is nothing to measure{words}; --list names all cells"));
     }
     if args.list {
         results::list(&cells, |cell| &cell.title);
@@ -89,14 +94,16 @@ pub fn run(args: BondArgs) -> Result<ExitCode, String> {
         .map_err(|error| format!("cannot open the folder of the running labs: {error}"))?;
     let termination =
         Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
-    let versions = version(&programs.manyways, "--version").into_iter().collect();
+    let of = |program: &Path| version(program, "--version");
+    let browser = programs.browser.as_deref().and_then(of);
+    let versions = of(&programs.manyways).into_iter().chain(browser).collect();
     let mut results = Results {
         schema: SCHEMA.to_owned(),
         machine: Machine::here(&programs.manyways, versions)?,
         seed: args.seed,
         mode: "default".to_owned(),
         seconds: 0.0,
-        left_out: NOT_YET.map(str::to_owned).into(),
+        left_out,
         targets: Vec::new(),
         cells: Vec::new(),
     };
@@ -131,5 +138,5 @@ fn programs(manyways: Option<PathBuf>) -> Result<Programs, String> {
     }
     let own = std::env::current_exe().map_err(here)?;
     let ss = program("ss").ok_or("ss is not installed: run scripts/setup bench")?;
-    Ok(Programs { manyways, own, ss })
+    Ok(Programs { manyways, own, ss, browser: program("chromium") })
 }

@@ -13,7 +13,7 @@ mod site;
 mod table;
 mod targets;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use manyways_net::lab::registry::Registry;
@@ -23,7 +23,7 @@ use self::drive::{Driver, blank};
 use self::plan::{Cell, Mode, Wish, plan};
 use self::record::{CellRecord, Results, SCHEMA};
 use self::site::Programs;
-use crate::links::{self, Pair};
+use crate::links;
 use crate::machine::Machine;
 use crate::programs::beside_this;
 use crate::results::{self, Kept, Outputs, Planned};
@@ -75,9 +75,6 @@ pub struct GetArgs {
     list: bool,
 }
 
-/// Where the pairs are unless somebody says otherwise, from the repository's folder.
-const PAIRS: &str = "../shared/traces/pairs";
-
 /// Runs it.
 pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     let mode = match (args.quick, args.full || wants_full()) {
@@ -88,7 +85,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     let mut left_out = Vec::new();
     let wants_pairs = args.cells.is_empty() || args.cells.iter().any(|cell| cell.starts_with('b'));
     let pairs = match wants_pairs {
-        true => find_pairs(args.pairs.as_deref(), &mut left_out)?,
+        true => links::find_pairs(args.pairs.as_deref(), 'b', &mut left_out)?,
         false => Vec::new(),
     };
     let cells = plan(&Wish { mode, rounds: args.rounds, cells: &args.cells, pairs: &pairs });
@@ -145,22 +142,6 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
 
 fn wants_full() -> bool {
     std::env::var_os("BENCH").is_some_and(|value| value == "full")
-}
-
-/// The recorded pairs. None are no reason to stop, unless somebody said where they are.
-fn find_pairs(named: Option<&Path>, left_out: &mut Vec<String>) -> Result<Vec<Pair>, String> {
-    let variable = std::env::var_os("MANYWAYS_PAIRS").map(PathBuf::from);
-    let folder = named.map(Path::to_owned).or(variable);
-    match (links::pairs(folder.as_deref().unwrap_or(Path::new(PAIRS))), folder) {
-        (Ok(pairs), _) => Ok(pairs),
-        (Err(why), Some(_)) => Err(why),
-        (Err(_), None) => {
-            let words = format!("(b): there are no recorded pairs in {PAIRS}");
-            eprintln!("skipped: {words}");
-            left_out.push(words);
-            Ok(Vec::new())
-        }
-    }
 }
 
 impl Planned for Cell {

@@ -168,6 +168,16 @@ impl Launcher<'_> {
         Ok(snapshot.links.iter().map(|link| link.down.delivered.size.as_bytes()).collect())
     }
 
+    /// What each link has carried so far, both ways together: IP bytes and packets.
+    pub fn carried(&self) -> Result<Vec<(u64, u64)>, DriveError> {
+        let snapshot = self.lab.relay().snapshot().map_err(system("look at the links"))?;
+        let both = snapshot.links.iter().map(|link| [link.down.delivered, link.up.delivered]);
+        let sum = both.map(|[down, up]| {
+            (down.size.as_bytes() + up.size.as_bytes(), down.packets + up.packets)
+        });
+        Ok(sum.collect())
+    }
+
     /// A time of the lab in wall-clock seconds since 1970.
     pub fn wall(&self, time: Time) -> f64 {
         self.lab.relay().clock().epoch().as_secs_f64() + time.as_secs_f64()

@@ -1,6 +1,6 @@
 //! The emulated networks, and the least time in which they could bring an object.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use manyways_trace::scenario::{
     CapacitySpec, Change, DelaySpec, DirectionSpec, Event, LinkSpec, LinkState,
@@ -15,6 +15,8 @@ pub const LTE_RTT: Span = Span::from_millis(65);
 const LEAST_UP: Rate = Rate::from_mbps(5);
 /// How long a fluid is followed before it counts as never arriving.
 const PATIENCE: f64 = 3600.0;
+/// Where recorded pairs are unless somebody says otherwise, from the repository's folder.
+const PAIRS: &str = "../shared/traces/pairs";
 
 /// A link of this rate towards the device and half of it back; the queue is what
 /// [`DirectionSpec`] has by default, 150 ms of drop-tail.
@@ -114,11 +116,34 @@ impl Pair {
     }
 }
 
+/// The recorded pairs. None are no reason to stop, unless somebody said where they are.
+///
+/// # Errors
+/// One sentence, where somebody said so and they are not.
+pub fn find_pairs(
+    named: Option<&Path>,
+    part: char,
+    left_out: &mut Vec<String>,
+) -> Result<Vec<Pair>, String> {
+    let variable = std::env::var_os("MANYWAYS_PAIRS").map(PathBuf::from);
+    let folder = named.map(Path::to_owned).or(variable);
+    match (pairs(folder.as_deref().unwrap_or(Path::new(PAIRS))), folder) {
+        (Ok(pairs), _) => Ok(pairs),
+        (Err(why), Some(_)) => Err(why),
+        (Err(_), None) => {
+            let words = format!("({part}): there are no recorded pairs in {PAIRS}");
+            eprintln!("skipped: {words}");
+            left_out.push(words);
+            Ok(Vec::new())
+        }
+    }
+}
+
 /// The pairs in a folder: `NAME_wifi.csv` beside `NAME_cellular.csv`, by name.
 ///
 /// # Errors
 /// One sentence, where there are none or one does not read.
-pub fn pairs(folder: &Path) -> Result<Vec<Pair>, String> {
+fn pairs(folder: &Path) -> Result<Vec<Pair>, String> {
     let shown = folder.display();
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{shown}: {error}"))?;
     let mut names: Vec<String> = entries

@@ -1,4 +1,4 @@
-//! The order of a round: it changes from round to round, and is the same for the same seed.
+//! Chance that is the same for the same seed: the order of a round, the shape of a page.
 
 /// FNV-1a: nobody has a reason to forge it.
 pub fn hash(text: &str) -> u64 {
@@ -6,16 +6,45 @@ pub fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// Fisher and Yates, with `SplitMix64`.
-pub fn shuffle<T>(items: &mut [T], seed: u64) {
-    let mut state = seed;
-    for left in (1..items.len()).rev() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = state;
+/// `SplitMix64`.
+pub struct Dice(u64);
+
+impl Dice {
+    /// The same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        items.swap(left, (mixed % (left as u64 + 1)) as usize);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one, which is not zero.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// A number from 0 to 1, the latter left out.
+    pub fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A number of the normal distribution around 0 with deviation 1 (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let (radius, turn) = (1.0 - self.share(), self.share());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos()
+    }
+}
+
+/// Fisher and Yates.
+pub fn shuffle<T>(items: &mut [T], seed: u64) {
+    let mut dice = Dice::new(seed);
+    for left in (1..items.len()).rev() {
+        items.swap(left, dice.below(left + 1));
     }
 }
 
@@ -35,5 +64,14 @@ mod tests {
         let mut sorted = order(3);
         sorted.sort_unstable();
         assert_eq!(sorted, (0..10).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn normal_numbers_lie_around_zero_with_deviation_one() {
+        let mut dice = Dice::new(1);
+        let all: Vec<f64> = (0..10_000).map(|_| dice.normal()).collect();
+        let mean = all.iter().sum::<f64>() / 10_000.0;
+        let square = all.iter().map(|one| one * one).sum::<f64>() / 10_000.0;
+        assert!(mean.abs() < 0.05 && (square - 1.0).abs() < 0.1, "{mean}, {square}");
     }
 }

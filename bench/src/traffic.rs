@@ -2,16 +2,19 @@
 //! to be compared with. Each runs as a process of its own somewhere in a lab.
 
 pub mod ask;
+mod browse;
 mod call;
 mod crowd;
 mod dial;
 mod files;
 mod load;
+mod page;
 mod requests;
 mod serve;
 mod socks;
 mod splice;
 mod stream;
+pub mod web;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -7,8 +7,8 @@ use manyways_trace::scenario::LinkSpec;
 pub enum Contender {
     /// `manyways bond` over every link, through a gateway on this host.
     Bond {
-        /// Another one than the default.
-        scheduler: Option<&'static str>,
+        /// Who chooses among the links.
+        by: By,
         /// The host of the gateway, beside which the server is.
         host: usize,
     },
@@ -24,27 +24,44 @@ pub enum Contender {
     MptcpDirect(usize),
 }
 
+/// Who chooses among the links of a bond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// The default scheduler.
+    Default,
+    /// This one.
+    Scheduler(&'static str),
+    /// The four-application policy of `docs/policies/`.
+    FourApps,
+}
+
 /// With the default scheduler, through the first host.
-pub const BOND: Contender = Contender::Bond { scheduler: None, host: 0 };
+pub const BOND: Contender = Contender::Bond { by: By::Default, host: 0 };
 
 impl Contender {
     /// `manyways bond` with another scheduler than the default.
     pub const fn scheduled(scheduler: &'static str) -> Self {
-        Self::Bond { scheduler: Some(scheduler), host: 0 }
+        Self::Bond { by: By::Scheduler(scheduler), host: 0 }
     }
 
     /// `bond`, `mptcp-wifi`, `lte`, `direct-wifi`.
     pub fn name(&self, links: &[LinkSpec]) -> String {
         let link = |index: usize| links.get(index).map_or("?", |link| link.name.as_str());
         match *self {
-            Self::Bond { scheduler: None, host: 0 } => "bond".to_owned(),
-            Self::Bond { scheduler: Some(scheduler), host: 0 } => format!("bond {scheduler}"),
+            Self::Bond { by: By::Default, host: 0 } => "bond".to_owned(),
+            Self::Bond { by: By::Scheduler(scheduler), host: 0 } => format!("bond {scheduler}"),
+            Self::Bond { by: By::FourApps, host: 0 } => "bond four-apps".to_owned(),
             Self::Bond { host, .. } => format!("bond at {}", place(host)),
             Self::Mptcp(index) => format!("mptcp-{}", link(index)),
             Self::Spliced(index) => link(index).to_owned(),
             Self::Direct(index) => format!("direct-{}", link(index)),
             Self::MptcpDirect(index) => format!("mptcp-direct-{}", link(index)),
         }
+    }
+
+    /// Whether it is `manyways bond`.
+    pub fn is_bond(&self) -> bool {
+        matches!(self, Self::Bond { .. })
     }
 
     /// Whether it is the kernel's MPTCP.
@@ -81,7 +98,8 @@ mod tests {
         let name = |contender: Contender| contender.name(&links);
         assert_eq!(name(BOND), "bond");
         assert_eq!(name(Contender::scheduled("ecf")), "bond ecf");
-        assert_eq!(name(Contender::Bond { scheduler: None, host: 2 }), "bond at C");
+        assert_eq!(name(Contender::Bond { by: By::Default, host: 2 }), "bond at C");
+        assert_eq!(name(Contender::Bond { by: By::FourApps, host: 0 }), "bond four-apps");
         assert_eq!(name(Contender::Mptcp(1)), "mptcp-lte");
         assert_eq!(name(Contender::Spliced(0)), "wifi");
         assert_eq!(name(Contender::Direct(0)), "direct-wifi");

@@ -1,21 +1,26 @@
 //! The run of a cell: one lab, and every entry once a round, in an order that changes.
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::ops::Add;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
+use manyways_net::bond::gateway::GatewayStatus;
+use manyways_net::bond::status::{Status, Totals};
 use manyways_net::lab::registry::Registry;
 use manyways_net::lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{Change, LinkState};
 use manyways_trace::{Size, Span, Time};
+use serde::de::DeserializeOwned;
 
 use super::contender::Contender;
 use super::loopback;
 use super::plan::{Cell, Entry};
 use super::record::{CellRecord, Run, Sockets};
-use super::site::{Programs, Site};
+use super::site::{self, Programs, SERVER, Site};
 use super::task::{GOES, Task};
 use crate::launch::{DriveError, Launcher, all_of, first_line, system};
 use crate::order::{hash, shuffle};
@@ -26,6 +31,8 @@ use crate::traffic::Told;
 /// In the middle of a transfer of [`SAMPLE`] the sockets are looked at.
 const MIDDLE: Span = Span::from_millis(700);
 const SAMPLE: Size = Size::from_bytes(3_000_000);
+/// What a messenger has to say.
+const MESSAGE: Size = Size::from_bytes(200);
 /// Carriers that have been idle for so long begin with a small window again, as they do for a user
 /// who comes back: what the run before left them would be a matter of the order.
 const COOL: Span = Span::from_secs(2);
@@ -56,6 +63,10 @@ impl Driver<'_> {
         if cell.on_loopback {
             return loopback::measure(self, cell, progress);
         }
+        if cell.wants_browser() && self.programs.browser.is_none() {
+            let words = "chromium is not installed: run scripts/setup bench";
+            return Err(DriveError::Site(words.to_owned()));
+        }
         let name = format!("bench-bond-{}", std::process::id());
         let hosts = cell.hosts.clone();
         let mut lab = Lab::start(
@@ -69,7 +80,7 @@ impl Driver<'_> {
                 contenders.push(entry.contender);
             }
         }
-        let site = Site::start(&mut lab, self.programs, cell.hosts.len(), &contenders)?;
+        let site = Site::start(&mut lab, self.programs, cell, &contenders)?;
         let termination = self.termination;
         let launcher = Launcher { lab, termination, constant: true, restless: Default::default() };
         let mut record = cell.blank();
@@ -124,10 +135,20 @@ impl Stage<'_> {
     }
 
     fn load(&self, entry: &Entry) -> Command {
-        let mut command = Command::new(&self.driver.programs.own);
-        command.arg("load").args(self.site.way(entry.contender, self.cell.hosts.len()));
+        let port = if matches!(entry.task, Task::Page(_)) { site::WEB } else { SERVER };
+        let mut command = self.load_by(&self.driver.programs.own, entry, port);
+        if let (Task::Page(_), Some(browser)) = (entry.task, &self.driver.programs.browser) {
+            command.arg("--browser").arg(browser).arg("--folder").arg(self.site.folder());
+        }
+        command
+    }
+
+    /// The same by this program, to this port of the server.
+    fn load_by(&self, program: &Path, entry: &Entry, port: u16) -> Command {
+        let mut command = Command::new(program);
+        command.arg("load").args(self.site.way(entry.contender, port, self.cell.hosts.len()));
         // The server beside a gateway is as far from it as the plan says; the others have links.
-        if !self.cell.think.is_zero() && matches!(entry.contender, Contender::Bond { .. }) {
+        if !self.cell.think.is_zero() && entry.contender.is_bond() {
             command.arg(format!("--think={}ms", self.cell.think.as_nanos() / 1_000_000));
         }
         command.args(entry.task.arguments(self.cell.rate(entry.contender)));
@@ -165,7 +186,7 @@ impl Stage<'_> {
 
     fn run(&mut self, round: u32, entry: &Entry) -> Result<Run, DriveError> {
         if let Some(at) = self.last.get(&entry.contender)
-            && matches!(entry.contender, Contender::Bond { .. })
+            && entry.contender.is_bond()
         {
             let idle = self.clock.now().since(*at);
             sleep(COOL.saturating_sub(idle).into());
@@ -178,26 +199,16 @@ impl Stage<'_> {
             unit: unit.name().to_owned(),
             ..Run::default()
         };
+        let offset = self.cell.offset(round);
         let (outcome, link_bytes) = match entry.task {
             Task::Stall(state) => self.stall(entry, state)?,
-            _ => {
-                let patience = self.cell.seconds(entry) * 4.0 + 20.0;
-                let ended = self.launcher.run(self.load(entry), patience, Span::ZERO, &[])?;
-                let outcome = match ended.success {
-                    None => Err("it took too long".to_owned()),
-                    Some(false) => Err(first_line(&ended.stderr)),
-                    Some(true) => Ok(ended.stdout),
-                };
-                (outcome, ended.link_bytes)
-            }
+            Task::Apps { length, store } => self.apps(entry, length, store)?,
+            Task::Counted(_) => self.counted(entry, offset)?,
+            _ => self.alone(entry, offset)?,
         };
         self.last.insert(entry.contender, self.clock.now());
         run.link_bytes = link_bytes;
-        let told = outcome.and_then(|line| {
-            let told = serde_json::from_str::<Told>(line.trim());
-            told.map_err(|error| format!("its report cannot be read: {error}"))
-        });
-        match told {
+        match outcome {
             Ok(told) => {
                 run.value = Some(entry.task.figure(told.value, self.cell.rate(entry.contender)));
                 run.more = told.more;
@@ -210,12 +221,15 @@ impl Stage<'_> {
         Ok(run)
     }
 
+    fn alone(&self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
+        let patience = self.cell.seconds(entry) * 4.0 + 20.0;
+        let ended = self.launcher.run(self.load(entry), patience, offset, &[])?;
+        let outcome = told(ended.success, &ended.stdout, &ended.stderr);
+        Ok((outcome, ended.link_bytes))
+    }
+
     /// A stream, whose link goes while it runs: the one that carries it, whichever that is.
-    fn stall(
-        &mut self,
-        entry: &Entry,
-        state: LinkState,
-    ) -> Result<(Result<String, String>, Vec<u64>), DriveError> {
+    fn stall(&mut self, entry: &Entry, state: LinkState) -> Result<Outcome, DriveError> {
         self.site.renew(&self.launcher.lab, entry.contender)?;
         self.launcher.settle()?;
         let start = self.launcher.delivered()?;
@@ -228,20 +242,145 @@ impl Stage<'_> {
         let busy = (0..now.len()).max_by_key(brought).unwrap_or_default();
         let link = &self.cell.links[busy].name;
         self.launcher.lab.change(link, vec![Change::State(state)])?;
-        let ended = self.launcher.has_ended(&mut child, Span::from_secs(60))?;
+        let outcome = self.end(&mut child, Span::from_secs(60))?;
+        self.launcher.lab.change(link, vec![Change::State(LinkState::Up)])?;
+        self.launcher.settle()?;
+        let bytes = self.launcher.delivered()?.iter().zip(&start).map(|(a, b)| a - b).collect();
+        Ok((outcome, bytes))
+    }
+
+    /// The applications of the policy at a time; the figure is what the last link carried of them,
+    /// both ways, until all was quiet.
+    fn apps(&self, entry: &Entry, length: Span, store: bool) -> Result<Outcome, DriveError> {
+        let contender = entry.contender;
+        // The kernel's MPTCP has no datagrams: those of the call go straight over its first link.
+        let called = match contender {
+            Contender::Mptcp(link) => Contender::Direct(link),
+            other => other,
+        };
+        let own = self.driver.programs.own.clone();
+        let mut apps = vec![
+            (own, Entry { contender: called, task: Task::Call(length) }, site::CALL),
+            (self.site.disguise("messenger")?, Entry { contender, task: messages(length) }, SERVER),
+        ];
+        if store {
+            let download = Entry { contender, task: Task::Bulk(length) };
+            apps.push((self.site.disguise("snapd")?, download, SERVER));
+        }
+        self.launcher.settle()?;
+        let (start, before) = (self.launcher.delivered()?, self.launcher.carried()?);
+        let mut running = Vec::new();
+        for (program, entry, port) in &apps {
+            let command = self.load_by(program, entry, *port);
+            running.push((entry.task, self.launcher.lab.spawn(Place::Device, command)?));
+        }
+        let mut all = Ok(Told::default());
+        for (task, child) in &mut running {
+            let one = self.end(child, length * 4)?;
+            all = all.and_then(|mut all| {
+                let one = one?;
+                let value = task.figure(one.value, self.cell.rate(contender));
+                all.more.insert(format!("{}, {}", task.name(), task.unit().name()), value);
+                all.more.extend(one.more.get_key_value("lost").map(|(k, v)| (k.clone(), *v)));
+                Ok(all)
+            });
+        }
+        self.launcher.settle()?;
+        let after = self.launcher.carried()?;
+        let carried: Vec<(u64, u64)> =
+            after.iter().zip(&before).map(|(a, b)| (a.0 - b.0, a.1 - b.1)).collect();
+        let (bytes, packets) = carried.last().copied().unwrap_or_default();
+        let sum = carried.iter().map(|link| link.0).sum::<u64>();
+        let outcome = all.map(|mut all| {
+            all.value = bytes as f64;
+            all.more.insert("packets".to_owned(), packets as f64);
+            all.more.insert("share".to_owned(), bytes as f64 / sum.max(1) as f64);
+            all
+        });
+        let brought = self.launcher.delivered()?.iter().zip(&start).map(|(a, b)| a - b).collect();
+        Ok((outcome, brought))
+    }
+
+    /// A transfer, and what both ends of the bond counted meanwhile.
+    fn counted(&self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
+        let before = self.totals()?;
+        let (outcome, bytes) = self.alone(entry, offset)?;
+        let after = self.totals()?;
+        let outcome = outcome.and_then(|told| {
+            let since = |count: fn(&Totals) -> u64| -> Result<f64, String> {
+                let of = |end: &[Totals; 2]| end.iter().map(count).sum::<u64>();
+                let counted = of(&after).checked_sub(of(&before));
+                counted.map(|bytes| bytes as f64).ok_or_else(|| "a session ended".to_owned())
+            };
+            let goodput = Task::Bulk(Span::ZERO).unit().name();
+            let spurious = since(|end| end.spurious_bytes)?;
+            let repeated = since(|end| end.repeated_bytes)?;
+            let came = since(|end| end.received_bytes)? - repeated;
+            let more = [
+                ("spurious", spurious),
+                ("reinjected", since(|end| end.reinjected_bytes)?),
+                ("repeated", repeated),
+                ("came", came),
+                (goodput, came * 8.0 / 1e6 / told.value),
+            ];
+            let more = more.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            Ok(Told { value: 100.0 * spurious / came, more, ..Told::default() })
+        });
+        Ok((outcome, bytes))
+    }
+
+    /// What the client and the gateway have counted.
+    fn totals(&self) -> Result<[Totals; 2], DriveError> {
+        let client: Status = self.ask(Place::Device, &[])?;
+        let gateway: GatewayStatus = self.ask(Place::Host(0), &["--gateway"])?;
+        let sessions = gateway.sessions.into_iter().map(|session| session.totals);
+        Ok([client.totals, sessions.reduce(Add::add).unwrap_or_default()])
+    }
+
+    fn ask<T: DeserializeOwned>(&self, place: Place, end: &[&str]) -> Result<T, DriveError> {
+        let mut command = Command::new(&self.driver.programs.manyways);
+        command.args(["bond", "status", "--json"]).args(end);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = self.launcher.lab.spawn(place, command)?.wait_with_output();
+        let output = output.map_err(system("ask for the status"))?;
+        serde_json::from_slice(&output.stdout).map_err(|error| {
+            let said = first_line(&String::from_utf8_lossy(&output.stderr));
+            DriveError::Site(format!("no status of the bond: {error}; {said}"))
+        })
+    }
+
+    /// What a load generator told, once it has ended.
+    fn end(&self, child: &mut Child, patience: Span) -> Result<Result<Told, String>, DriveError> {
+        let ended = self.launcher.has_ended(child, patience)?;
         if !ended {
             let _ = child.kill();
         }
         let status = child.wait().map_err(system("wait for a contender"))?;
         let (said, complained) = (all_of(child.stdout.take()), all_of(child.stderr.take()));
-        self.launcher.lab.change(link, vec![Change::State(LinkState::Up)])?;
-        self.launcher.settle()?;
-        let bytes = self.launcher.delivered()?.iter().zip(&start).map(|(a, b)| a - b).collect();
-        let outcome = match (ended, status.success()) {
-            (false, _) => Err("it took too long".to_owned()),
-            (true, false) => Err(first_line(&complained)),
-            (true, true) => Ok(said),
-        };
-        Ok((outcome, bytes))
+        Ok(told(ended.then(|| status.success()), &said, &complained))
+    }
+}
+
+/// What was told, and IP bytes by link towards the device.
+type Outcome = (Result<Told, String>, Vec<u64>);
+
+/// Small messages back and forth over one connection.
+fn messages(length: Span) -> Task {
+    Task::Requests {
+        size: MESSAGE,
+        every: Span::from_secs(1),
+        count: length.as_secs_f64() as u32,
+        keep: true,
+        bulk: false,
+    }
+}
+
+/// What a load generator said, or why it said nothing.
+fn told(success: Option<bool>, said: &str, complained: &str) -> Result<Told, String> {
+    match success {
+        None => Err("it took too long".to_owned()),
+        Some(false) => Err(first_line(complained)),
+        Some(true) => serde_json::from_str(said.trim())
+            .map_err(|error| format!("its report cannot be read: {error}")),
     }
 }

@@ -12,7 +12,6 @@ use manyways_sys::clock::Clock;
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::Span;
 
-use super::contender::Contender;
 use super::drive::Driver;
 use super::plan::{Cell, Entry};
 use super::record::{CellRecord, Run};
@@ -165,7 +164,7 @@ impl Stage<'_> {
     fn load(&self, entry: &Entry) -> Command {
         let mut command = Command::new(&self.driver.programs.own);
         command.arg("load").arg(format!("--server=127.0.0.1:{SERVER}"));
-        if matches!(entry.contender, Contender::Bond { .. }) {
+        if entry.contender.is_bond() {
             command.arg(format!("--socks=127.0.0.1:{SOCKS}"));
         }
         command.args(entry.task.arguments(self.cell.rate(entry.contender)));

@@ -3,19 +3,22 @@
 use manyways_trace::scenario::{DelaySpec, DirectionSpec, HostSpec, LinkSpec, LinkState, LossSpec};
 use manyways_trace::{Rate, Size, Span};
 
-use super::contender::{BOND, Contender};
+use super::contender::{BOND, By, Contender};
 use super::record::CellRecord;
 use super::task::Task;
-use crate::links::{constant, describe, mean_rate, round_trip};
+use crate::links::{self, Pair, constant, describe, mean_rate, round_trip};
 use crate::order::hash;
 use crate::results::Planned;
+use crate::traffic::web::PAGES;
 
 /// What to measure.
 pub struct Wish<'a> {
     /// How often, where it is not the cell that decides.
     pub rounds: Option<u32>,
-    /// Letters of parts or whole names of cells; empty means all.
+    /// Letters of parts, whole names of cells or what stands before the first dash; empty means all.
     pub cells: &'a [String],
+    /// Recorded pairs of links; may be empty.
+    pub pairs: &'a [Pair],
 }
 
 /// A set of links and what is done over them, round by round.
@@ -54,6 +57,14 @@ const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
 /// How often everything runs.
 const ROUNDS: u32 = 15;
+/// The same of the cell that takes longest a round, and of those that say what a counter has.
+const PAGE_ROUNDS: u32 = 9;
+const APPS_ROUNDS: u32 = 5;
+const PAIR_ROUNDS: u32 = 3;
+/// How long the four applications run.
+const APPS: Span = Span::from_secs(20);
+/// How much of a recorded pair a round takes: three of them are a whole recording of 99 s.
+const RECORDED: Span = Span::from_secs(30);
 /// How long a bulk transfer takes at full rate.
 const BULK: Span = Span::from_secs(8);
 /// One file each.
@@ -83,16 +94,23 @@ pub fn plan(wish: &Wish<'_>) -> Vec<Cell> {
         calls(),
         loopback(),
         schedulers(),
+        pages(),
+        four_apps(),
+        pairs(wish.pairs),
     ];
     let mut cells: Vec<Cell> = parts.into_iter().flatten().collect();
     if !wish.cells.is_empty() {
-        let part = |cell: &Cell| cell.part.to_string();
-        cells.retain(|cell| wish.cells.iter().any(|w| *w == cell.name || *w == part(cell)));
+        cells.retain(|cell| wish.cells.iter().any(|word| is_meant(word, cell)));
     }
     for cell in &mut cells {
-        cell.rounds = wish.rounds.unwrap_or(ROUNDS);
+        cell.rounds = wish.rounds.unwrap_or(cell.rounds);
     }
     cells
+}
+
+fn is_meant(word: &str, cell: &Cell) -> bool {
+    let group = cell.name.split('-').next().unwrap_or_default();
+    word == cell.name || word == group || word == cell.part.to_string()
 }
 
 /// The paper's Wi-Fi and LTE.
@@ -132,7 +150,7 @@ fn cell(part: char, name: &str, links: Vec<LinkSpec>, entries: Vec<Entry>) -> Ce
         think,
         on_loopback: false,
         entries,
-        rounds: 0,
+        rounds: ROUNDS,
     }
 }
 
@@ -200,7 +218,7 @@ fn places() -> Vec<Cell> {
         host("d", [104.0, 99.0]),
         host("near-a", [4.0, 4.0]),
     ];
-    let bonds = [0, 1, 2, 3].map(|host| Contender::Bond { scheduler: None, host });
+    let bonds = [0, 1, 2, 3].map(|host| Contender::Bond { by: By::Default, host });
     let kernel = [Contender::MptcpDirect(0), Contender::MptcpDirect(1)];
     let size = Size::from_bytes(50 * KB);
     let tasks = [
@@ -303,7 +321,43 @@ fn schedulers() -> Vec<Cell> {
     ]
 }
 
+fn pages() -> Vec<Cell> {
+    let tasks = PAGES.map(Task::Page).into_iter();
+    let entries = tasks.flat_map(|task| each(&[&[BOND], &MPTCP, &DIRECT], task)).collect();
+    vec![Cell { rounds: PAGE_ROUNDS, ..cell('l', "pages", paper(), entries) }]
+}
+
+fn four_apps() -> Vec<Cell> {
+    let bond = Contender::Bond { by: By::FourApps, host: 0 };
+    let tasks = [false, true].map(|store| Task::Apps { length: APPS, store });
+    let both = [bond, Contender::Mptcp(0)];
+    let entries = tasks.into_iter().flat_map(|task| each(&[&both], task)).collect();
+    vec![Cell { rounds: APPS_ROUNDS, ..cell('m', "four-apps", paper(), entries) }]
+}
+
+/// Every recorded pair, as it is.
+fn pairs(pairs: &[Pair]) -> Vec<Cell> {
+    let of = |pair: &Pair| {
+        let entries = each(&[&[BOND]], Task::Counted(RECORDED));
+        let cell = cell('n', &format!("pairs-{}", pair.name), pair.links(), entries);
+        Cell { rounds: PAIR_ROUNDS, ..cell }
+    };
+    pairs.iter().map(of).collect()
+}
+
 impl Cell {
+    /// Where in its traces a round begins: where the one before it ended.
+    pub fn offset(&self, round: u32) -> Span {
+        let period = self.links.iter().filter_map(links::period).min();
+        let offset = RECORDED * u64::from(round);
+        period.map_or(Span::ZERO, |period| Span::from_nanos(offset.as_nanos() % period.as_nanos()))
+    }
+
+    /// Whether somebody loads a web page.
+    pub fn wants_browser(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.task, Task::Page(_)))
+    }
+
     /// The links that a contender may use, together.
     pub fn rate(&self, contender: Contender) -> Rate {
         match contender.only_link().and_then(|index| self.links.get(index)) {
@@ -356,21 +410,21 @@ mod tests {
 
     #[test]
     fn cells_have_names_of_their_own_and_nothing_runs_twice() {
-        let cells = plan(&Wish { rounds: None, cells: &[] });
+        let cells = plan(&Wish { rounds: None, cells: &[], pairs: &[] });
         let names: BTreeSet<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
         assert_eq!(names.len(), cells.len());
         for cell in &cells {
             let run = |entry: &Entry| (entry.contender.name(&cell.links), entry.task.name());
             let runs: BTreeSet<_> = cell.entries.iter().map(run).collect();
             assert_eq!(runs.len(), cell.entries.len(), "{}", cell.name);
-            assert_eq!(cell.rounds, 15);
+            assert!(cell.rounds > 0);
         }
     }
 
     #[test]
     fn cells_are_chosen_by_letter_or_name() {
         let chosen = ["e".to_owned(), "stalls".to_owned()];
-        let cells = plan(&Wish { rounds: Some(2), cells: &chosen });
+        let cells = plan(&Wish { rounds: Some(2), cells: &chosen, pairs: &[] });
         let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
         assert_eq!(names, ["sum-8-10", "sum-40-20", "sum-100-50", "stalls"]);
         assert_eq!(cells[0].rounds, 2);

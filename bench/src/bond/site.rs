@@ -12,12 +12,19 @@ use manyways_net::lab::{Lab, Place, address};
 use manyways_sys::clock::Clock;
 use manyways_trace::{Span, Time};
 
-use super::contender::Contender;
+use super::contender::{By, Contender};
+use super::plan::Cell;
 use crate::launch::{DriveError, system};
 use crate::programs::quoted;
 
-/// Where the server listens for TCP and datagrams, and for MPTCP.
-const SERVER: (u16, u16) = (7100, 7101);
+/// Where the server listens for TCP and datagrams.
+pub const SERVER: u16 = 7100;
+/// Where it does for MPTCP.
+const MPTCP_SERVER: u16 = 7101;
+/// Where the first origin of the web pages does.
+pub const WEB: u16 = 7110;
+/// Where a call's datagrams go, as a policy knows calls: STUN's port.
+pub const CALL: u16 = 3478;
 /// Where the far end of the splice does, for plain TCP and MPTCP.
 const SPLICE: (u16, u16) = (7001, 7002);
 /// Where a gateway does.
@@ -38,7 +45,12 @@ pub struct Programs {
     pub own: PathBuf,
     /// Tells the sockets' congestion control.
     pub ss: PathBuf,
+    /// Chromium.
+    pub browser: Option<PathBuf>,
 }
+
+/// The four-application policy, as it is shipped.
+const FOUR_APPS: &str = include_str!("../../../docs/policies/four-apps.toml");
 
 /// What runs in a lab; the far side's processes go with the lab.
 pub struct Site {
@@ -53,11 +65,11 @@ pub struct Site {
 }
 
 impl Site {
-    /// Starts what these contenders need, on so many hosts.
+    /// Starts what the contenders of a cell need.
     pub fn start(
         lab: &mut Lab,
         programs: &Programs,
-        hosts: usize,
+        cell: &Cell,
         contenders: &[Contender],
     ) -> Result<Self, DriveError> {
         let folder = lab.folder().join("bond");
@@ -65,7 +77,10 @@ impl Site {
         let mut doors = contenders.to_vec();
         doors.sort_unstable();
         doors.dedup();
-        doors.retain(|one| one.is_spliced() || matches!(one, Contender::Bond { .. }));
+        // A browser cannot be told from which address; for it even the straight way has a door.
+        let straight =
+            |one: &Contender| cell.wants_browser() && matches!(one, Contender::Direct(_));
+        doors.retain(|one| one.is_spliced() || one.is_bond() || straight(one));
         let mut site = Self {
             programs: programs.clone(),
             folder,
@@ -75,20 +90,22 @@ impl Site {
             splice: None,
         };
         let own = quoted(programs.own.as_os_str());
-        for host in 0..hosts {
-            let (plain, mptcp) = SERVER;
-            let at = format!("--listen 0.0.0.0:{plain} --mptcp 0.0.0.0:{mptcp}");
+        for host in 0..cell.hosts.len() {
+            let at = format!(
+                "--listen 0.0.0.0:{SERVER} --mptcp 0.0.0.0:{MPTCP_SERVER} --web 0.0.0.0:{WEB} \
+                 --relay 0.0.0.0:{CALL}"
+            );
             lab.serve(host, &format!("exec {own} serve {at}"))?;
         }
         site.gateways(lab)?;
-        if site.doors.iter().any(Contender::is_spliced) {
+        if site.doors.iter().any(|one| !one.is_bond()) {
             let (plain, mptcp) = SPLICE;
             let at = format!("--plain 0.0.0.0:{plain} --mptcp 0.0.0.0:{mptcp}");
             lab.serve(0, &format!("exec {own} splice {at}"))?;
             site.splice = Some(site.near_splice(lab)?);
         }
         for contender in site.doors.clone() {
-            if matches!(contender, Contender::Bond { .. }) {
+            if contender.is_bond() {
                 site.renew(lab, contender)?;
             }
         }
@@ -136,16 +153,17 @@ impl Site {
         let far = address::host(0)[0];
         for (port, contender) in (DOORS..).zip(&self.doors) {
             let (kind, link, to) = match contender {
-                Contender::Mptcp(link) => ("mptcp", link, SPLICE.1),
-                Contender::Spliced(link) => ("tcp", link, SPLICE.0),
+                Contender::Mptcp(link) => ("mptcp", link, format!(",{far}:{}", SPLICE.1)),
+                Contender::Spliced(link) => ("tcp", link, format!(",{far}:{}", SPLICE.0)),
+                Contender::Direct(link) => ("tcp", link, String::new()),
                 _ => continue,
             };
             let from = address::device(*link)[0];
-            command.arg("--door").arg(format!("{port},{kind},{from},{far}:{to}"));
+            command.arg("--door").arg(format!("{port},{kind},{from}{to}"));
         }
         let child = lab.spawn(Place::Device, command)?;
         for (port, contender) in (DOORS..).zip(&self.doors) {
-            if contender.is_spliced() {
+            if !contender.is_bond() {
                 listens(lab, port)?;
             }
         }
@@ -155,7 +173,7 @@ impl Site {
     /// Starts the client of a contender, anew where it runs already, and waits until it has a
     /// carrier over every link. Others have none to renew.
     pub fn renew(&mut self, lab: &Lab, contender: Contender) -> Result<(), DriveError> {
-        let Contender::Bond { scheduler, host } = contender else { return Ok(()) };
+        let Contender::Bond { by, host } = contender else { return Ok(()) };
         let Some(place) = self.doors.iter().position(|door| *door == contender) else {
             return Ok(());
         };
@@ -178,8 +196,16 @@ impl Site {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(said);
-        if let Some(scheduler) = scheduler {
-            command.args(["--scheduler", scheduler]);
+        match by {
+            By::Default => {}
+            By::Scheduler(scheduler) => {
+                command.args(["--scheduler", scheduler]);
+            }
+            By::FourApps => {
+                let policy = self.folder.join("four-apps.toml");
+                fs::write(&policy, FOUR_APPS).map_err(system("write a policy"))?;
+                command.arg("--policy").arg(policy);
+            }
         }
         self.clients.push((contender, lab.spawn(Place::Device, command)?));
         let up = lab.links().iter().map(|link| format!("{} is up", link.name));
@@ -192,26 +218,37 @@ impl Site {
         listens(lab, port)
     }
 
-    /// What a load generator is told of the way to the server.
-    pub fn way(&self, contender: Contender, hosts: usize) -> Vec<String> {
+    /// This program under another name, which is all that a policy knows of an application.
+    pub fn disguise(&self, name: &str) -> Result<PathBuf, DriveError> {
+        let file = self.folder.join(name);
+        if !file.exists() {
+            fs::copy(&self.programs.own, &file).map_err(system("copy a program"))?;
+        }
+        Ok(file)
+    }
+
+    /// Where things may lie that go with the lab.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What a load generator is told of the way to this port of the server.
+    pub fn way(&self, contender: Contender, port: u16, hosts: usize) -> Vec<String> {
         let host = match contender {
             Contender::Bond { host, .. } => host,
             Contender::MptcpDirect(_) => hosts.saturating_sub(1),
             _ => 0,
         };
-        let port = if matches!(contender, Contender::MptcpDirect(_)) { SERVER.1 } else { SERVER.0 };
+        let mptcp = matches!(contender, Contender::MptcpDirect(_));
+        let port = if mptcp { MPTCP_SERVER } else { port };
         let mut words = vec![format!("--server={}:{port}", address::host(host)[0])];
-        match contender {
-            Contender::Direct(link) => words.push(format!("--from={}", address::device(link)[0])),
-            Contender::MptcpDirect(link) => {
-                words.push(format!("--from={}", address::device(link)[0]));
-                words.push("--mptcp".to_owned());
-            }
-            _ => {
-                let place = self.doors.iter().position(|door| *door == contender);
-                let port = DOORS + place.unwrap_or_default() as u16;
-                words.push(format!("--socks=127.0.0.1:{port}"));
-            }
+        if let Some(place) = self.doors.iter().position(|door| *door == contender) {
+            words.push(format!("--socks=127.0.0.1:{}", DOORS + place as u16));
+        } else if let Contender::Direct(link) | Contender::MptcpDirect(link) = contender {
+            words.push(format!("--from={}", address::device(link)[0]));
+        }
+        if mptcp {
+            words.push("--mptcp".to_owned());
         }
         words
     }

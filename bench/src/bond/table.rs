@@ -8,7 +8,7 @@ use crate::sample::{Quartiles, quantile, ratio};
 use crate::target;
 
 /// What stands above the cells of a part.
-const PARTS: [(&str, &str); 11] = [
+const PARTS: [(&str, &str); 14] = [
     ("a", "Single files"),
     ("b", "Many short flows"),
     ("c", "Requests during a bulk transfer"),
@@ -20,6 +20,9 @@ const PARTS: [(&str, &str); 11] = [
     ("i", "A call"),
     ("j", "Loopback"),
     ("k", "Schedulers"),
+    ("l", "Web pages"),
+    ("m", "The four-application policy"),
+    ("n", "Recorded pairs"),
 ];
 
 const METHOD: &str = "\
@@ -51,6 +54,19 @@ without a byte.
 figure is the median one-way delay towards the device.
 - Loopback: the server, both ends and the load run on the same loopback and the same processors, \
 started anew for each run. direct-loopback is the load and the server without the bond.
+- Web pages: generated ones whose shapes are after the HTTP Archive's medians, from five origins, \
+which are ports of the server, over plain HTTP/1.1. A headless Chromium with a new profile loads one \
+once; the figure is loadEventEnd - navigationStart, and a run that has not all bytes of all objects in the end is \
+a failure. It speaks SOCKS5 to everyone, also to a splice that goes straight to the server for direct. \
+Names are not looked up, and scripts do nothing but lead to more objects.
+- The four-application policy: docs/policies/four-apps.toml as it is. Call: datagrams of 160 bytes fifty \
+times a second, to port 3478. Messenger: 200 bytes each second over one connection of a process named \
+messenger. App store: a file that takes as long over both links, fetched by a process named snapd. The \
+figure is what the LTE link carried, both ways, IP headers included, from their start until all was \
+quiet. Of mptcp-wifi, the call goes straight over Wi-Fi.
+- Recorded pairs: a file that takes 30 s at the links' mean rates, each round on where the one before \
+ended in the recording. The figure is what both ends count as sent again though its path brought it, \
+over the bytes of streams that came, each once.
 - A target is met when every cell that it speaks of meets it.";
 
 /// The whole page.
@@ -137,6 +153,15 @@ fn besides(cell: &CellRecord, name: &str, task: &str) -> String {
         }
     }
     for what in ["client, MiB", "gateway, MiB"] {
+        words.extend(more(what).map(|value| format!("{what}: {value:.1}")));
+    }
+    words.extend(more("megabytes").map(|value| format!("{value:.2} MB")));
+    words.extend(more("packets").map(|value| format!("{value:.0} packets")));
+    words.extend(more("share").map(|value| format!("{:.1} % of all bytes", value * 100.0)));
+    for (what, called) in [("reinjected", "sent again"), ("repeated", "came twice")] {
+        words.extend(more(what).map(|value| format!("{called} {:.0} KB", value / 1000.0)));
+    }
+    for what in ["call, ms", "requests of 200 B, one connection, ms", "bulk, Mbit/s", "Mbit/s"] {
         words.extend(more(what).map(|value| format!("{what}: {value:.1}")));
     }
     words.join("; ")

@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::record::CellRecord;
+use super::task::{CALL_AND_MESSENGER, WITH_STORE};
 use crate::sample::{median, quantile, ratio};
-use crate::target::{Bound, Figure, Target, Verdict, each, middle_and_worst};
+use crate::target::{Bound, Figure, Target, Verdict, each, middle_and_worst, target, told_only};
 
 const MPTCP: [&str; 2] = ["mptcp-wifi", "mptcp-lte"];
 const DIRECT: [&str; 2] = ["direct-wifi", "direct-lte"];
+
+/// What an idle carrier may put on its link: one keep-alive and the acknowledgement of it.
+const KEEPALIVE: f64 = 104.0;
+/// In percent of what came.
+const SPURIOUS: f64 = 1.0;
 
 /// Every target over what was measured, those that were missed first.
 pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
@@ -19,6 +25,9 @@ pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
     targets.extend(calls(cells));
     targets.extend(loopback(cells));
     targets.extend(schedulers(cells));
+    targets.extend(pages(cells));
+    targets.extend(four_apps(cells));
+    targets.push(reinjection(cells));
     let rank = |target: &Target| match target.verdict {
         Verdict::Missed => 0,
         Verdict::Met => 1,
@@ -221,6 +230,67 @@ fn schedulers(cells: &[CellRecord]) -> Vec<Target> {
     vec![target]
 }
 
+fn pages(cells: &[CellRecord]) -> [Target; 2] {
+    let over = |others: &[&str]| compared(part(cells, "l"), others, false);
+    let single = "page load / best single path without a gateway";
+    [
+        middle("page load / best MPTCP primary", 0.85, &over(&MPTCP)),
+        told_only(each(single.to_owned(), Bound::AtMost(1.0), over(&DIRECT))),
+    ]
+}
+
+fn four_apps(cells: &[CellRecord]) -> [Target; 3] {
+    let most = |contender: &str| -> Vec<Figure> {
+        let most = |cell: &CellRecord| {
+            let all = cell.values(contender, CALL_AND_MESSENGER).into_values();
+            let value = all.max_by(f64::total_cmp)?;
+            Some(Figure { place: format!("the most of {}", cell.name), value })
+        };
+        part(cells, "m").filter_map(most).collect()
+    };
+    let share = |cell: &CellRecord| {
+        let value = median(cell.more("bond four-apps", WITH_STORE, "share"))?;
+        Some(Figure { place: cell.name.clone(), value })
+    };
+    let what = "four-app policy: bytes on cellular while call and messenger run";
+    let bound = Bound::AtMost(KEEPALIVE);
+    let used = "four-app policy: share of cellular with the app store";
+    let share = part(cells, "m").filter_map(share).collect();
+    [
+        each(what.to_owned(), bound, most("bond four-apps")),
+        told_only(each(format!("the same of MPTCP, {}", MPTCP[0]), bound, most(MPTCP[0]))),
+        each(used.to_owned(), Bound::AtLeast(0.4), share),
+    ]
+}
+
+/// Of all pairs together; the worst one is told beside.
+fn reinjection(cells: &[CellRecord]) -> Target {
+    let (mut all, mut worst) = ((0.0, 0.0), None::<Figure>);
+    for cell in part(cells, "n") {
+        for task in cell.tasks() {
+            let sum = |what: &str| cell.more("bond", task, what).iter().sum::<f64>();
+            let (spurious, came) = (sum("spurious"), sum("came"));
+            if came > 0.0 {
+                all = (all.0 + spurious, all.1 + came);
+                let figure = Figure { place: cell.name.clone(), value: 100.0 * spurious / came };
+                worst = worst.filter(|worst| worst.value >= figure.value).or(Some(figure));
+            }
+        }
+    }
+    let measured = worst.map(|worst| {
+        let share = 100.0 * all.0 / all.1;
+        let words = format!(
+            "{share:.3} of {:.0} MB, worst {:.3} ({})",
+            all.1 / 1e6,
+            worst.value,
+            worst.place
+        );
+        (words, share <= SPURIOUS)
+    });
+    let what = "recorded pairs: % of what came that was sent again for nothing";
+    target(what.to_owned(), format!("<= {SPURIOUS:.2} of all"), measured)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +353,38 @@ mod tests {
             find(&of(6.2), "bulk / best single path, unequal-40-5").verdict,
             Verdict::Missed
         );
+    }
+
+    #[test]
+    fn cellular_may_carry_a_keepalive_in_every_round_and_no_more() {
+        let of = |bytes: [f64; 2]| {
+            let run = |(round, bytes)| Run {
+                round,
+                more: [("share".to_owned(), 0.5)].into(),
+                ..run("bond four-apps", CALL_AND_MESSENGER, bytes)
+            };
+            targets(&[cell("m", "four-apps", (0..).zip(bytes).map(run).collect())])
+        };
+        let what = "four-app policy: bytes on cellular";
+        assert_eq!(find(&of([0.0, 104.0]), what).verdict, Verdict::Met);
+        assert_eq!(find(&of([105.0, 0.0]), what).verdict, Verdict::Missed);
+    }
+
+    #[test]
+    fn reinjection_is_summed_over_all_pairs() {
+        let pair = |name: &str, spurious: f64| {
+            let more = [("spurious", spurious), ("came", 1000.0)];
+            let more = more.map(|(name, value)| (name.to_owned(), value)).into();
+            cell("n", name, vec![Run { more, ..run("bond", "sent again for nothing", 0.0) }])
+        };
+        let of = |worst| targets(&[pair("pairs-a", worst), pair("pairs-b", 2.0)]);
+        let met = of(18.0);
+        let met = find(&met, "recorded pairs");
+        assert_eq!(
+            (met.verdict, &*met.measured),
+            (Verdict::Met, "1.000 of 0 MB, worst 1.800 (pairs-a)")
+        );
+        assert_eq!(find(&of(19.0), "recorded pairs").verdict, Verdict::Missed);
     }
 
     #[test]

@@ -40,12 +40,28 @@ pub enum Task {
     Rush(u32),
     /// So many connections that stay open and do nothing; the memory that they take.
     Crowd(u32),
+    /// A web page of so many objects.
+    Page(usize),
+    /// A call and a messenger for so long, with an app store's download or without; what they put
+    /// on the cellular link.
+    Apps {
+        /// How long.
+        length: Span,
+        /// Whether the app store downloads something that takes as long.
+        store: bool,
+    },
+    /// As [`Task::Bulk`]; what was sent again for nothing, over what came.
+    Counted(Span),
 }
 
 /// Of a stream that must not stall: how fast, how long, and when its link goes.
 pub const STREAM: (Rate, Span) = (Rate::from_mbps(1), Span::from_secs(9));
 /// See [`STREAM`].
 pub const GOES: Span = Span::from_secs(4);
+/// What the tasks of the four-application policy are called.
+pub const CALL_AND_MESSENGER: &str = "cellular: call and messenger";
+/// See [`CALL_AND_MESSENGER`].
+pub const WITH_STORE: &str = "cellular: call, messenger and app store";
 /// Longer than any requests take, at the rate of the links.
 const OUTLASTS: Span = Span::from_secs(4);
 
@@ -62,6 +78,10 @@ pub enum Unit {
     PerSecond,
     /// Less is better.
     MiB,
+    /// Less is better.
+    Bytes,
+    /// Less is better.
+    Percent,
 }
 
 impl Unit {
@@ -73,6 +93,8 @@ impl Unit {
             Self::Mbps => "Mbit/s",
             Self::PerSecond => "1/s",
             Self::MiB => "MiB",
+            Self::Bytes => "B",
+            Self::Percent => "%",
         }
     }
 
@@ -110,17 +132,23 @@ impl Task {
             Self::Call(_) => "call".to_owned(),
             Self::Rush(_) => "new streams".to_owned(),
             Self::Crowd(count) => format!("{count} idle streams"),
+            Self::Page(objects) => format!("page of {objects}"),
+            Self::Apps { store: false, .. } => CALL_AND_MESSENGER.to_owned(),
+            Self::Apps { store: true, .. } => WITH_STORE.to_owned(),
+            Self::Counted(_) => "sent again for nothing".to_owned(),
         }
     }
 
     /// What its figure is.
     pub fn unit(&self) -> Unit {
         match self {
-            Self::Files { .. } => Unit::Seconds,
+            Self::Files { .. } | Self::Page(_) => Unit::Seconds,
             Self::Bulk(_) => Unit::Mbps,
             Self::Requests { .. } | Self::Stall(_) | Self::Call(_) => Unit::Millis,
             Self::Rush(_) => Unit::PerSecond,
             Self::Crowd(_) => Unit::MiB,
+            Self::Apps { .. } => Unit::Bytes,
+            Self::Counted(_) => Unit::Percent,
         }
     }
 
@@ -146,7 +174,7 @@ impl Task {
                 format!("files --size {}", size.as_bytes()),
                 format!("--flows {flows} --at-once {at_once}"),
             ],
-            Self::Bulk(span) => {
+            Self::Bulk(span) | Self::Counted(span) => {
                 vec![format!("files --size {}", Self::bulk(span, rate).as_bytes())]
             }
             Self::Requests { size, every, count, keep, bulk } => {
@@ -171,6 +199,9 @@ impl Task {
                 vec![format!("files --size 100 --flows {count} --at-once 64")]
             }
             Self::Crowd(count) => vec![format!("crowd --count {count}")],
+            Self::Page(objects) => vec![format!("browse --objects {objects}")],
+            // Each of them is a task of its own.
+            Self::Apps { .. } => Vec::new(),
         };
         words.join(" ").split_whitespace().map(OsString::from).collect()
     }
@@ -185,13 +216,18 @@ impl Task {
                 // Slow start costs a small file more than its bytes.
                 turns * 3.0 * trip + all / rate.as_bps().max(1) as f64 * 1.3
             }
-            Self::Bulk(span) => span.as_secs_f64() * 1.2,
+            Self::Bulk(span) | Self::Counted(span) => span.as_secs_f64() * 1.2,
             Self::Requests { every, count, bulk, .. } => {
                 every.as_secs_f64() * f64::from(count) + if bulk { 2.5 } else { 0.5 }
             }
             Self::Stall(_) => STREAM.1.as_secs_f64() + 2.5,
             Self::Call(length) => length.as_secs_f64() + 0.5,
             Self::Rush(count) | Self::Crowd(count) => f64::from(count) / 5_000.0 + 1.0,
+            // The browser's start, its end, and some 22 KB an object.
+            Self::Page(objects) => {
+                2.0 + 8.0 * trip + objects as f64 * 22e3 * 8.0 / rate.as_bps().max(1) as f64 * 1.2
+            }
+            Self::Apps { length, .. } => length.as_secs_f64() * 1.1 + 1.0,
         }
     }
 }

@@ -70,6 +70,18 @@ pub async fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
+/// Accepts for ever.
+pub async fn serve<F>(listener: TcpListener, answer: impl Fn(TcpStream) -> F) -> io::Result<()>
+where
+    F: Future<Output = io::Result<()>> + 'static,
+{
+    loop {
+        let answered = answer(accept(&listener).await?);
+        // How a connection ends is its own affair: both its sides see it.
+        tokio::task::spawn_local(answered);
+    }
+}
+
 fn socket(mptcp: bool, to: SocketAddr) -> io::Result<Socket> {
     let protocol = if mptcp { Protocol::MPTCP } else { Protocol::TCP };
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(protocol))?;

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use manyways_trace::Span;
 
 use super::dial::Way;
-use super::{Told, call, crowd, files, requests, stream};
+use super::{Told, browse, call, crowd, files, requests, stream};
 
 /// Ask a server for bytes, and tell how long it took.
 #[derive(clap::Args)]
@@ -28,6 +28,7 @@ enum What {
     Stream(stream::Stream),
     Call(call::Call),
     Crowd(crowd::Crowd),
+    Browse(browse::Browse),
 }
 
 impl LoadArgs {
@@ -45,5 +46,6 @@ pub async fn run(args: &LoadArgs) -> io::Result<Told> {
         What::Stream(stream) => stream.run(way).await,
         What::Call(call) => call.run(way).await,
         What::Crowd(crowd) => crowd.run(way).await,
+        What::Browse(browse) => browse.run(way).await,
     }
 }

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use manyways_sys::clock::Clock;
 use manyways_trace::Time;
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpStream, UdpSocket};
 
 use super::ask::{Ask, Content};
-use super::{call, dial};
+use super::{call, dial, web};
 
 /// Give whoever asks as many bytes as they ask for, and send datagrams back.
 #[derive(clap::Args)]
@@ -20,28 +20,30 @@ pub struct ServeArgs {
     /// Where to listen for MPTCP.
     #[arg(long, value_name = "ADDR:PORT")]
     mptcp: Option<SocketAddr>,
+    /// Where to serve web pages, at this port and those after it, one an origin.
+    #[arg(long, value_name = "ADDR:PORT")]
+    web: Option<SocketAddr>,
+    /// Where to send datagrams back too, as a relay of calls does.
+    #[arg(long, value_name = "ADDR:PORT")]
+    relay: Option<SocketAddr>,
 }
 
 pub async fn run(args: &ServeArgs) -> io::Result<()> {
     let content = Rc::new(Content::new());
-    let datagrams = UdpSocket::bind(args.listen).await?;
-    tokio::task::spawn_local(echo(datagrams));
+    for at in [Some(args.listen), args.relay].into_iter().flatten() {
+        tokio::task::spawn_local(echo(UdpSocket::bind(at).await?));
+    }
+    if let Some(at) = args.web {
+        web::serve(at)?;
+    }
+    let answering = move |stream| answer(stream, Rc::clone(&content));
     if let Some(at) = args.mptcp {
-        tokio::task::spawn_local(serve(dial::listen(true, at)?, Rc::clone(&content)));
+        tokio::task::spawn_local(dial::serve(dial::listen(true, at)?, answering.clone()));
     }
-    serve(dial::listen(false, args.listen)?, content).await
+    dial::serve(dial::listen(false, args.listen)?, answering).await
 }
 
-async fn serve(listener: TcpListener, content: Rc<Content>) -> io::Result<()> {
-    loop {
-        let stream = dial::accept(&listener).await?;
-        let content = Rc::clone(&content);
-        // Whoever goes before the end has its reasons.
-        tokio::task::spawn_local(async move { answer(stream, &content).await });
-    }
-}
-
-async fn answer(mut stream: TcpStream, content: &Content) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, content: Rc<Content>) -> io::Result<()> {
     while let Some(ask) = Ask::hear(&mut stream).await? {
         content.send(ask, &mut stream).await?;
     }

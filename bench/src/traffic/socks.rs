@@ -40,10 +40,21 @@ pub async fn hear(stream: &mut TcpStream) -> io::Result<SocketAddrV4> {
     stream.write_all(&[5, 0]).await?;
     let mut request = [0; 4];
     stream.read_exact(&mut request).await?;
-    if request != [5, Wish::Connect as u8, 0, 1] {
-        return Err(io::Error::other(format!("not what is supported here: {request:?}")));
+    let unknown = || io::Error::other(format!("not what is supported here: {request:?}"));
+    if request[..3] != [5, Wish::Connect as u8, 0] {
+        return Err(unknown());
     }
-    let to = SocketAddrV4::new(Ipv4Addr::from(stream.read_u32().await?), stream.read_u16().await?);
+    let address = match request[3] {
+        1 => Ipv4Addr::from(stream.read_u32().await?),
+        // A browser writes even an address as a name.
+        3 => {
+            let mut name = vec![0; stream.read_u8().await?.into()];
+            stream.read_exact(&mut name).await?;
+            str::from_utf8(&name).ok().and_then(|name| name.parse().ok()).ok_or_else(unknown)?
+        }
+        _ => return Err(unknown()),
+    };
+    let to = SocketAddrV4::new(address, stream.read_u16().await?);
     stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
     Ok(to)
 }

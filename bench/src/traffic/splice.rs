@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::str::FromStr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional_with_sizes};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::{dial, socks};
 
@@ -21,8 +21,9 @@ pub struct SpliceArgs {
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "door")]
     mptcp: Option<SocketAddr>,
     /// At the near end: a SOCKS5 port of loopback, how its connections go on, from which address
-    /// and to which far end: 1081,mptcp,10.0.0.1,192.0.2.1:7001. May be given more than once.
-    #[arg(long, value_name = "PORT,tcp|mptcp,FROM,TO")]
+    /// and to which far end: 1081,mptcp,10.0.0.1,192.0.2.1:7001. Without a far end they go straight
+    /// to where they are to go. May be given more than once.
+    #[arg(long, value_name = "PORT,tcp|mptcp,FROM[,TO]")]
     door: Vec<Door>,
 }
 
@@ -32,7 +33,7 @@ struct Door {
     port: u16,
     mptcp: bool,
     from: IpAddr,
-    to: SocketAddr,
+    far: Option<SocketAddr>,
 }
 
 impl FromStr for Door {
@@ -40,14 +41,17 @@ impl FromStr for Door {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split(',').collect();
-        let &[port, kind, from, to] = &fields[..] else {
-            return Err("it has four parts".to_owned());
+        let (port, kind, from, far) = match fields[..] {
+            [port, kind, from] => (port, kind, from, None),
+            [port, kind, from, far] => (port, kind, from, Some(far)),
+            _ => return Err("it has three or four parts".to_owned()),
         };
+        let far = far.map(|far| far.parse().map_err(|error| format!("{far}: {error}")));
         Ok(Self {
             port: port.parse().map_err(|error| format!("{port}: {error}"))?,
             mptcp: kind == "mptcp",
             from: from.parse().map_err(|error| format!("{from}: {error}"))?,
-            to: to.parse().map_err(|error| format!("{to}: {error}"))?,
+            far: far.transpose()?,
         })
     }
 }
@@ -58,33 +62,24 @@ const BUFFER: usize = 64 << 10;
 pub async fn run(args: &SpliceArgs) -> io::Result<()> {
     for (at, mptcp) in [(args.plain, false), (args.mptcp, true)] {
         if let Some(at) = at {
-            tokio::task::spawn_local(serve(dial::listen(mptcp, at)?, far));
+            tokio::task::spawn_local(dial::serve(dial::listen(mptcp, at)?, far));
         }
     }
     for door in args.door.clone() {
         let listener = dial::listen(false, (Ipv4Addr::LOCALHOST, door.port).into())?;
-        tokio::task::spawn_local(serve(listener, move |stream| near(stream, door.clone())));
+        tokio::task::spawn_local(dial::serve(listener, move |stream| near(stream, door.clone())));
     }
     std::future::pending().await
-}
-
-async fn serve<F>(listener: TcpListener, splice: impl Fn(TcpStream) -> F) -> io::Result<()>
-where
-    F: Future<Output = io::Result<()>> + 'static,
-{
-    loop {
-        let spliced = splice(dial::accept(&listener).await?);
-        // How one flow ends is its own affair: both its sides see it.
-        tokio::task::spawn_local(spliced);
-    }
 }
 
 async fn near(mut stream: TcpStream, door: Door) -> io::Result<()> {
     let to = socks::hear(&mut stream).await?;
     let mut first = Vec::with_capacity(BUFFER);
-    first.extend(to.ip().octets());
-    first.extend(to.port().to_be_bytes());
-    let connecting = dial::connect(Some(door.from), door.mptcp, door.to);
+    if door.far.is_some() {
+        first.extend(to.ip().octets());
+        first.extend(to.port().to_be_bytes());
+    }
+    let connecting = dial::connect(Some(door.from), door.mptcp, door.far.unwrap_or(to.into()));
     // The handshake does not wait for the application, nor the other way round.
     let (on, length) = tokio::join!(connecting, stream.read_buf(&mut first));
     let mut on = on?;

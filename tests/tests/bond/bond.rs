@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use manyways_tests::{Running, finish, manyways};
+use serde_json::Value;
 
 use crate::world::{GATEWAY, World, eventually};
 
@@ -29,6 +30,8 @@ impl End {
             .find(|path| !path.exists())
             .expect("some number is free");
         let mut command = manyways();
+        // Where it can be asked, apart from those of other tests.
+        command.env("LAB_DIR", world.path(""));
         command.env("MANYWAYS_LOG", "info").arg("bond").args(words);
         let process = world.start(&log, &mut command);
         Self { process, log }
@@ -124,6 +127,14 @@ impl<'a> Keys<'a> {
         self.world.device(|| End::start(self.world, "client", &words))
     }
 
+    /// Starts a client of the same key without any door but those that the options name.
+    pub fn doorless(&self, more: &[&str]) -> End {
+        let (to, key) = (format!("{GATEWAY}:4433"), self.file("client.key"));
+        let words = ["client", "--gateway", &to, "--gateway-key", &self.gateway, "--key", &key];
+        let words = [&words[..], more].concat();
+        self.world.device(|| End::start(self.world, "doorless", &words))
+    }
+
     /// A client for proxies only, with both networks up.
     #[track_caller]
     pub fn client(&self) -> End {
@@ -146,6 +157,17 @@ impl<'a> Keys<'a> {
     pub fn file(&self, name: &str) -> String {
         self.world.path(name).display().to_string()
     }
+}
+
+/// What the client of this name says of its networks: the same field of each.
+#[track_caller]
+pub fn networks(world: &World, client: &str, field: &str) -> Vec<String> {
+    let mut ask = manyways();
+    ask.env("LAB_DIR", world.path("")).args(["bond", "status", "--json", "--name", client]);
+    let status = finish(&mut ask).succeeded().stdout;
+    let status: Value = serde_json::from_str(&status).expect("it is JSON");
+    let networks = status["paths"].as_array().expect("a list");
+    networks.iter().map(|network| network[field].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// Whether the rules of a transparent proxy are installed where the calling thread is.

@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 
 use crate::bond::Keys;
+use crate::datagrams::arrives;
+use crate::links::download_while;
 use crate::needs_bond;
-use crate::proxy::socks;
-use crate::relay::{Damage, Relay};
-use crate::world::{GATEWAY, SERVER, TWO_LINKS, World, accept, at};
+use crate::proxy::{Association, socks};
+use crate::relay::{Damage, DatagramRelay, Relay};
+use crate::world::{GATEWAY, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at};
 
 /// A download goes on over what is left, and over what comes in place of the damaged carriers.
 #[track_caller]
@@ -74,4 +76,29 @@ fn bytes_that_come_twice_cost_the_carrier_and_nothing_else() {
 fn bytes_that_are_missing_cost_the_carrier_and_nothing_else() {
     needs_bond!();
     survives(Damage::Cut);
+}
+
+/// As on a bad radio whose checksums lie: each datagram stands for itself.
+#[test]
+fn datagrams_of_a_quic_carrier_that_are_damaged_or_come_again_are_none() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let relay = DatagramRelay::start(&world, 20);
+    let to = format!("{GATEWAY}:{}", Relay::PORT);
+    let client = keys.client_at(&to, &["--intercept", "none", "--carrier", "quic"]);
+    client.says("wifi is up");
+    client.says("lte is up");
+    let before = relay.damaged();
+    download_while(&world, |_| {});
+    assert!(relay.damaged() > before + 100, "{} were damaged", relay.damaged() - before);
+    let server = world.datagrams(SERVER[0], 4000);
+    let association = Association::new(&world);
+    for length in 1..100 {
+        let data = vec![length; usize::from(length) * 10];
+        arrives(&server, &data, || association.send(at(SERVER[0], 4000), &data));
+    }
+    assert_eq!(client.times("is down") + client.times("forgotten"), 0, "{}", client.said());
+    assert_eq!(gateway.times("has ended"), 0, "{}", gateway.said());
 }

@@ -18,7 +18,11 @@ const AGAIN: Duration = Duration::from_secs(2);
 
 /// Sends until the server has it, and gives what the server saw: the sender.
 #[track_caller]
-fn arrives(server: &UdpSocket, data: &[u8], send: impl Fn() -> io::Result<usize>) -> SocketAddr {
+pub fn arrives(
+    server: &UdpSocket,
+    data: &[u8],
+    send: impl Fn() -> io::Result<usize>,
+) -> SocketAddr {
     server.set_read_timeout(Some(AGAIN)).expect("a socket can be told");
     let mut buffer = [0; 65_536];
     eventually("a datagram arrives", || {

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-use crate::bond::{End, Keys};
+use crate::bond::Keys;
 use crate::needs_bond;
 use crate::proxy::{Association, To, socks, try_plain, try_socks};
 use crate::resolver::{Resolver, SILENT};
@@ -178,13 +178,7 @@ fn a_client_may_have_so_many_streams_and_sessions() {
         let end = application.read(&mut [0; 1]).expect_err("the server says nothing");
         (!is_end(&end)).then_some(())
     });
-    let second = {
-        let key = keys.file("client.key");
-        let to = format!("{GATEWAY}:4433");
-        let words = ["client", "--gateway", &to, "--gateway-key", &keys.gateway, "--key", &key];
-        let words = [&words[..], &["--intercept", "none"]].concat();
-        world.device(|| End::start(&world, "second", &words))
-    };
+    let second = keys.doorless(&["--intercept", "none"]);
     second.says_times("the gateway refuses: phone has 1 sessions already", 2);
     gateway.says("is not let in: phone has 1 sessions already");
     // When the first one goes, the second one may come.

@@ -166,6 +166,67 @@ fn a_client_that_is_killed_is_forgotten_by_the_gateway() {
     carries(&world);
 }
 
+/// A device that sleeps for longer than the gateway waits for it.
+#[test]
+fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let before = gateway.descriptors();
+    let client = keys.client();
+    let application = under_way(&world, socks);
+    client.process.signal(Signal::SIGSTOP);
+    for link in ["wifi", "lte"] {
+        world.set(link, "state=no-carrier");
+    }
+    gateway.says("the session ends, its client is gone");
+    eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+    for link in ["wifi", "lte"] {
+        world.set(link, "state=up");
+    }
+    client.process.signal(Signal::SIGCONT);
+    ends_with_a_reset(application);
+    carries(&world);
+    assert_eq!(client.times("forgotten"), 1, "{}", client.said());
+}
+
+/// Whoever starts it anew does so faster than the gateway forgets.
+#[test]
+fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    keys.allow(&format!("{} phone sessions=2\n", keys.client));
+    let gateway = keys.gateway(&[]);
+    let _living = keys.client();
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = socks(&world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&listener);
+    const KILLS: usize = 5;
+    for kills in 1..=KILLS {
+        let mut short = keys.doorless(&["--intercept", "none"]);
+        short.says("wifi is up");
+        short.says("lte is up");
+        short.process.signal(Signal::SIGKILL);
+        short.process.wait(PATIENCE).expect("it ends");
+        gateway.says_times("phone: path 0 has ended", kills);
+        gateway.says_times("phone: path 1 has ended", kills);
+    }
+    const ROOM: &str = "phone: a session ends, its client is gone";
+    assert_eq!(gateway.times(ROOM), KILLS - 1, "each makes room for the next one");
+    let second = keys.doorless(&["--intercept", "none"]);
+    second.says("is up");
+    // Two that live are as many as may be, and none of them makes room.
+    keys.doorless(&["--intercept", "none"])
+        .says("the gateway refuses: phone has 2 sessions already");
+    assert_eq!((gateway.times(ROOM), second.times("is down")), (KILLS, 0), "{}", gateway.said());
+    application.write_all(b"hello").expect("it is taken");
+    let mut heard = [0; 5];
+    server.read_exact(&mut heard).expect("its session was there all the time");
+    assert_eq!(&heard, b"hello");
+}
+
 /// The first connection after a client was killed: the kernel sends its first packet again.
 fn killed(when_dead: &str, world: &World, keys: &Keys<'_>) {
     let mut client = keys.transparent(&["--when-dead", when_dead]);

@@ -6,7 +6,9 @@
 //! nobody can set, and which a namespace cannot have for itself once a process runs in it.
 
 mod bond;
+mod carriers;
 mod damage;
+mod datagram_rules;
 mod datagrams;
 mod destinations;
 mod doors;
@@ -14,10 +16,12 @@ mod ends;
 mod impostor;
 mod keys;
 mod links;
+mod privileges;
 mod proxy;
 mod readers;
 mod relay;
 mod resolver;
+mod selections;
 mod strangers;
 mod traces;
 mod world;

@@ -1,9 +1,9 @@
 //! Somebody between client and gateway who does not pass everything on as it was.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::world::{GATEWAY, World, at};
@@ -56,6 +56,97 @@ impl Relay {
     /// How many connections there were.
     pub fn connections(&self) -> usize {
         self.seen.load(Ordering::SeqCst)
+    }
+}
+
+/// A relay for datagrams on the host of the gateway, at the same port. It damages one of so many in
+/// either direction, each in another way than the one before.
+pub struct DatagramRelay {
+    damaged: Arc<AtomicUsize>,
+}
+
+impl DatagramRelay {
+    /// From more addresses nobody sends.
+    const SENDERS: usize = 16;
+
+    pub fn start(world: &World, one_of: usize) -> Self {
+        let damaged = Arc::<AtomicUsize>::default();
+        let bind = |port| UdpSocket::bind(at(GATEWAY, port)).expect("a port is free");
+        let door = Arc::new(world.host(|| bind(Relay::PORT)));
+        let senders = Arc::<Mutex<Vec<SocketAddr>>>::default();
+        let behind: Vec<Arc<UdpSocket>> =
+            world.host(|| (0..Self::SENDERS).map(|_| Arc::new(bind(0))).collect());
+        for (number, socket) in behind.iter().cloned().enumerate() {
+            socket.connect(at(GATEWAY, 4433)).expect("an address");
+            let (door, senders) = (Arc::clone(&door), Arc::clone(&senders));
+            let mut harm = Harm::new(one_of, &damaged);
+            thread::spawn(move || {
+                let mut buffer = [0; 65_536];
+                loop {
+                    // An error is what a gateway said that is not there.
+                    let Ok(length) = socket.recv(&mut buffer) else { continue };
+                    let to = senders.lock().unwrap_or_else(PoisonError::into_inner)[number];
+                    harm.pass(&mut buffer[..length], |bytes| door.send_to(bytes, to));
+                }
+            });
+        }
+        let mut harm = Harm::new(one_of, &damaged);
+        thread::spawn(move || {
+            let mut buffer = [0; 65_536];
+            while let Ok((length, from)) = door.recv_from(&mut buffer) {
+                let mut senders = senders.lock().unwrap_or_else(PoisonError::into_inner);
+                let number = senders.iter().position(|sender| *sender == from);
+                let number = number.unwrap_or_else(|| {
+                    senders.push(from);
+                    senders.len() - 1
+                });
+                harm.pass(&mut buffer[..length], |bytes| behind[number].send(bytes));
+            }
+        });
+        Self { damaged }
+    }
+
+    /// How many datagrams did not go on as they came.
+    pub fn damaged(&self) -> usize {
+        self.damaged.load(Ordering::SeqCst)
+    }
+}
+
+/// What becomes of datagrams that go one way.
+struct Harm {
+    one_of: usize,
+    seen: usize,
+    damaged: Arc<AtomicUsize>,
+    /// One of long ago, to come again.
+    kept: Vec<u8>,
+}
+
+impl Harm {
+    fn new(one_of: usize, damaged: &Arc<AtomicUsize>) -> Self {
+        Self { one_of, seen: 0, damaged: Arc::clone(damaged), kept: Vec::new() }
+    }
+
+    fn pass(&mut self, bytes: &mut [u8], send: impl Fn(&[u8]) -> io::Result<usize>) {
+        self.seen += 1;
+        let half = bytes.len() / 2;
+        if !self.seen.is_multiple_of(self.one_of) {
+            let _ = send(bytes);
+            return;
+        }
+        self.damaged.fetch_add(1, Ordering::SeqCst);
+        let _ = match self.seen / self.one_of % 4 {
+            0 => {
+                bytes[half] ^= 0x10;
+                send(bytes)
+            }
+            1 => send(&bytes[..half]),
+            2 => send(&bytes[half..]),
+            _ => {
+                let _ = send(&self.kept);
+                self.kept = bytes.to_vec();
+                send(bytes).and_then(|_| send(bytes))
+            }
+        };
     }
 }
 

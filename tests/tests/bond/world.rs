@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -154,6 +154,36 @@ impl World {
         });
     }
 
+    /// Another device behind this one, which is its router from now on. It is found behind an
+    /// interface of this name, and hides behind the device's addresses.
+    #[track_caller]
+    pub fn guest(&self, interface: &str) -> Guest {
+        let guest = Namespace::new();
+        // Any number will do that no other guest's interface leads to.
+        let number: u32 = interface.bytes().map(u32::from).sum::<u32>() % 200;
+        self.device(|| {
+            fs::write("/proc/sys/net/ipv4/ip_forward", "1").expect("root may");
+            fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").expect("root may");
+            let here = nix::unistd::gettid();
+            guest.act(|| {
+                ip(&format!("link add uplink type veth peer name {interface} netns {here}"));
+                ip(&format!("addr add 172.20.{number}.2/24 dev uplink"));
+                ip(&format!("addr add fd00:{number}::2/64 dev uplink nodad"));
+                ip("link set uplink up");
+                ip(&format!("route add default via 172.20.{number}.1"));
+                ip(&format!("-6 route add default via fd00:{number}::1"));
+            });
+            ip(&format!("addr add 172.20.{number}.1/24 dev {interface}"));
+            ip(&format!("addr add fd00:{number}::1/64 dev {interface} nodad"));
+            ip(&format!("link set {interface} up"));
+            nft(&format!(
+                "table inet home-{interface} {{ chain out {{ type nat hook postrouting priority \
+                 srcnat; iifname {interface} masquerade; }}; }}"
+            ));
+        });
+        Guest(guest)
+    }
+
     /// Does something on the device.
     pub fn device<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
         self.device.act(act)
@@ -178,10 +208,19 @@ impl World {
         self.internet.act(act)
     }
 
-    /// A server that listens in the internet.
+    /// A server that listens in the internet. A program that another thread is just starting holds
+    /// the sockets of before for a moment.
     #[track_caller]
     pub fn listen(&self, address: &str, port: u16) -> TcpListener {
-        self.internet(|| TcpListener::bind(at(address, port))).expect("the port is free")
+        let bind = || self.internet(|| TcpListener::bind(at(address, port)));
+        eventually("the port is free", || bind().ok())
+    }
+
+    /// The same for datagrams.
+    #[track_caller]
+    pub fn datagrams(&self, address: &str, port: u16) -> UdpSocket {
+        let bind = || self.internet(|| UdpSocket::bind(at(address, port)));
+        eventually("the port is free", || bind().ok())
     }
 
     /// A file of this test.
@@ -251,9 +290,21 @@ impl World {
     }
 }
 
+/// A device that has its internet from the world's device.
+pub struct Guest(Namespace);
+
+impl Guest {
+    /// Does something there.
+    pub fn act<R: Send>(&self, act: impl FnOnce() -> R + Send) -> R {
+        self.0.act(act)
+    }
+}
+
 /// The first argument is a folder with files to see in place of the system's.
 const VIEW: &str = r#"
+mkdir -p "$1/cgroup" && mount --rbind /sys/fs/cgroup "$1/cgroup"
 mount -t sysfs -o ro sysfs /sys
+mount --rbind "$1/cgroup" /sys/fs/cgroup
 for name in resolv.conf hosts nsswitch.conf; do mount --bind "$1/$name" "/etc/$name"; done
 shift; exec "$@"
 "#;
@@ -262,6 +313,12 @@ shift; exec "$@"
 #[track_caller]
 pub fn ip(words: &str) -> Finished {
     finish(Command::new("ip").args(words.split(' '))).succeeded()
+}
+
+/// Changes the packet filter where the calling thread is.
+#[track_caller]
+pub fn nft(words: &str) -> Finished {
+    finish(Command::new("nft").arg(words)).succeeded()
 }
 
 /// What a process that holds a namespace open calls it.

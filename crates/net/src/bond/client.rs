@@ -21,10 +21,11 @@ use rustls::{ClientConfig, Connection};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::carrier::{CarrierError, Io, TcpCarrier};
+use super::gateway::ABSENCE;
 use super::greeting::{self, GreetError, PATIENCE};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
@@ -43,6 +44,8 @@ const TCP_PATIENCE: Duration = Duration::from_secs(3);
 /// A carrier that does not get through for so long may be forgotten on the way: another is tried.
 const DOUBT: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// When all paths have slept for so long, the gateway may forget the session before one is awake.
+const FORGOTTEN: Duration = ABSENCE.saturating_sub(Duration::from_secs(15));
 
 /// Who the gateway is, and who this is.
 #[derive(Debug)]
@@ -141,8 +144,8 @@ struct Inner {
 struct Path {
     spec: PathSpec,
     carrier: Option<CarrierId>,
-    /// It has none because there was nothing to say, and gets one when there is.
-    asleep: bool,
+    /// Since then it has none because there was nothing to say, and gets one when there is.
+    asleep: Option<Instant>,
     /// Told when its keeper shall look at once.
     wake: Rc<Notify>,
     keeper: AbortHandle,
@@ -187,7 +190,7 @@ impl Client {
         let wake = Rc::new(Notify::new());
         let keeper = tokio::task::spawn_local(self.clone().keep(id, Rc::clone(&wake)));
         let keeper = keeper.abort_handle();
-        self.0.paths.borrow_mut().push(Path { spec, carrier: None, asleep: false, wake, keeper });
+        self.0.paths.borrow_mut().push(Path { spec, carrier: None, asleep: None, wake, keeper });
         self.note(Noted::Paths);
         id
     }
@@ -331,10 +334,11 @@ impl Client {
                         let own = path.carrier == Some(carrier);
                         if own {
                             path.carrier = None;
-                            path.asleep = matches!(why, CarrierError::Silent) && !self.is_used();
+                            let sleeps = matches!(why, CarrierError::Silent) && !self.is_used();
+                            path.asleep = sleeps.then(Instant::now);
                             path.wake.notify_one();
                         }
-                        own && !path.asleep
+                        own && path.asleep.is_none()
                     };
                     if own {
                         self.tell(Progress::Down { path: self.name(path), why: why.to_string() });
@@ -369,12 +373,10 @@ impl Client {
 
     /// The gateway knows the session no more: a new one begins.
     fn renew(&self) {
-        if !self.0.known.replace(false) {
+        if !self.0.known.get() {
             return;
         }
-        self.0.session.set(new_session());
-        self.0.handle.with(|session| session.renew(Config::new(Role::Client)));
-        self.0.flows.borrow_mut().clear();
+        self.begin_anew();
         for path in self.0.paths.borrow_mut().iter_mut() {
             path.carrier = None;
             path.wake.notify_one();
@@ -382,9 +384,16 @@ impl Client {
         self.tell(Progress::Renewed);
     }
 
+    fn begin_anew(&self) {
+        self.0.known.set(false);
+        self.0.session.set(new_session());
+        self.0.handle.with(|session| session.renew(Config::new(Role::Client)));
+        self.0.flows.borrow_mut().clear();
+    }
+
     /// Whether a path has a carrier, or would have one if there were anything to say.
     pub fn is_connected(&self) -> bool {
-        self.0.paths.borrow().iter().any(|path| path.carrier.is_some() || path.asleep)
+        self.0.paths.borrow().iter().any(|path| path.carrier.is_some() || path.asleep.is_some())
     }
 
     /// Whether an application has a connection or a flow.
@@ -395,14 +404,27 @@ impl Client {
 
     /// Somebody has something to say.
     fn rouse(&self) {
-        for path in self.0.paths.borrow_mut().iter_mut().filter(|path| path.asleep) {
-            path.asleep = false;
-            path.wake.notify_one();
+        // Said in a session that the gateway does not know any more, it would be lost.
+        if self.0.known.get() && self.has_slept_long() && !self.is_used() {
+            self.begin_anew();
+        }
+        for path in self.0.paths.borrow_mut().iter_mut() {
+            if path.asleep.take().is_some() {
+                path.wake.notify_one();
+            }
         }
     }
 
+    /// Whether no path has a carrier, and the last one to fall asleep did so long ago.
+    fn has_slept_long(&self) -> bool {
+        let paths = self.0.paths.borrow();
+        let last = paths.iter().filter_map(|path| path.asleep).max();
+        paths.iter().all(|path| path.carrier.is_none())
+            && last.is_some_and(|since| since.elapsed() > FORGOTTEN)
+    }
+
     pub(super) fn is_asleep(&self, id: PathId) -> bool {
-        self.0.paths.borrow().get(usize::from(id.0)).is_some_and(|path| path.asleep)
+        self.0.paths.borrow().get(usize::from(id.0)).is_some_and(|path| path.asleep.is_some())
     }
 
     /// Keeps a carrier on a path.

@@ -31,7 +31,7 @@ use super::tls;
 use super::udp::Outlets;
 
 /// A session without carriers is kept for so long: its client may be changing networks.
-const ABSENCE: Duration = Duration::from_secs(45);
+pub(super) const ABSENCE: Duration = Duration::from_secs(45);
 /// A server gets so long to answer.
 const CONNECT: Duration = Duration::from_secs(15);
 /// Its next address is tried beside the one before it after this (RFC 8305 §5).

@@ -1,0 +1,141 @@
+//! A page load in a headless Chromium that has seen nothing before.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::Told;
+use super::dial::Way;
+use super::page::{MARK, Page, path};
+use super::web;
+
+/// Load a page; the value is the time from the navigation's start to the end of the load event.
+///
+/// The browser says so itself on its console, so that nothing of it goes over the links.
+#[derive(clap::Args)]
+pub struct Browse {
+    /// How many objects the page has.
+    #[arg(long, value_name = "N")]
+    objects: usize,
+    /// Chromium.
+    #[arg(long, value_name = "FILE")]
+    browser: PathBuf,
+    /// Where its profile may be, which goes with it.
+    #[arg(long, value_name = "DIR")]
+    folder: PathBuf,
+}
+
+/// What has not loaded by then never does.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The browser is busy with its own start before it has had so long.
+const WARM: Duration = Duration::from_millis(800);
+/// A headless browser as root, that does nothing of its own accord over any network.
+const OPTIONS: [&str; 20] = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-pings",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-client-side-phishing-detection",
+    "--disable-component-extensions-with-background-pages",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-sync",
+    "--safebrowsing-disable-auto-update",
+    "--metrics-recording-only",
+    // Neither is http:// tried with TLS first, nor is an address of the lab anything special.
+    "--disable-features=HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,LocalNetworkAccessChecks,\
+     MediaRouter,OptimizationHints,Translate",
+    "--enable-logging=stderr",
+];
+
+impl Browse {
+    pub async fn run(&self, way: &Way) -> io::Result<Told> {
+        let base = web::base((*way.server.ip()).into(), way.server.port());
+        let page = Page::new(self.objects);
+        let profile = tempfile::Builder::new().prefix("browser").tempdir_in(&self.folder)?;
+        let url = format!("{}{}", base(0), path(self.objects, 0));
+        let mut browser = self.start(way, profile.path(), &url)?;
+        let mut said = BufReader::new(browser.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?);
+        let loaded = tokio::time::timeout(PATIENCE, loaded(&mut said)).await;
+        browser.kill().await?;
+        // Its helpers hold the other end until they have ended too; then its folder can go.
+        let mut rest = Vec::new();
+        let _ = tokio::time::timeout(PATIENCE, said.read_to_end(&mut rest)).await;
+        let loaded = loaded.map_err(|_| io::ErrorKind::TimedOut)??;
+        let wanted = page.bytes(&base);
+        if loaded.bytes != wanted {
+            return Err(io::Error::other(format!("{loaded:?} is not the page's {wanted} bytes")));
+        }
+        let more = [("megabytes".to_owned(), wanted as f64 / 1e6)].into();
+        Ok(Told { value: loaded.millis / 1000.0, more, ..Told::default() })
+    }
+
+    fn start(&self, way: &Way, profile: &Path, url: &str) -> io::Result<Child> {
+        let mut command = Command::new(&self.browser);
+        command.args(OPTIONS).arg(format!("--user-data-dir={}", profile.display()));
+        if let Some(proxy) = way.socks {
+            command.arg(format!("--proxy-server=socks5://{proxy}"));
+        }
+        let millis = WARM.as_millis();
+        command.arg(format!(
+            "data:text/html,<script>setTimeout(()=>location='{url}',{millis})</script>"
+        ));
+        for variable in ["HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
+            command.env(variable, profile);
+        }
+        command.env("DBUS_SESSION_BUS_ADDRESS", "disabled:");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.kill_on_drop(true).spawn()
+    }
+}
+
+/// What a browser says of a load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Loaded {
+    /// To the end of the load event.
+    millis: f64,
+    /// Of all bodies.
+    bytes: u64,
+}
+
+async fn loaded(said: &mut (impl AsyncBufReadExt + Unpin)) -> io::Result<Loaded> {
+    let mut lines = said.lines();
+    let mut last = String::new();
+    while let Some(line) = lines.next_line().await? {
+        if let Some(loaded) = read(&line) {
+            return Ok(loaded);
+        }
+        last = line;
+    }
+    Err(io::Error::other(format!("the browser ended: {last}")))
+}
+
+/// Reads a line of the console.
+fn read(line: &str) -> Option<Loaded> {
+    let (_, figures) = line.split_once(&format!("\"{MARK} "))?;
+    let mut figures = figures.split('"').next()?.split(' ');
+    Some(Loaded { millis: figures.next()?.parse().ok()?, bytes: figures.next()?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_console_tells_when_a_page_is_loaded() {
+        let line = "[1:1:1121/2035.4:INFO:CONSOLE:1] \"manyways-page 69.5 1234\", source: http://a";
+        assert_eq!(read(line), Some(Loaded { millis: 69.5, bytes: 1234 }));
+        assert_eq!(read("[1:2:ERROR:dbus/bus.cc:405] Failed to connect to the bus"), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! Web pages: so many objects of which sizes, from which origins, and which of them leads to which.
+//!
+//! The shapes are after what the HTTP Archive reports of the web's middle (its pages "Page Weight"
+//! and "JavaScript", 2024): some 70 requests, of which a third are scripts and an eighth style
+//! sheets; a script has 14 KB at the median, an image 10 KB, a style sheet 8 KB, a document 25 KB,
+//! and all sizes have long tails. What runs in a script is not modelled, only what it leads to.
+
+use std::fmt::Write as _;
+
+use crate::order::Dice;
+
+/// From so many origins a page comes, each a port of the server. With a browser's six connections
+/// to each it stays below the 32 that Chromium opens through one proxy.
+pub const ORIGINS: usize = 5;
+/// What the document tells on the browser's console once it is loaded, before the figures.
+pub const MARK: &str = "manyways-page";
+/// Objects have so many bytes.
+const SIZES: (f64, f64) = (1_000.0, 200_000.0);
+/// A script that only another one leads to is at most so far from the document.
+const DEEPEST: u32 = 3;
+
+/// A page: the document first.
+pub struct Page {
+    objects: Vec<Object>,
+}
+
+/// What a browser fetches.
+struct Object {
+    kind: Kind,
+    /// At least; what it has to say may take more.
+    bytes: usize,
+    /// Which origin has it.
+    origin: usize,
+    /// How many objects lead to it.
+    depth: u32,
+    /// The objects that it leads to.
+    leads_to: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Document,
+    Style,
+    Script,
+    Image,
+}
+
+impl Kind {
+    /// The median of its sizes, and the standard deviation of their logarithms.
+    fn shape(self) -> (f64, f64) {
+        match self {
+            Self::Document => (25_000.0, 0.3),
+            Self::Style => (8_000.0, 1.0),
+            Self::Script => (14_000.0, 1.1),
+            Self::Image => (10_000.0, 1.3),
+        }
+    }
+
+    fn media_type(self) -> &'static str {
+        match self {
+            Self::Document => "text/html; charset=utf-8",
+            Self::Style => "text/css",
+            Self::Script => "text/javascript",
+            Self::Image => "image/gif",
+        }
+    }
+}
+
+impl Page {
+    /// A page of so many objects, the same each time.
+    pub fn new(count: usize) -> Self {
+        let mut dice = Dice::new(count as u64);
+        let kinds = |index: usize| match index * 100 / count.max(1) {
+            _ if index == 0 => Kind::Document,
+            0..12 => Kind::Style,
+            12..45 => Kind::Script,
+            _ => Kind::Image,
+        };
+        let mut page = Self { objects: Vec::with_capacity(count) };
+        for index in 0..count {
+            let kind = kinds(index);
+            let (median, deviation) = kind.shape();
+            let size = median * (deviation * dice.normal()).exp();
+            let bytes = size.clamp(SIZES.0, SIZES.1) as usize;
+            let origin = match kind {
+                // Of what style sheets of other origins lead to, a page is told nothing.
+                Kind::Document | Kind::Style => 0,
+                Kind::Script | Kind::Image => dice.below(ORIGINS),
+            };
+            let parent = page.parent(kind, &mut dice);
+            let depth = parent.map_or(0, |parent| page.objects[parent].depth + 1);
+            page.objects.push(Object { kind, bytes, origin, depth, leads_to: Vec::new() });
+            if let Some(parent) = parent {
+                page.objects[parent].leads_to.push(index);
+            }
+        }
+        page
+    }
+
+    /// What leads to the next object: the document to all style sheets and two thirds of the
+    /// scripts, and to half of the images; scripts to most of the others.
+    fn parent(&self, kind: Kind, dice: &mut Dice) -> Option<usize> {
+        let finder = match (kind, dice.share()) {
+            (Kind::Document, _) => return None,
+            (Kind::Script, 0.67..) | (Kind::Image, 0.65..) => Kind::Script,
+            (Kind::Image, 0.5..) => Kind::Style,
+            _ => return Some(0),
+        };
+        let fits = |index: &usize| {
+            let object = &self.objects[*index];
+            object.kind == finder && object.depth < DEEPEST
+        };
+        let finders: Vec<usize> = (0..self.objects.len()).filter(fits).collect();
+        Some(finders.get(dice.below(finders.len().max(1))).copied().unwrap_or_default())
+    }
+
+    /// How many objects it has.
+    pub fn count(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// An object as `(media type, body)`. `base` names an origin by its number.
+    pub fn object(&self, index: usize, base: &dyn Fn(usize) -> String) -> Option<(&str, Vec<u8>)> {
+        let object = self.objects.get(index)?;
+        let body = match object.kind {
+            Kind::Document => self.document(object, base).into_bytes(),
+            Kind::Style => self.style(object, base).into_bytes(),
+            Kind::Script => self.script(object, base).into_bytes(),
+            Kind::Image => image(object.bytes),
+        };
+        Some((object.kind.media_type(), body))
+    }
+
+    /// Of all objects, as a browser gets them.
+    pub fn bytes(&self, base: &dyn Fn(usize) -> String) -> u64 {
+        let all = (0..self.count()).filter_map(|index| self.object(index, base));
+        all.map(|(_, body)| body.len() as u64).sum()
+    }
+
+    fn url(&self, index: usize, base: &dyn Fn(usize) -> String) -> String {
+        let origin = self.objects.get(index).map_or(0, |object| object.origin);
+        format!("{}{}", base(origin), path(self.count(), index))
+    }
+
+    fn document(&self, object: &Object, base: &dyn Fn(usize) -> String) -> String {
+        let of = |kind: Kind| {
+            let all = object.leads_to.iter().copied();
+            all.filter(move |index| self.objects[*index].kind == kind)
+        };
+        let mut out = String::from(
+            "<!doctype html><html><head><meta charset=utf-8><title>page</title>\
+             <link rel=icon href=\"data:,\"><style>i{display:inline-block;width:9px;height:9px}\
+             </style><script>",
+        );
+        // A moment after the load event, when its end is known.
+        let _ = write!(
+            out,
+            "performance.setResourceTimingBufferSize(9999);addEventListener('load',()=>setTimeout(\
+             ()=>{{const p=performance,n=p.getEntriesByType('navigation')[0];\
+             console.log('{MARK}',n.loadEventEnd,p.getEntriesByType('resource').reduce(\
+             (s,e)=>s+e.decodedBodySize,n.decodedBodySize))}},0))</script>"
+        );
+        for index in of(Kind::Style) {
+            let _ = write!(out, "<link rel=stylesheet href=\"{}\">", self.url(index, base));
+        }
+        // Half of the scripts wait for the document, the others make its end wait for them.
+        for index in of(Kind::Script).filter(|index| index % 2 == 0) {
+            let _ = write!(out, "<script defer src=\"{}\"></script>", self.url(index, base));
+        }
+        out.push_str("</head><body>");
+        for (index, _) in self.objects.iter().enumerate().filter(|one| one.1.kind == Kind::Image) {
+            let _ = write!(out, "<i id=b{index}></i>");
+        }
+        let images: Vec<usize> = of(Kind::Image).collect();
+        let text = object.bytes.saturating_sub(out.len()) / images.len().max(1);
+        for index in images {
+            let picture = format!("<img width=32 height=32 src=\"{}\">", self.url(index, base));
+            let text = filler(text.saturating_sub(picture.len() + 7));
+            let _ = write!(out, "<p>{text}</p>{picture}");
+        }
+        for index in of(Kind::Script).filter(|index| index % 2 != 0) {
+            let _ = write!(out, "<script src=\"{}\"></script>", self.url(index, base));
+        }
+        out.push_str("</body></html>");
+        out
+    }
+
+    /// Backgrounds of what the document has for each image.
+    fn style(&self, object: &Object, base: &dyn Fn(usize) -> String) -> String {
+        let mut out = String::new();
+        for index in &object.leads_to {
+            let _ = write!(out, "#b{index}{{background:url({})}}", self.url(*index, base));
+        }
+        padded(out, object.bytes)
+    }
+
+    fn script(&self, object: &Object, base: &dyn Fn(usize) -> String) -> String {
+        let mut out = String::new();
+        for index in &object.leads_to {
+            let name = if self.objects[*index].kind == Kind::Script { "script" } else { "img" };
+            let url = self.url(*index, base);
+            let _ = write!(
+                out,
+                "{{const e=document.createElement('{name}');e.src='{url}';\
+                 document.documentElement.append(e)}}"
+            );
+        }
+        padded(out, object.bytes)
+    }
+}
+
+/// Where an object of a page is at its origin.
+pub fn path(count: usize, index: usize) -> String {
+    format!("/{count}/{index}")
+}
+
+/// With a comment behind it that makes it as long as it shall be.
+fn padded(mut text: String, bytes: usize) -> String {
+    let room = bytes.saturating_sub(text.len() + 4);
+    text.push_str("/*");
+    text.push_str(&filler(room));
+    text.push_str("*/");
+    text
+}
+
+/// Letters.
+fn filler(length: usize) -> String {
+    let mut dice = Dice::new(length as u64);
+    (0..length).map(|_| char::from(b'a' + dice.below(26) as u8)).collect()
+}
+
+/// One transparent pixel, and behind its end what nobody looks at.
+fn image(bytes: usize) -> Vec<u8> {
+    let mut out =
+        b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\
+                    \x01\0\0\x02\x02D\x01\0;"
+            .to_vec();
+    out.extend(filler(bytes.saturating_sub(out.len())).into_bytes());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn base(origin: usize) -> String {
+        format!("http://192.0.2.1:{}", 7110 + origin)
+    }
+
+    #[test]
+    fn every_object_is_led_to_once_and_the_document_to_the_first_of_each_kind() {
+        let page = Page::new(70);
+        let mut led_to: Vec<usize> =
+            page.objects.iter().flat_map(|object| object.leads_to.clone()).collect();
+        led_to.sort_unstable();
+        assert_eq!(led_to, (1..70).collect::<Vec<_>>());
+        let deepest = page.objects.iter().map(|object| object.depth).max();
+        assert!((2..=DEEPEST + 1).contains(&deepest.unwrap_or_default()), "{deepest:?}");
+        let origins = |origin| page.objects.iter().any(|object| object.origin == origin);
+        assert!((0..ORIGINS).all(origins));
+    }
+
+    #[test]
+    fn a_body_names_what_it_leads_to_and_is_as_long_as_it_shall_be() {
+        let page = Page::new(40);
+        for (index, object) in page.objects.iter().enumerate() {
+            let (_, body) = page.object(index, &base).unwrap();
+            let text = String::from_utf8_lossy(&body);
+            for next in &object.leads_to {
+                let url = page.url(*next, &base);
+                let ends = ["\"", "'", ")"].map(|end| text.contains(&format!("{url}{end}")));
+                assert!(ends.contains(&true), "{index} does not lead to {url}");
+            }
+            if matches!(object.kind, Kind::Image) {
+                assert_eq!(body.len(), object.bytes);
+            }
+        }
+        assert_eq!(page.bytes(&base), Page::new(40).bytes(&base));
+        assert!(page.object(40, &base).is_none());
+    }
+}

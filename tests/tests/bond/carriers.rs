@@ -1,0 +1,93 @@
+//! What carries a session: TCP, QUIC where TCP does not get through, and QUIC that sleeps.
+
+use crate::bond::{Keys, networks};
+use crate::links::{download_while, idle, speak};
+use crate::needs_bond;
+use crate::proxy::{plain, socks};
+use crate::world::{GATEWAY, OUTSIDE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at};
+use crate::world::{eventually, nft};
+
+#[test]
+fn where_tcp_does_not_get_through_quic_does() {
+    needs_bond!();
+    for verdict in ["drop", "reject with tcp reset"] {
+        let world = World::new(&SLOW_LINKS);
+        let keys = Keys::new(&world);
+        let gateway = keys.gateway(&[]);
+        // Somebody between LTE and the gateway.
+        world.host(|| {
+            nft(&format!(
+                "table inet wall {{ chain in {{ type filter hook input priority filter; \
+                 ip saddr 10.64.2.2 tcp dport 4433 {verdict}; }}; }}"
+            ));
+        });
+        let client = keys.client();
+        let over = |path: &str, carrier: &str| {
+            let said = gateway.said();
+            let own = said.lines().filter(|line| line.contains(path));
+            own.filter(|line| line.ends_with(carrier)).count()
+        };
+        assert_eq!((over("path 0 from", "over tcp"), over("path 0 from", "over quic")), (1, 0));
+        assert_eq!((over("path 1 from", "over tcp"), over("path 1 from", "over quic")), (0, 1));
+        assert_eq!(networks(&world, "default", "carrier"), ["tcp", "quic"]);
+        download_while(&world, |_| world.set("wifi", "state=no-carrier"));
+        assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+    }
+}
+
+/// Nothing is kept alive over QUIC, so what is idle ends: that is nothing that an application
+/// notices.
+#[test]
+fn a_connection_that_is_idle_for_longer_than_quic_goes_on() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let more = ["--intercept", "none", "--carrier", "quic"];
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &more);
+    client.says("wifi is up");
+    client.says("lte is up");
+    let (_listener, mut application, mut server) = idle(&world);
+    client.says("wifi is down");
+    client.says("lte is down");
+    speak(&mut application, &mut server);
+    assert_eq!(gateway.times("a session begins"), 1, "{}", gateway.said());
+    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+}
+
+/// One is woken while the gateway still knows it, and another after it was forgotten there.
+#[test]
+fn quic_that_sleeps_wakes_without_a_word() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let more = ["--carrier", "quic", "--name", "light"];
+    let light = keys.doorless(&[&more[..], &["--intercept", "all"]].concat());
+    let more = ["--carrier", "quic", "--name", "deep", "--intercept", "none"];
+    let deep = keys.client_at(&format!("{GATEWAY}:4433"), &more);
+    for client in [&light, &deep] {
+        client.says("wifi is up");
+        client.says("lte is up");
+    }
+    for name in ["light", "deep"] {
+        eventually("both networks sleep", || {
+            (networks(&world, name, "state") == ["asleep", "asleep"]).then_some(())
+        });
+    }
+    let forgotten = "the session ends, its client is gone";
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = plain(&world, at(SERVER[0], 7));
+    let (mut server, from) = accept(&listener);
+    assert_eq!(from.ip().to_string(), OUTSIDE[0], "it did not go past");
+    speak(&mut application, &mut server);
+    assert_eq!(gateway.times(forgotten), 0, "{}", gateway.said());
+    assert_eq!(light.times("is down"), 0, "{}", light.said());
+
+    gateway.says(forgotten);
+    assert_eq!(networks(&world, "deep", "state"), ["asleep", "asleep"]);
+    let mut application = socks(&world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&listener);
+    speak(&mut application, &mut server);
+    assert_eq!(deep.times("is down") + deep.times("forgotten"), 0, "{}", deep.said());
+}

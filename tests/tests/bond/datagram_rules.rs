@@ -1,0 +1,150 @@
+//! Datagrams under the rules of a policy.
+
+use std::fs;
+use std::net::UdpSocket;
+
+use crate::bond::{End, Keys};
+use crate::datagrams::arrives;
+use crate::needs_bond;
+use crate::proxy::{Association, plain};
+use crate::world::{OUTSIDE, SERVER, TWO_LINKS, World, accept, at};
+
+const POLICY: &str = r#"
+[[rule]]
+name = "calls"
+match = { port = "4001", protocol = "udp" }
+use = { paths = "wifi" }
+[[rule]]
+name = "games"
+match = { port = 4002, protocol = "udp" }
+use = { paths = "lte" }
+[[rule]]
+name = "past"
+match = { port = 4003, protocol = "udp" }
+use = { direct = true }
+[[rule]]
+name = "never"
+match = { port = 4004, protocol = "udp" }
+use = { block = true }
+"#;
+const WIFI: u16 = 4001;
+const LTE: u16 = 4002;
+const PAST: u16 = 4003;
+const NEVER: u16 = 4004;
+
+fn client(world: &World, keys: &Keys<'_>) -> End {
+    fs::write(world.path("policy.toml"), POLICY).expect("room for a file");
+    keys.transparent(&["--policy", &keys.file("policy.toml")])
+}
+
+/// An application and the server that it talks to at a port.
+struct Talk<'a> {
+    world: &'a World,
+    application: UdpSocket,
+    server: UdpSocket,
+    port: u16,
+}
+
+impl<'a> Talk<'a> {
+    fn new(world: &'a World, port: u16) -> Self {
+        let application = world.device(|| UdpSocket::bind("0.0.0.0:0")).expect("a port");
+        Self { world, application, server: world.datagrams(SERVER[0], port), port }
+    }
+
+    fn send(&self, data: &[u8]) -> std::io::Result<usize> {
+        self.application.send_to(data, at(SERVER[0], self.port))
+    }
+
+    /// Datagrams go out and come back, one after the other; from where the server saw them come.
+    #[track_caller]
+    fn exchange(&self, count: u8) -> String {
+        let mut seen = None;
+        for number in 0..count {
+            let data = [number; 1000];
+            let from = arrives(&self.server, &data, || self.send(&data));
+            let to = arrives(&self.application, &data, || self.server.send_to(&data, from));
+            assert_eq!(to, at(SERVER[0], self.port), "the answer bears the server's address");
+            assert_eq!(*seen.get_or_insert(from), from, "it keeps its address");
+        }
+        seen.expect("one at least").ip().to_string()
+    }
+
+    /// Nothing has come to the server.
+    #[track_caller]
+    fn is_silent(&self) {
+        self.server.set_nonblocking(true).expect("a socket can be told");
+        let heard = self.server.recv_from(&mut [0; 1]);
+        assert!(heard.is_err(), "{} heard something", self.port);
+        self.server.set_nonblocking(false).expect("a socket can be told");
+    }
+
+    /// What the device's links carry meanwhile, of what comes and of what goes: Wi-Fi, LTE.
+    #[track_caller]
+    fn costs(&self, exchanges: u8) -> [[u64; 2]; 2] {
+        let before = ["wifi", "lte"].map(|link| carried(self.world, link));
+        assert_eq!(self.exchange(exchanges), OUTSIDE[0]);
+        let after = ["wifi", "lte"].map(|link| carried(self.world, link));
+        [0, 1].map(|link| [0, 1].map(|way| after[link][way] - before[link][way]))
+    }
+}
+
+/// The bytes that came and went over a link of the device.
+fn carried(world: &World, link: &str) -> [u64; 2] {
+    let all = world.device(|| fs::read_to_string("/proc/thread-self/net/dev"));
+    let all = all.expect("every kernel has it");
+    let line = all.lines().find_map(|line| line.trim().strip_prefix(link)?.strip_prefix(':'));
+    let numbers: Vec<u64> =
+        line.expect("the link is there").split_whitespace().flat_map(str::parse).collect();
+    [numbers[0], numbers[8]]
+}
+
+/// Both ways: the gateway keeps to it as well.
+#[test]
+fn datagrams_keep_to_the_network_of_their_rule_and_wait_for_it() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, client) = (keys.gateway(&[]), client(&world, &keys));
+    let (calls, games) = (Talk::new(&world, WIFI), Talk::new(&world, LTE));
+    for (talk, own) in [(&calls, 0), (&games, 1)] {
+        let costs = talk.costs(200);
+        let (own, other) = (costs[own], costs[1 - own]);
+        assert!(own.iter().all(|bytes| *bytes > 200_000), "{own:?} {other:?}");
+        assert!(other.iter().all(|bytes| *bytes < 20_000), "{own:?} {other:?}");
+    }
+    world.set("wifi", "state=no-carrier");
+    client.says("wifi is down");
+    calls.send(b"hello").expect("somebody takes it");
+    games.exchange(10);
+    calls.is_silent();
+    world.set("wifi", "state=up");
+    calls.exchange(10);
+}
+
+#[test]
+fn datagrams_go_past_or_nowhere_where_their_rule_says_so() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), client(&world, &keys));
+    let (past, never, calls) =
+        (Talk::new(&world, PAST), Talk::new(&world, NEVER), Talk::new(&world, WIFI));
+    assert_eq!(past.exchange(10), "10.64.1.2", "the device's own address");
+    never.send(b"hello").expect("somebody takes it");
+    assert_eq!(calls.exchange(10), OUTSIDE[0]);
+    never.is_silent();
+    // The same through SOCKS5.
+    let association = Association::new(&world);
+    let from = arrives(&past.server, b"socks", || association.send(at(SERVER[0], PAST), b"socks"));
+    assert!(!OUTSIDE.contains(&from.ip().to_string().as_str()), "{from}");
+    association.send(at(SERVER[0], NEVER), b"socks").expect("somebody takes it");
+    let from = arrives(&calls.server, b"socks", || association.send(at(SERVER[0], WIFI), b"socks"));
+    assert_eq!(from.ip().to_string(), OUTSIDE[0]);
+    never.is_silent();
+    // The rules are about datagrams.
+    for port in [PAST, NEVER] {
+        let listener = world.listen(SERVER[0], port);
+        let _application = plain(&world, at(SERVER[0], port));
+        assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
+    }
+}

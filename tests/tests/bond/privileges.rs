@@ -1,0 +1,86 @@
+//! A gateway that gives up root.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use manyways_tests::{finish, folder, manyways};
+use nix::unistd::User;
+
+use crate::bond::{End, Keys, key};
+use crate::datagrams::arrives;
+use crate::needs_bond;
+use crate::proxy::{Association, To, try_socks};
+use crate::resolver::Resolver;
+use crate::world::{GATEWAY, OUTSIDE, SERVER, TWO_LINKS, World, accept, at};
+
+/// What a field of each thread of an end says.
+fn field(end: &End, name: &str) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{}/task", end.process.pid())).expect("it runs");
+    let status = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("status")).ok();
+    let field = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.expect("every kernel has it").split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    threads.flatten().filter_map(status).map(field).collect()
+}
+
+#[test]
+fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
+    needs_bond!();
+    let Ok(Some(nobody)) = User::from_name("nobody") else {
+        return eprintln!("skipped: needs a user nobody");
+    };
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    // Who is let in is to be read again, by somebody who may do nothing else here.
+    fs::set_permissions(world.path(""), Permissions::from_mode(0o711)).expect("its permissions");
+    keys.allow("");
+    let gateway = keys.gateway(&["--user", "nobody"]);
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
+    gateway.says("is not let in");
+    keys.allow(&format!("{} phone\n", keys.client));
+    client.says("is up");
+    let _resolver = Resolver::start(&world);
+    let listener = world.listen(SERVER[0], 7);
+    let _application = try_socks(&world, &To::Name("www.example", 7)).expect("the proxy is there");
+    accept(&listener);
+    let server = world.datagrams(SERVER[0], 4000);
+    let association = Association::new(&world);
+    let from = arrives(&server, b"hello", || association.send(at(SERVER[0], 4000), b"hello"));
+    assert_eq!(from.ip().to_string(), OUTSIDE[0]);
+    // Those threads too that were started to look up a name.
+    let (user, group) = (nobody.uid, nobody.gid);
+    for (name, value) in [
+        ("Uid", format!("{user} {user} {user} {user}")),
+        ("Gid", format!("{group} {group} {group} {group}")),
+        ("Groups", group.to_string()),
+        ("CapInh", "0000000000000000".to_owned()),
+        ("CapPrm", "0000000000000000".to_owned()),
+        ("CapEff", "0000000000000000".to_owned()),
+        ("CapAmb", "0000000000000000".to_owned()),
+        ("NoNewPrivs", "1".to_owned()),
+    ] {
+        let found = field(&gateway, name);
+        assert!(!found.is_empty() && found.iter().all(|one| *one == value), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn a_gateway_that_cannot_become_a_user_says_so_in_one_line() {
+    let folder = folder();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let public = key(&folder.path().join("key"));
+    fs::write(file("allow"), format!("{public} phone\n")).expect("room for a line");
+    for (user, sentence) in [
+        ("no-such-user", "there is no user no-such-user: make one with `useradd"),
+        ("root", "the user root is root: name one that may do nothing else"),
+    ] {
+        let words = ["--listen", "127.0.0.1:0", "--allow", &file("allow"), "--key", &file("key")];
+        let done = finish(manyways().args(["bond", "gateway", "--user", user]).args(words));
+        assert_eq!(done.code(), 1, "{}", done.stderr);
+        let [line] = done.stderr.lines().collect::<Vec<_>>()[..] else {
+            panic!("not one line: {}", done.stderr)
+        };
+        assert!(line.starts_with("manyways: ") && line.contains(sentence), "{line}");
+    }
+}

@@ -1,0 +1,168 @@
+//! Which traffic a client takes in without its knowing, and which goes past it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use manyways_tests::{finish, manyways};
+
+use crate::bond::Keys;
+use crate::needs_bond;
+use crate::world::{OTHER_SERVER, OUTSIDE, SERVER, TWO_LINKS, World, accept, at, eventually};
+
+/// Who nearly every system has.
+const NOBODY: &str = "65534";
+
+/// What an application does: a script of bash, run by somebody, somewhere.
+type Run<'a> = &'a dyn Fn(&str);
+
+/// What an application sends to this server goes through the bond, or goes past it: connections
+/// and datagrams.
+#[track_caller]
+fn goes(world: &World, through: bool, to: SocketAddr, run: Run<'_>) {
+    let is_through = |from: SocketAddr| OUTSIDE.contains(&from.ip().to_string().as_str());
+    let listener = world.listen(&to.ip().to_string(), to.port());
+    run(&format!("echo hello > /dev/tcp/{}/{}", to.ip(), to.port()));
+    let from = accept(&listener).1;
+    assert_eq!(is_through(from), through, "a connection to {to} came from {from}");
+    let server = world.datagrams(&to.ip().to_string(), to.port());
+    server.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket can be told");
+    // One that is lost is sent again.
+    let from = eventually("a datagram comes", || {
+        run(&format!("echo hello > /dev/udp/{}/{}", to.ip(), to.port()));
+        server.recv_from(&mut [0; 9]).ok()
+    });
+    assert_eq!(is_through(from.1), through, "a datagram to {to} came from {}", from.1);
+}
+
+fn bash(words: &[&str], script: &str) {
+    let mut command = Command::new("bash");
+    if let Some((first, rest)) = words.split_first() {
+        command = Command::new(first);
+        command.args(rest).arg("bash");
+    }
+    finish(command.args(["-c", script])).succeeded();
+}
+
+#[test]
+fn what_one_user_sends_is_taken_in_and_what_others_send_is_not() {
+    needs_bond!("bash", "setpriv");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let _client = keys.transparent(&["--intercept", &format!("user:{NOBODY}")]);
+    for server in SERVER {
+        let to = at(server, 7);
+        let become_nobody = ["setpriv", "--reuid", NOBODY, "--clear-groups"];
+        goes(&world, true, to, &|script| world.device(|| bash(&become_nobody, script)));
+        goes(&world, false, to, &|script| world.device(|| bash(&[], script)));
+    }
+}
+
+#[test]
+fn a_user_who_is_not_there_is_said() {
+    let words = ["bond", "client", "--gateway", "127.0.0.1:1", "--gateway-key"];
+    let key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let more = [key, "--key", "/dev/null", "--intercept", "user:no-such-user"];
+    let done = finish(manyways().args(words).args(more));
+    assert_eq!(done.code(), 2, "{}", done.stderr);
+    let first = done.stderr.lines().next().expect("it says why");
+    assert!(first.ends_with("there is no user no-such-user"), "{first}");
+}
+
+#[test]
+fn what_goes_to_some_addresses_is_taken_in_and_several_selections_add_up() {
+    needs_bond!("bash", "setpriv");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let selections = [format!("to:{OTHER_SERVER}"), "to:2001:db8:113::/48".to_owned()];
+    let user = format!("user:{NOBODY}");
+    let words = ["--intercept", &selections[0], "--intercept", &selections[1]];
+    let _client = keys.transparent(&[&words[..], &["--intercept", &user]].concat());
+    let anybody: Run<'_> = &|script| world.device(|| bash(&[], script));
+    goes(&world, true, at(OTHER_SERVER, 7), anybody);
+    goes(&world, true, at(SERVER[1], 7), anybody);
+    goes(&world, false, at(SERVER[0], 7), anybody);
+    let become_nobody = ["setpriv", "--reuid", NOBODY, "--clear-groups"];
+    goes(&world, true, at(SERVER[0], 7), &|script| world.device(|| bash(&become_nobody, script)));
+}
+
+/// A router takes in what its clients send, and what it sends itself goes past.
+#[test]
+fn what_comes_in_on_an_interface_is_taken_in_and_nothing_else() {
+    needs_bond!("bash");
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let (lan, cellar) = (world.guest("lan"), world.guest("cellar"));
+    let _client = keys.transparent(&["--intercept", "from:lan"]);
+    for server in SERVER {
+        let to = at(server, 7);
+        goes(&world, true, to, &|script| lan.act(|| bash(&[], script)));
+        goes(&world, false, to, &|script| cellar.act(|| bash(&[], script)));
+        goes(&world, false, to, &|script| world.device(|| bash(&[], script)));
+    }
+}
+
+/// A cgroup of this test's own.
+struct Cgroup {
+    folder: PathBuf,
+    /// From the root of its hierarchy.
+    path: String,
+}
+
+impl Cgroup {
+    /// Where the host can have it, and its packet filter knows of it.
+    fn new() -> Result<Self, String> {
+        let path = format!("/manyways-bond-{}", std::process::id());
+        let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+        let root = roots.into_iter().find(|root| root.join("cgroup.controllers").exists());
+        let root = root.ok_or("there is no hierarchy of cgroups of version 2")?;
+        let cgroup = Self { folder: root.join(&path[1..]), path };
+        fs::create_dir(&cgroup.folder)
+            .map_err(|error| format!("no cgroup can be made: {error}"))?;
+        let place = cgroup.folder.strip_prefix("/sys/fs/cgroup").expect("it begins so").display();
+        let done = finish(Command::new("nft").args(["--check"]).arg(format!(
+            "table inet manyways-probe {{ chain probe {{ type filter hook output priority 0; \
+             socket cgroupv2 level 1 \"{place}\"; }}; }}"
+        )));
+        match done.status.success() {
+            true => Ok(cgroup),
+            false => Err(format!("nftables cannot match cgroups here: {}", done.stderr.trim())),
+        }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+#[test]
+fn what_a_cgroup_sends_is_taken_in_and_what_others_send_is_not() {
+    needs_bond!("bash");
+    let cgroup = match Cgroup::new() {
+        Ok(cgroup) => cgroup,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let below = cgroup.folder.join("below");
+    let _client = keys.transparent(&["--intercept", &format!("cgroup:{}", cgroup.path)]);
+    fs::create_dir(&below).expect("room for a cgroup");
+    for server in SERVER {
+        let to = at(server, 7);
+        for folder in [&cgroup.folder, &below] {
+            let join = format!("echo $$ > {}/cgroup.procs && ", folder.display());
+            let run = |script: &str| world.device(|| bash(&[], &(join.clone() + script)));
+            goes(&world, true, to, &run);
+        }
+        goes(&world, false, to, &|script| world.device(|| bash(&[], script)));
+    }
+    fs::remove_dir(&below).expect("nobody is left in it");
+}
