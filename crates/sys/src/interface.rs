@@ -258,6 +258,15 @@ pub fn list() -> Result<Vec<Interface>, ListError> {
     list_towards(&[])
 }
 
+/// The addresses of this host (of the network namespace of the calling thread), loopback's too.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub fn addresses() -> Result<Vec<IpAddr>, ListError> {
+    let addresses = Kernel::open().and_then(|mut kernel| kernel.addresses());
+    Ok(addresses.map_err(ListError::Netlink)?.into_iter().map(|address| address.ip).collect())
+}
+
 /// As [`list`], with `usable` meaning that at least one of the `destinations` can be reached.
 /// An empty list means the internet at large.
 pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError> {

@@ -2,12 +2,17 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::bond::Keys;
+use crate::bond::{Keys, SOCKS};
 use crate::needs_bond;
-use crate::proxy::{Association, To, socks, try_plain, try_socks};
+use crate::proxy::{Association, To, socks, socks_at, try_plain, try_socks};
 use crate::resolver::{Resolver, SILENT};
 use crate::world::{GATEWAY, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually};
+
+/// Where another client listens.
+const OTHER: &str = "127.0.0.1:1081";
 
 /// The proxy says yes before the far end is known: then it resets.
 #[track_caller]
@@ -156,6 +161,45 @@ fn what_is_opened_is_open_and_nothing_else() {
     assert_eq!(gateway.times("Forbidden"), 1, "{}", gateway.said());
 }
 
+/// Both ways by themselves, however many connections and sessions share it.
+#[test]
+fn a_client_is_as_fast_as_it_may_be() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    keys.allow(&format!("{} phone rate=8mbit\n", keys.client));
+    let (_gateway, _client) = (keys.gateway(&[]), keys.client());
+    let other = keys.doorless(&["--intercept", "none", "--socks", OTHER]);
+    other.says("lte is up");
+    let listener = world.listen(SERVER[0], 7);
+    let open: Vec<(TcpStream, TcpStream)> = [SOCKS, SOCKS, OTHER]
+        .iter()
+        .map(|door| {
+            let to = To::Address(at(SERVER[0], 7));
+            (socks_at(&world, door, &to).expect("a proxy"), accept(&listener).0)
+        })
+        .collect();
+    let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
+    let say = |mut from: &TcpStream| from.write_all(&bytes).expect("the other side listens");
+    let hear = |mut to: &TcpStream| {
+        let mut came = vec![0; bytes.len()];
+        to.read_exact(&mut came).expect("it comes");
+        assert!(came == bytes, "something else came");
+    };
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for (application, server) in &open {
+            scope.spawn(move || say(application));
+            scope.spawn(move || say(server));
+            scope.spawn(move || hear(application));
+            scope.spawn(move || hear(server));
+        }
+    });
+    // 1.2 MB each way, less the first ones.
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(1_150), "{took:?}");
+}
+
 #[test]
 fn a_client_may_have_so_many_streams_and_sessions() {
     needs_bond!();
@@ -174,7 +218,7 @@ fn a_client_may_have_so_many_streams_and_sessions() {
         let mut application = socks(&world, at(SERVER[0], 7));
         listener.set_nonblocking(true).expect("a socket can be told");
         application.write_all(b"hello").ok()?;
-        application.set_read_timeout(Some(std::time::Duration::from_millis(200))).ok()?;
+        application.set_read_timeout(Some(Duration::from_millis(200))).ok()?;
         let end = application.read(&mut [0; 1]).expect_err("the server says nothing");
         (!is_end(&end)).then_some(())
     });

@@ -33,9 +33,9 @@ fn ip(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// Asks the proxy for something; its connection and the address in its answer.
-fn ask(world: &World, what: u8, to: &To<'_>) -> io::Result<(TcpStream, SocketAddr)> {
-    let mut stream = world.device(|| TcpStream::connect(SOCKS))?;
+/// Asks a proxy for something; its connection and the address in its answer.
+fn ask(world: &World, door: &str, what: u8, to: &To<'_>) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut stream = world.device(|| TcpStream::connect(door))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&[5, 1, 0])?;
     let mut method = [0; 2];
@@ -56,7 +56,12 @@ fn ask(world: &World, what: u8, to: &To<'_>) -> io::Result<(TcpStream, SocketAdd
 
 /// A connection through SOCKS5, or why there is none.
 pub fn try_socks(world: &World, to: &To<'_>) -> io::Result<TcpStream> {
-    Ok(ask(world, 1, to)?.0)
+    socks_at(world, SOCKS, to)
+}
+
+/// The same at another client's door.
+pub fn socks_at(world: &World, door: &str, to: &To<'_>) -> io::Result<TcpStream> {
+    Ok(ask(world, door, 1, to)?.0)
 }
 
 /// A connection through SOCKS5 to an address.
@@ -90,7 +95,7 @@ impl Association {
     #[track_caller]
     pub fn new(world: &World) -> Self {
         let any = To::Address(SocketAddr::from(([0, 0, 0, 0], 0)));
-        let (control, relay) = ask(world, 3, &any).expect("the proxy is there");
+        let (control, relay) = ask(world, SOCKS, 3, &any).expect("the proxy is there");
         let socket = world.device(|| UdpSocket::bind("127.0.0.1:0")).expect("a socket");
         Self { _control: control, socket, relay }
     }

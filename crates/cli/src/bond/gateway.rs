@@ -11,7 +11,6 @@ use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::door::Door;
 use manyways_net::bond::gateway::{self, GatewayConfig, Onlooker};
 use manyways_net::bond::metrics;
-use manyways_sys::interface;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
 
@@ -30,7 +29,7 @@ Examples:
   manyways bond gateway … --open 10.8.0.0/16     (clients may go to this network too)
 
 The allow-file has a line for each client: its public key, a name, and limits where they shall
-differ, as in `KEY phone sessions=2 streams=1000`. It is read again when it changes.")]
+differ, as in `KEY phone sessions=2 streams=1000 rate=20mbit`. It is read again when it changes.")]
 pub struct Args {
     /// Where to listen. May be given more than once.
     #[arg(long, value_name = "ADDR:PORT", required = true)]
@@ -92,8 +91,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if allow.guests().is_empty() && !args.quiet {
         eprintln!("manyways: {} lets nobody in yet", args.allow.display());
     }
-    let own = interface::list()?.into_iter().flat_map(|found| found.addresses).collect();
-    let door = Door { open: args.open, own };
+    let door = Door { open: args.open };
     // Each stream is a socket here.
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("the limit of open files stays as it is: {error}");

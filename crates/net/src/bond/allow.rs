@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use manyways_trace::Rate;
+
 use super::key::PublicKey;
 
 /// What a client may use at a time.
@@ -17,11 +19,13 @@ pub struct Limits {
     pub streams: u32,
     /// Datagram flows of a session.
     pub flows: u32,
+    /// What the applications of all sessions send together, and what they receive.
+    pub rate: Option<Rate>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { sessions: 4, streams: 32_768, flows: 4_096 }
+        Self { sessions: 4, streams: 32_768, flows: 4_096, rate: None }
     }
 }
 
@@ -94,13 +98,27 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
     }
     let mut limits = Limits::default();
     for word in words {
-        let wrong = || format!("{word:?} is no limit: there are sessions=N, streams=N and flows=N");
+        let wrong = || {
+            format!(
+                "{word:?} is no limit: there are sessions=N, streams=N, flows=N and rate=N as in \
+                 rate=20mbit"
+            )
+        };
         let (what, value) = word.split_once('=').ok_or_else(wrong)?;
-        let value: u32 = value.parse().map_err(|_| format!("{value:?} is no number"))?;
+        let number = || value.parse().map_err(|_| format!("{value:?} is no number"));
         match what {
-            "sessions" => limits.sessions = value,
-            "streams" => limits.streams = value,
-            "flows" => limits.flows = value,
+            "sessions" => limits.sessions = number()?,
+            "streams" => limits.streams = number()?,
+            "flows" => limits.flows = number()?,
+            "rate" => {
+                let rate: Rate = value.parse().map_err(|error| format!("{error}"))?;
+                if rate.is_zero() {
+                    return Err(
+                        "a rate of nothing lets nothing pass: leave the line out".to_owned()
+                    );
+                }
+                limits.rate = Some(rate);
+            }
             _ => return Err(wrong()),
         }
     }
@@ -176,10 +194,11 @@ mod tests {
 
     #[test]
     fn a_line_is_a_key_a_name_and_limits() {
-        let text = format!("# those who may\n\n{KEY} phone streams=10 # mine\n");
+        let text = format!("# those who may\n\n{KEY} phone streams=10 rate=20mbit # mine\n");
         let guests = Guests::parse(&text, "allow").unwrap();
         let guest = guests.find(&KEY.parse().unwrap()).unwrap();
         assert_eq!((guest.name.as_str(), guest.limits.streams), ("phone", 10));
+        assert_eq!(guest.limits.rate, Some(Rate::from_mbps(20)));
         assert_eq!(guest.limits.sessions, Limits::default().sessions);
         assert_eq!(guests.find(&PublicKey([1; 32])), None);
     }
@@ -192,6 +211,8 @@ mod tests {
             (format!("{KEY} streams=1"), "allow:1: a name"),
             (format!("\n{KEY} a b"), "allow:2: \"b\" is no limit"),
             (format!("{KEY} a streams=x"), "allow:1: \"x\" is no number"),
+            (format!("{KEY} a rate=fast"), "allow:1: `fast` is not a rate"),
+            (format!("{KEY} a rate=0mbit"), "allow:1: a rate of nothing"),
             (format!("{KEY} a\n{KEY} b"), "allow:2: the key"),
         ] {
             let error = Guests::parse(&text, "allow").unwrap_err().to_string();

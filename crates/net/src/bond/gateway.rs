@@ -12,6 +12,7 @@ use std::time::Duration;
 use manyways_proto::mux::{
     Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
+use manyways_sys::interface;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,9 +25,11 @@ use super::carrier::{Io, TcpCarrier};
 use super::door::Door;
 use super::greeting::{self, PATIENCE};
 use super::key::{PrivateKey, PublicKey};
+use super::limit::{Limit, Way};
 use super::quic::{self, QuicCarrier};
 use super::session::{Event, Handle};
 use super::status::Totals;
+use super::strangers::Strangers;
 use super::tls;
 use super::udp::Outlets;
 
@@ -37,8 +40,6 @@ const CONNECT: Duration = Duration::from_secs(15);
 /// Its next address is tried beside the one before it after this (RFC 8305 §5).
 const STAGGER: Duration = Duration::from_millis(250);
 const MOST_ADDRESSES: usize = 8;
-/// Connections that have not greeted yet.
-const MOST_STRANGERS: usize = 256;
 
 /// What a gateway is told.
 #[derive(Debug)]
@@ -63,13 +64,20 @@ pub enum GatewayError {
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
+    /// It does not know which addresses are its own, where no client may go.
+    #[error("cannot tell this host's addresses: {0}")]
+    Addresses(#[from] interface::ListError),
 }
 
 struct Gateway {
     allow: AllowFile,
     door: Door,
+    /// This host's addresses, as they were lately.
+    own: RefCell<Vec<IpAddr>>,
     families: (bool, bool),
     sessions: RefCell<HashMap<(PublicKey, [u8; 16]), Session>>,
+    /// Of the keys that have one.
+    limits: RefCell<HashMap<PublicKey, Limit>>,
 }
 
 struct Session {
@@ -202,8 +210,10 @@ pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
     let gateway = Rc::new(Gateway {
         allow: config.allow,
         door: config.door,
+        own: RefCell::new(interface::addresses()?),
         families: families(),
         sessions: RefCell::default(),
+        limits: RefCell::default(),
     });
     Ok(Listening { listeners, endpoints, acceptor, gateway })
 }
@@ -243,10 +253,10 @@ impl Listening {
 
     /// Serves until `stop` is ready. Runs on the calling thread's local tasks.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let strangers = Rc::new(tokio::sync::Semaphore::new(MOST_STRANGERS));
+        let strangers = Strangers::default();
         for listener in self.listeners {
             let (acceptor, gateway) = (self.acceptor.clone(), Rc::clone(&self.gateway));
-            let strangers = Rc::clone(&strangers);
+            let strangers = strangers.clone();
             tokio::task::spawn_local(async move {
                 loop {
                     let (stream, from) = match listener.accept().await {
@@ -259,11 +269,7 @@ impl Listening {
                         }
                     };
                     let (acceptor, gateway) = (acceptor.clone(), Rc::clone(&gateway));
-                    let strangers = Rc::clone(&strangers);
-                    tokio::task::spawn_local(async move {
-                        let Ok(_stranger) = strangers.try_acquire() else {
-                            return tracing::debug!("{from}: too many at a time");
-                        };
+                    strangers.take(async move {
                         let greeted = timeout(PATIENCE, gateway.take_tcp(acceptor, stream)).await;
                         say(from, greeted);
                     });
@@ -271,22 +277,17 @@ impl Listening {
             });
         }
         for endpoint in self.endpoints {
-            let (gateway, strangers) = (Rc::clone(&self.gateway), Rc::clone(&strangers));
+            let (gateway, strangers) = (Rc::clone(&self.gateway), strangers.clone());
             tokio::task::spawn_local(async move {
                 while let Some(incoming) = endpoint.accept().await {
                     let from = incoming.remote_address();
                     // Whoever has not shown that this is its address does so first.
-                    if !incoming.remote_address_validated()
-                        && strangers.available_permits() < MOST_STRANGERS / 2
-                    {
+                    if !incoming.remote_address_validated() && strangers.are_many() {
                         let _ = incoming.retry();
                         continue;
                     }
-                    let (gateway, strangers) = (Rc::clone(&gateway), Rc::clone(&strangers));
-                    tokio::task::spawn_local(async move {
-                        let Ok(_stranger) = strangers.try_acquire() else {
-                            return incoming.ignore();
-                        };
+                    let gateway = Rc::clone(&gateway);
+                    strangers.take(async move {
                         say(from, timeout(PATIENCE, gateway.take_quic(incoming)).await);
                     });
                 }
@@ -297,6 +298,10 @@ impl Listening {
             loop {
                 tokio::time::sleep(Duration::from_secs(5)).await;
                 gateway.sweep();
+                match interface::addresses() {
+                    Ok(own) => *gateway.own.borrow_mut() = own,
+                    Err(error) => tracing::debug!("cannot tell this host's addresses: {error}"),
+                }
             }
         };
         tokio::select! {
@@ -395,6 +400,12 @@ impl Gateway {
         let (handle, events) = Handle::new(config);
         let (credit, stream_credit) = (hello.credit, hello.stream_credit);
         handle.handle(Input::Allowance { credit, stream_credit });
+        if let Some(rate) = guest.limits.rate {
+            let mut limits = self.limits.borrow_mut();
+            let limit = limits.entry(id.0).or_insert_with(|| Limit::new(rate));
+            limit.set(rate);
+            handle.with(|session| session.set_limit(limit.clone()));
+        }
         tracing::info!("{}: a session begins", guest.name);
         let session = Session {
             handle: handle.clone(),
@@ -427,6 +438,9 @@ impl Gateway {
                     });
                 }
                 Event::Datagram { flow, label, peer, data } => {
+                    if !handle.with(|session| session.passes(Way::Up, data.len())) {
+                        continue;
+                    }
                     match self.one_address(&peer).await {
                         Some(to) => outlets.send(flow, label, to, &data).await,
                         None => tracing::debug!("{name}: a datagram to {peer:?} is dropped"),
@@ -533,8 +547,9 @@ impl Gateway {
                 Err(_) => return Err(ResetCode::NoName),
             },
         };
+        let own = self.own.borrow();
         let open: Vec<SocketAddr> =
-            found.iter().copied().filter(|to| self.door.lets(to.ip())).collect();
+            found.iter().copied().filter(|to| self.door.lets(&own, to.ip())).collect();
         match (found.is_empty(), open.is_empty()) {
             (true, _) => Err(ResetCode::NoName),
             (false, true) => Err(ResetCode::Forbidden),

@@ -26,6 +26,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 
 use super::carrier::{CarrierError, Chunk, Io, Vitals};
+use super::limit::{Limit, Way};
 use super::quic;
 use super::tally::{Counted, Shares, Tally};
 
@@ -93,6 +94,10 @@ pub(super) struct Session {
     buffer: Vec<u8>,
     scratch: BytesMut,
     pub(super) tally: Tally,
+    /// How fast its applications may be in all…
+    limit: Option<Limit>,
+    /// …and those that wait for that.
+    held: [VecDeque<StreamId>; 2],
 }
 
 struct Slot {
@@ -116,6 +121,8 @@ struct Application {
     finished: bool,
     reads: bool,
     blocked: bool,
+    /// It waits for the session's limit, to write or to be read.
+    held: [bool; 2],
     wake: Rc<Notify>,
     task: Option<AbortHandle>,
 }
@@ -147,6 +154,8 @@ impl Handle {
             buffer: Vec::new(),
             scratch: BytesMut::new(),
             tally: Tally::default(),
+            limit: None,
+            held: Default::default(),
         };
         let handle = Self(Rc::new(RefCell::new(session)));
         let weak = Rc::downgrade(&handle.0);
@@ -404,6 +413,11 @@ impl Session {
         self.mux.carriers().any(|(carrier, _, suspect)| carrier == id && suspect)
     }
 
+    /// How fast its applications may be in all.
+    pub(super) fn set_limit(&mut self, limit: Limit) {
+        self.limit = Some(limit);
+    }
+
     pub(super) fn set_label(&mut self, id: u8, treatment: Treatment) {
         let now = self.clock.now();
         self.mux.handle(now, Input::Relabel { id, treatment });
@@ -509,11 +523,15 @@ impl Session {
             return;
         };
         let appetite = self.mux.appetite(id);
-        if appetite == 0 {
+        let is_limited = is_limited(self.limit.as_ref(), Way::Down);
+        if appetite == 0 || is_limited {
             application.reads = false;
+            if is_limited {
+                self.hold(Way::Down, id);
+            }
             return;
         }
-        let most = appetite.min(READ);
+        let most = appetite.min(READ).min(self.limit.as_ref().map_or(READ, Limit::piece));
         if self.scratch.capacity() - self.scratch.len() < most.min(READ / 4) {
             self.scratch.reserve(READ);
         }
@@ -525,6 +543,9 @@ impl Session {
             }
             Ok(count) => {
                 let data = Chunk(self.scratch.split().freeze());
+                if let Some(limit) = &self.limit {
+                    limit.charge(Way::Down, count);
+                }
                 let due = self.tally.wrote(id, count);
                 self.mux.handle(now, Input::Write { stream: id, data });
                 self.tell_reached(due);
@@ -548,11 +569,19 @@ impl Session {
         let Some(socket) = application.socket.clone() else { return };
         let mut taken = 0;
         let mut broken = false;
+        let mut holds = false;
         while !application.outbox.is_empty() {
-            let slices: Vec<io::IoSlice<'_>> =
-                application.outbox.iter().take(WRITES).map(|data| io::IoSlice::new(data)).collect();
+            holds = is_limited(self.limit.as_ref(), Way::Up);
+            if holds {
+                break;
+            }
+            let piece = self.limit.as_ref().map_or(usize::MAX, Limit::piece);
+            let slices: Vec<io::IoSlice<'_>> = slices(&application.outbox, piece);
             match socket.try_write_vectored(&slices) {
                 Ok(mut count) => {
+                    if let Some(limit) = &self.limit {
+                        limit.charge(Way::Up, count);
+                    }
                     taken += count as u64;
                     while count > 0
                         && let Some(first) = application.outbox.front_mut()
@@ -582,10 +611,57 @@ impl Session {
         if broken {
             return self.abort(id);
         }
+        if holds {
+            self.hold(Way::Up, id);
+        }
         let Some(application) = self.applications.get_mut(&id) else { return };
         if application.finished && application.outbox.is_empty() {
             let _ = SockRef::from(&*socket).shutdown(std::net::Shutdown::Write);
         }
+    }
+
+    /// An application waits for the session's limit.
+    fn hold(&mut self, way: Way, id: StreamId) {
+        if let Some(application) = self.applications.get_mut(&id)
+            && !std::mem::replace(&mut application.held[way as usize], true)
+        {
+            self.held[way as usize].push_back(id);
+        }
+    }
+
+    /// Those that waited for the session's limit go on, as far as it lets them, one after the other.
+    fn resume(&mut self) {
+        for way in [Way::Up, Way::Down] {
+            for _ in 0..self.held[way as usize].len() {
+                if is_limited(self.limit.as_ref(), way) {
+                    break;
+                }
+                let Some(id) = self.held[way as usize].pop_front() else { break };
+                let Some(application) = self.applications.get_mut(&id) else { continue };
+                application.held[way as usize] = false;
+                match way {
+                    Way::Up => self.write_out(id),
+                    Way::Down => {
+                        application.reads = true;
+                        application.wake.notify_one();
+                        self.read_in(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// When some of those that wait for the session's limit may go on.
+    fn resumes_at(&self, now: Time) -> Option<Time> {
+        let limit = self.limit.as_ref()?;
+        let ways = [Way::Up, Way::Down].into_iter();
+        let waits = ways.filter(|way| !self.held[*way as usize].is_empty());
+        waits.map(|way| now + limit.wait(way).unwrap_or_default()).min()
+    }
+
+    /// Whether the session's limit lets a datagram pass.
+    pub(super) fn passes(&self, way: Way, bytes: usize) -> bool {
+        self.limit.as_ref().is_none_or(|limit| limit.passes(way, bytes))
     }
 
     fn tell_reached(&self, due: Option<u64>) {
@@ -637,6 +713,7 @@ impl Session {
     /// Does what the core says until it says nothing more.
     pub(super) fn pump(&mut self) {
         let now = self.clock.now();
+        self.resume();
         loop {
             self.tell_room(now);
             let mut sent = false;
@@ -678,7 +755,7 @@ impl Session {
             }
             self.flush();
         }
-        let wakeup = self.mux.next_wakeup();
+        let wakeup = self.mux.next_wakeup().into_iter().chain(self.resumes_at(now)).min();
         if wakeup != self.wakeup {
             // A later time than before is found out when the earlier one comes.
             if wakeup
@@ -784,10 +861,25 @@ impl Application {
             finished: false,
             reads: true,
             blocked: false,
+            held: [false; 2],
             wake: Rc::new(Notify::new()),
             task: None,
         }
     }
+}
+
+fn is_limited(limit: Option<&Limit>, way: Way) -> bool {
+    limit.is_some_and(|limit| limit.wait(way).is_some())
+}
+
+/// What is written at once, `most` bytes or fewer.
+fn slices(outbox: &VecDeque<Bytes>, mut most: usize) -> Vec<io::IoSlice<'_>> {
+    let slices = outbox.iter().take(WRITES).map_while(|data| {
+        let part = data.get(..data.len().min(most)).filter(|part| !part.is_empty())?;
+        most -= part.len();
+        Some(io::IoSlice::new(part))
+    });
+    slices.collect()
 }
 
 /// Waits for a TCP carrier's socket.

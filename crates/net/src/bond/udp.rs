@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::carrier::Chunk;
 use super::gateway::target;
+use super::limit::Way;
 use super::session::Handle;
 
 /// A flow without a datagram for so long is over (RFC 4787 REQ-5 asks for two minutes).
@@ -105,6 +106,9 @@ impl Outlets {
                     }
                     None => return,
                 };
+                if !handle.with(|session| session.passes(Way::Down, length)) {
+                    continue;
+                }
                 let data = Chunk(Bytes::copy_from_slice(&buffer[..length]));
                 handle.handle(Input::Datagram { flow, label, peer: target(from), data });
             }
