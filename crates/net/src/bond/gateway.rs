@@ -33,8 +33,14 @@ use super::strangers::Strangers;
 use super::tls;
 use super::udp::Outlets;
 
-/// A session without carriers is kept for so long: its client may be changing networks.
+/// A session with no carrier that gets through is kept for so long: its client may be changing
+/// networks.
 pub(super) const ABSENCE: Duration = Duration::from_secs(45);
+/// Where there is no room for another session of a key, those that are there get so long to give a
+/// sign of life.
+const DOUBT: Duration = Duration::from_secs(5);
+/// A client that says nothing for so long may have lost its power.
+const IDLE: Duration = Duration::from_secs(3600);
 /// A server gets so long to answer.
 const CONNECT: Duration = Duration::from_secs(15);
 /// Its next address is tried beside the one before it after this (RFC 8305 §5).
@@ -84,7 +90,10 @@ struct Session {
     handle: Handle,
     guest: Guest,
     carriers: u32,
-    empty_since: Option<Instant>,
+    /// Since then no carrier gets through.
+    absent_since: Option<Instant>,
+    /// It was asked for a sign of life.
+    doubted: bool,
 }
 
 /// Name and version of the schema of [`GatewayStatus`].
@@ -330,6 +339,8 @@ impl Gateway {
         acceptor: TlsAcceptor,
         stream: TcpStream,
     ) -> Result<(), String> {
+        let keepalive = socket2::TcpKeepalive::new().with_time(IDLE);
+        let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let accepted = acceptor.accept(stream).await;
         let (stream, tls) = accepted.map_err(|error| error.to_string())?.into_inner();
         let key = tls::peer_key(tls.peer_certificates()).ok_or("it has no key")?;
@@ -364,6 +375,7 @@ impl Gateway {
         }
         let own = count();
         if !known && own >= guest.limits.sessions as usize {
+            self.doubt(&key);
             let words = format!("{} has {own} sessions already", guest.name);
             greeting::refuse(&mut io, RefuseCode::Limit, words.clone()).await;
             return Err(words);
@@ -384,7 +396,7 @@ impl Gateway {
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&id) else { return Ok(()) };
         session.carriers += 1;
-        session.empty_since = None;
+        session.absent_since = None;
         let handle = session.handle.clone();
         drop(sessions);
         let path = hello.path;
@@ -411,7 +423,8 @@ impl Gateway {
             handle: handle.clone(),
             guest: guest.clone(),
             carriers: 0,
-            empty_since: Some(Instant::now()),
+            absent_since: Some(Instant::now()),
+            doubted: false,
         };
         self.sessions.borrow_mut().insert(id, session);
         let gateway = Rc::clone(self);
@@ -452,7 +465,7 @@ impl Gateway {
                     if let Some(session) = self.sessions.borrow_mut().get_mut(&id) {
                         session.carriers = session.carriers.saturating_sub(1);
                         if session.carriers == 0 {
-                            session.empty_since = Some(Instant::now());
+                            session.absent_since = Some(Instant::now());
                         }
                     }
                 }
@@ -474,18 +487,51 @@ impl Gateway {
     /// room for a client that was killed and started anew.
     fn end_absent(&self, key: &PublicKey) {
         let mut sessions = self.sessions.borrow_mut();
-        let absent = sessions.iter().filter(|((owner, _), _)| owner == key);
-        let absent = absent.filter_map(|(id, session)| Some((session.empty_since?, *id))).min();
+        let absent =
+            sessions.iter().filter(|((owner, _), session)| owner == key && session.carriers == 0);
+        let absent = absent.filter_map(|(id, session)| Some((session.absent_since?, *id))).min();
         if let Some(gone) = absent.and_then(|(_, id)| sessions.remove(&id)) {
             tracing::info!("{}: a session ends, its client is gone", gone.guest.name);
             gone.handle.close();
         }
     }
 
+    /// Ends those sessions of a key that give no sign of life: where the power of a device fails,
+    /// nobody says so, and it is to find room when it is back.
+    fn doubt(self: &Rc<Self>, key: &PublicKey) {
+        let mut sessions = self.sessions.borrow_mut();
+        let own =
+            sessions.iter_mut().filter(|((owner, _), session)| owner == key && !session.doubted);
+        for (id, session) in own {
+            session.doubted = true;
+            let before = session.handle.with(|session| {
+                session.ask_for_life();
+                session.received()
+            });
+            let (gateway, id) = (Rc::clone(self), *id);
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(DOUBT).await;
+                let mut sessions = gateway.sessions.borrow_mut();
+                let Some(session) = sessions.get_mut(&id) else { return };
+                session.doubted = false;
+                if session.handle.with(|session| session.received()) == before {
+                    tracing::info!("{}: a session ends, its client is silent", session.guest.name);
+                    session.handle.close();
+                    sessions.remove(&id);
+                }
+            });
+        }
+    }
+
     /// Ends the sessions whose clients have been gone for long.
     fn sweep(&self) {
         self.sessions.borrow_mut().retain(|_, session| {
-            let gone = session.empty_since.is_some_and(|since| since.elapsed() > ABSENCE);
+            if session.handle.with(|session| session.gets_through()) {
+                session.absent_since = None;
+                return true;
+            }
+            let since = *session.absent_since.get_or_insert_with(Instant::now);
+            let gone = since.elapsed() > ABSENCE;
             if gone {
                 tracing::info!("{}: the session ends, its client is gone", session.guest.name);
                 session.handle.close();
