@@ -258,29 +258,31 @@ impl Stage<'_> {
             Contender::Mptcp(link) => Contender::Direct(link),
             other => other,
         };
+        let call = Entry { contender: called, task: Task::Call(length) };
+        let messenger = Entry { contender, task: messages(length) };
         let own = self.driver.programs.own.clone();
         let mut apps = vec![
-            (own, Entry { contender: called, task: Task::Call(length) }, site::CALL),
-            (self.site.disguise("messenger")?, Entry { contender, task: messages(length) }, SERVER),
+            ("call, ms", own, call, site::CALL),
+            ("messenger p95, ms", self.site.disguise("messenger")?, messenger, SERVER),
         ];
         if store {
             let download = Entry { contender, task: Task::Bulk(length) };
-            apps.push((self.site.disguise("snapd")?, download, SERVER));
+            apps.push(("app store, Mbit/s", self.site.disguise("snapd")?, download, SERVER));
         }
         self.launcher.settle()?;
         let (start, before) = (self.launcher.delivered()?, self.launcher.carried()?);
         let mut running = Vec::new();
-        for (program, entry, port) in &apps {
+        for (what, program, entry, port) in &apps {
             let command = self.load_by(program, entry, *port);
-            running.push((entry.task, self.launcher.lab.spawn(Place::Device, command)?));
+            running.push((what, entry.task, self.launcher.lab.spawn(Place::Device, command)?));
         }
         let mut all = Ok(Told::default());
-        for (task, child) in &mut running {
+        for (what, task, child) in &mut running {
             let one = self.end(child, length * 4)?;
             all = all.and_then(|mut all| {
                 let one = one?;
                 let value = task.figure(one.value, self.cell.rate(contender));
-                all.more.insert(format!("{}, {}", task.name(), task.unit().name()), value);
+                all.more.insert(what.to_string(), value);
                 all.more.extend(one.more.get_key_value("lost").map(|(k, v)| (k.clone(), *v)));
                 Ok(all)
             });

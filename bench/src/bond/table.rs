@@ -161,7 +161,7 @@ fn besides(cell: &CellRecord, name: &str, task: &str) -> String {
     for (what, called) in [("reinjected", "sent again"), ("repeated", "came twice")] {
         words.extend(more(what).map(|value| format!("{called} {:.0} KB", value / 1000.0)));
     }
-    for what in ["call, ms", "requests of 200 B, one connection, ms", "bulk, Mbit/s", "Mbit/s"] {
+    for what in ["call, ms", "messenger p95, ms", "app store, Mbit/s", "Mbit/s"] {
         words.extend(more(what).map(|value| format!("{what}: {value:.1}")));
     }
     words.join("; ")

@@ -225,7 +225,7 @@ impl Task {
             Self::Rush(count) | Self::Crowd(count) => f64::from(count) / 5_000.0 + 1.0,
             // The browser's start, its end, and some 22 KB an object.
             Self::Page(objects) => {
-                2.0 + 8.0 * trip + objects as f64 * 22e3 * 8.0 / rate.as_bps().max(1) as f64 * 1.2
+                1.6 + 8.0 * trip + objects as f64 * 22e3 * 8.0 / rate.as_bps().max(1) as f64 * 1.2
             }
             Self::Apps { length, .. } => length.as_secs_f64() * 1.1 + 1.0,
         }
