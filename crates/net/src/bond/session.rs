@@ -4,38 +4,28 @@
 //! All of a session runs on one thread. Each carrier and each application has a task that waits for
 //! its socket; whatever happens is told to the core, and [`Session::pump`] does what it says.
 
+mod applications;
+mod carriers;
+
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
-use std::io;
-use std::rc::{Rc, Weak};
-use std::task::{Context, Poll};
+use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use manyways_proto::mux::{
-    CarrierId, Condition, Config, FlowId, Input, Message, Mux, Output, ResetCode, StreamId, Target,
+    CarrierId, Condition, Config, FlowId, Input, Message, Mux, Output, StreamId, Target,
 };
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::clock::Clock;
 use manyways_trace::{Span, Time};
-use socket2::SockRef;
-use tokio::io::{Interest, Ready};
-use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
 
-use super::carrier::{CarrierError, Chunk, Io, Vitals};
-use super::limit::{Limit, Way};
-use super::quic;
+use super::carrier::{CarrierError, Chunk, Vitals};
+use super::limit::Limit;
 use super::tally::{Counted, Shares, Tally};
-
-/// An application's socket is read in pieces of this at most.
-const READ: usize = 64 << 10;
-/// What the kernel says of a carrier is asked for no more often.
-const LOOK: Span = Span::from_micros(300);
-/// An application's socket that takes nothing keeps so much of what came at most in one write.
-const WRITES: usize = 32;
+use applications::Application;
+use carriers::Slot;
 
 /// What the owner of a session has to deal with.
 #[derive(Debug)]
@@ -98,33 +88,6 @@ pub(super) struct Session {
     limit: Option<Limit>,
     /// …and those that wait for that.
     held: [VecDeque<StreamId>; 2],
-}
-
-struct Slot {
-    io: Io,
-    path: PathId,
-    /// The kernel takes no more.
-    blocked: bool,
-    dirty: bool,
-    looked_at: Option<Time>,
-    wake: Rc<Notify>,
-    task: Option<AbortHandle>,
-}
-
-/// An application's end of a stream.
-struct Application {
-    /// None while it is being connected.
-    socket: Option<Rc<TcpStream>>,
-    /// What came and was not taken.
-    outbox: VecDeque<Bytes>,
-    /// The peer has nothing more to write.
-    finished: bool,
-    reads: bool,
-    blocked: bool,
-    /// It waits for the session's limit, to write or to be read.
-    held: [bool; 2],
-    wake: Rc<Notify>,
-    task: Option<AbortHandle>,
 }
 
 /// What a session's carrier is doing.
@@ -195,144 +158,6 @@ impl Handle {
 
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Session) -> R) -> R {
         act(&mut self.0.borrow_mut())
-    }
-
-    /// Another carrier is there, greetings exchanged.
-    /// Those messages of it are there that came `early`, with the greeting.
-    pub(super) fn attach(&self, path: PathId, mut io: Io, early: Vec<Message<Chunk>>) -> CarrierId {
-        let wake = Rc::new(Notify::new());
-        let transport = match &io {
-            Io::Tcp(io) => Ok(Rc::clone(&io.stream)),
-            Io::Quic(io) => Err(io.connection.clone()),
-        };
-        let condition = io.condition().unwrap_or_else(|| Condition::fresh(Span::from_millis(100)));
-        let id = self.with(|session| {
-            let id = CarrierId(session.next_carrier);
-            session.next_carrier += 1;
-            let now = session.clock.now();
-            let slot = Slot {
-                io,
-                path,
-                blocked: false,
-                dirty: false,
-                looked_at: None,
-                wake: Rc::clone(&wake),
-                task: None,
-            };
-            session.carriers.insert(id, slot);
-            session.mux.handle(now, Input::Attach { carrier: id, path, condition });
-            id
-        });
-        let session = Rc::downgrade(&self.0);
-        let task = match transport {
-            Ok(stream) => tokio::task::spawn_local(drive_tcp(session, id, stream, wake)),
-            Err(connection) => tokio::task::spawn_local(drive_quic(session, id, connection, wake)),
-        };
-        self.with(|session| {
-            if let Some(slot) = session.carriers.get_mut(&id) {
-                slot.task = Some(task.abort_handle());
-            }
-            let now = session.clock.now();
-            for message in early {
-                session.tally.received(path, &message);
-                session.mux.handle(now, Input::Message { carrier: id, message });
-            }
-            session.pump();
-        });
-        id
-    }
-
-    /// Ends a carrier.
-    pub(super) fn detach(&self, id: CarrierId) {
-        self.with(|session| {
-            session.remove_carrier(id);
-            session.pump();
-        });
-    }
-
-    /// An application's connection becomes a stream. `first` was read of it already.
-    pub(super) fn open(
-        &self,
-        socket: TcpStream,
-        target: Target,
-        label: u8,
-        first: Bytes,
-    ) -> (StreamId, u64) {
-        let (stream, number) = self.with(|session| {
-            let stream = StreamId(session.next_stream);
-            session.next_stream += 1;
-            let number = session.tally.begin(stream);
-            session.tally.wrote(stream, first.len());
-            let now = session.clock.now();
-            let application = Application::new();
-            session.applications.insert(stream, application);
-            session.mux.handle(now, Input::Open { stream, label, target });
-            if !first.is_empty() {
-                session.mux.handle(now, Input::Write { stream, data: Chunk(first) });
-            }
-            (stream, number)
-        });
-        self.adopt(stream, socket);
-        (stream, number)
-    }
-
-    /// The connection that a stream is for.
-    pub(super) fn adopt(&self, id: StreamId, socket: TcpStream) {
-        let _ = socket.set_nodelay(true);
-        let socket = Rc::new(socket);
-        let wake = self.with(|session| {
-            let application = session.applications.get_mut(&id)?;
-            application.socket = Some(Rc::clone(&socket));
-            Some(Rc::clone(&application.wake))
-        });
-        // It was reset meanwhile.
-        let Some(wake) = wake else { return };
-        let handle = Rc::downgrade(&self.0);
-        let task = tokio::task::spawn_local(async move {
-            loop {
-                let Some(session) = handle.upgrade() else { return };
-                let interest = session.borrow().applications.get(&id).and_then(|application| {
-                    let reads = application.reads.then_some(Interest::READABLE);
-                    let writes = application.blocked.then_some(Interest::WRITABLE);
-                    match (reads, writes) {
-                        (Some(reads), Some(writes)) => Some(reads | writes),
-                        (reads, writes) => reads.or(writes),
-                    }
-                });
-                drop(session);
-                let Some(interest) = interest else {
-                    wake.notified().await;
-                    continue;
-                };
-                let ready = tokio::select! {
-                    ready = socket.ready(interest) => ready,
-                    () = wake.notified() => continue,
-                };
-                let Some(session) = handle.upgrade() else { return };
-                session.borrow_mut().application_ready(id, ready);
-            }
-        });
-        self.with(|session| {
-            if let Some(application) = session.applications.get_mut(&id) {
-                application.task = Some(task.abort_handle());
-            }
-            session.write_out(id);
-            session.pump();
-        });
-    }
-
-    /// The connection that a stream is for does not come about.
-    pub(super) fn refuse(&self, stream: StreamId, code: ResetCode) {
-        self.with(|session| session.applications.remove(&stream));
-        self.handle(Input::Reset { stream, code });
-    }
-
-    /// Ends a stream; the application is told that it ended badly.
-    pub(super) fn end(&self, stream: StreamId) {
-        self.with(|session| {
-            session.abort(stream);
-            session.pump();
-        });
     }
 
     /// Ends everything.
@@ -443,267 +268,6 @@ impl Session {
         self.pump();
     }
 
-    fn carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
-        let Some(slot) = self.carriers.get_mut(&id) else { return };
-        let Io::Tcp(io) = &mut slot.io else { return };
-        let mut messages = Vec::new();
-        let done = match ready {
-            Ok(ready) => {
-                let mut done = Ok(());
-                if ready.is_readable() || ready.is_read_closed() {
-                    done = io.read(&mut self.buffer, |message| messages.push(message));
-                }
-                if done.is_ok() && (ready.is_writable() || ready.is_write_closed()) {
-                    done = io.flush().map(|all| slot.blocked = !all);
-                }
-                done
-            }
-            Err(error) => Err(error.into()),
-        };
-        self.take_messages(id, messages, done);
-    }
-
-    /// Does what a QUIC carrier has for us, and has it call when there is more. Ready when it is
-    /// gone.
-    fn poll_quic(&mut self, id: CarrierId, context: &mut Context<'_>) -> Poll<()> {
-        let Some(slot) = self.carriers.get_mut(&id) else { return Poll::Ready(()) };
-        let Io::Quic(io) = &mut slot.io else { return Poll::Ready(()) };
-        let mut messages = Vec::new();
-        let mut done = io.poll_read(context, &mut self.buffer, |message| messages.push(message));
-        if done.is_ok() && slot.blocked {
-            match io.poll_flush(context) {
-                Poll::Ready(flushed) => {
-                    slot.blocked = false;
-                    done = flushed;
-                }
-                Poll::Pending => {}
-            }
-        }
-        self.take_messages(id, messages, done);
-        Poll::Pending
-    }
-
-    fn take_messages(
-        &mut self,
-        id: CarrierId,
-        messages: Vec<Message<Chunk>>,
-        done: Result<(), CarrierError>,
-    ) {
-        let now = self.clock.now();
-        let Some(path) = self.carriers.get(&id).map(|slot| slot.path) else { return };
-        for message in messages {
-            self.tally.received(path, &message);
-            self.mux.handle(now, Input::Message { carrier: id, message });
-        }
-        if let Err(why) = done {
-            self.lose(id, why);
-        }
-        self.pump();
-    }
-
-    fn lose(&mut self, id: CarrierId, why: CarrierError) {
-        if let Some(path) = self.remove_carrier(id) {
-            let _ = self.events.send(Event::Lost { carrier: id, path, why });
-        }
-    }
-
-    fn remove_carrier(&mut self, id: CarrierId) -> Option<PathId> {
-        let slot = self.carriers.remove(&id)?;
-        slot.io.close(false);
-        let now = self.clock.now();
-        self.mux.handle(now, Input::Detach { carrier: id });
-        let (received, sent) = slot.io.traffic();
-        self.tally.carrier_ended(slot.path, received, sent);
-        // The task may be the caller: it ends when it waits next.
-        if let Some(task) = slot.task {
-            task.abort();
-        }
-        Some(slot.path)
-    }
-
-    fn application_ready(&mut self, id: StreamId, ready: io::Result<Ready>) {
-        let Ok(ready) = ready else { return self.abort(id) };
-        if ready.is_writable() || ready.is_write_closed() {
-            if let Some(application) = self.applications.get_mut(&id) {
-                application.blocked = false;
-            }
-            self.write_out(id);
-        }
-        if ready.is_readable() || ready.is_read_closed() {
-            self.read_in(id);
-        }
-        self.pump();
-    }
-
-    fn read_in(&mut self, id: StreamId) {
-        let now = self.clock.now();
-        let Some(application) = self.applications.get_mut(&id) else { return };
-        let Some(socket) = application.socket.as_ref().filter(|_| application.reads) else {
-            return;
-        };
-        let appetite = self.mux.appetite(id);
-        let is_limited = is_limited(self.limit.as_ref(), Way::Down);
-        if appetite == 0 || is_limited {
-            application.reads = false;
-            if is_limited {
-                self.hold(Way::Down, id);
-            }
-            return;
-        }
-        let most = appetite.min(READ).min(self.limit.as_ref().map_or(READ, Limit::piece));
-        if self.scratch.capacity() - self.scratch.len() < most.min(READ / 4) {
-            self.scratch.reserve(READ);
-        }
-        let mut limited = bytes::BufMut::limit(&mut self.scratch, most);
-        match socket.try_read_buf(&mut limited) {
-            Ok(0) => {
-                application.reads = false;
-                self.mux.handle(now, Input::Finish { stream: id });
-            }
-            Ok(count) => {
-                let data = Chunk(self.scratch.split().freeze());
-                if let Some(limit) = &self.limit {
-                    limit.charge(Way::Down, count);
-                }
-                let due = self.tally.wrote(id, count);
-                self.mux.handle(now, Input::Write { stream: id, data });
-                self.tell_reached(due);
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.abort(id),
-        }
-    }
-
-    /// The application is gone.
-    fn abort(&mut self, id: StreamId) {
-        let now = self.clock.now();
-        self.mux.handle(now, Input::Reset { stream: id, code: ResetCode::Aborted });
-        self.forget(id, true);
-    }
-
-    /// Gives the application what came for it.
-    fn write_out(&mut self, id: StreamId) {
-        let now = self.clock.now();
-        let Some(application) = self.applications.get_mut(&id) else { return };
-        let Some(socket) = application.socket.clone() else { return };
-        let mut taken = 0;
-        let mut broken = false;
-        let mut holds = false;
-        while !application.outbox.is_empty() {
-            holds = is_limited(self.limit.as_ref(), Way::Up);
-            if holds {
-                break;
-            }
-            let piece = self.limit.as_ref().map_or(usize::MAX, Limit::piece);
-            let slices: Vec<io::IoSlice<'_>> = slices(&application.outbox, piece);
-            match socket.try_write_vectored(&slices) {
-                Ok(mut count) => {
-                    if let Some(limit) = &self.limit {
-                        limit.charge(Way::Up, count);
-                    }
-                    taken += count as u64;
-                    while count > 0
-                        && let Some(first) = application.outbox.front_mut()
-                    {
-                        let part = count.min(first.len());
-                        first.advance(part);
-                        count -= part;
-                        if first.is_empty() {
-                            application.outbox.pop_front();
-                        }
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    application.blocked = true;
-                    application.wake.notify_one();
-                    break;
-                }
-                Err(_) => {
-                    broken = true;
-                    break;
-                }
-            }
-        }
-        if taken > 0 {
-            self.mux.handle(now, Input::Consumed { stream: id, bytes: taken });
-        }
-        if broken {
-            return self.abort(id);
-        }
-        if holds {
-            self.hold(Way::Up, id);
-        }
-        let Some(application) = self.applications.get_mut(&id) else { return };
-        if application.finished && application.outbox.is_empty() {
-            let _ = SockRef::from(&*socket).shutdown(std::net::Shutdown::Write);
-        }
-    }
-
-    /// An application waits for the session's limit.
-    fn hold(&mut self, way: Way, id: StreamId) {
-        if let Some(application) = self.applications.get_mut(&id)
-            && !std::mem::replace(&mut application.held[way as usize], true)
-        {
-            self.held[way as usize].push_back(id);
-        }
-    }
-
-    /// Those that waited for the session's limit go on, as far as it lets them, one after the other.
-    fn resume(&mut self) {
-        for way in [Way::Up, Way::Down] {
-            for _ in 0..self.held[way as usize].len() {
-                if is_limited(self.limit.as_ref(), way) {
-                    break;
-                }
-                let Some(id) = self.held[way as usize].pop_front() else { break };
-                let Some(application) = self.applications.get_mut(&id) else { continue };
-                application.held[way as usize] = false;
-                match way {
-                    Way::Up => self.write_out(id),
-                    Way::Down => {
-                        application.reads = true;
-                        application.wake.notify_one();
-                        self.read_in(id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// When some of those that wait for the session's limit may go on.
-    fn resumes_at(&self, now: Time) -> Option<Time> {
-        let limit = self.limit.as_ref()?;
-        let ways = [Way::Up, Way::Down].into_iter();
-        let waits = ways.filter(|way| !self.held[*way as usize].is_empty());
-        waits.map(|way| now + limit.wait(way).unwrap_or_default()).min()
-    }
-
-    /// Whether the session's limit lets a datagram pass.
-    pub(super) fn passes(&self, way: Way, bytes: usize) -> bool {
-        self.limit.as_ref().is_none_or(|limit| limit.passes(way, bytes))
-    }
-
-    fn tell_reached(&self, due: Option<u64>) {
-        if let Some(number) = due {
-            let _ = self.events.send(Event::Reached { number });
-        }
-    }
-
-    /// Drops an application's socket; with `reset` it is told that it ended badly.
-    fn forget(&mut self, id: StreamId, reset: bool) {
-        let Some(application) = self.applications.remove(&id) else { return };
-        if let Some(counted) = self.tally.end(id) {
-            let _ = self.events.send(Event::Closed { counted });
-        }
-        if reset && let Some(socket) = &application.socket {
-            let _ = SockRef::from(&**socket).set_linger(Some(Duration::ZERO));
-        }
-        // The task may be the caller: it ends when it waits next.
-        if let Some(task) = application.task {
-            task.abort();
-        }
-    }
-
     /// All begins anew: nothing of before is left but what labels stand for.
     pub(super) fn renew(&mut self, config: Config) {
         self.close();
@@ -788,41 +352,6 @@ impl Session {
         }
     }
 
-    fn tell_room(&mut self, now: Time) {
-        for (id, slot) in &mut self.carriers {
-            if slot.blocked {
-                self.mux.handle(now, Input::Room { carrier: *id, bytes: 0 });
-                continue;
-            }
-            if slot.looked_at.is_none_or(|at| now.since(at) >= LOOK)
-                && let Some(condition) = slot.io.condition()
-            {
-                slot.looked_at = Some(now);
-                self.mux.handle(now, Input::Condition { carrier: *id, condition });
-            }
-            let bytes = slot.io.room();
-            self.mux.handle(now, Input::Room { carrier: *id, bytes });
-        }
-    }
-
-    fn flush(&mut self) {
-        let mut lost = Vec::new();
-        for (id, slot) in self.carriers.iter_mut().filter(|(_, slot)| slot.dirty) {
-            slot.dirty = false;
-            match slot.io.flush() {
-                Ok(true) => {}
-                Ok(false) => {
-                    slot.blocked = true;
-                    slot.wake.notify_one();
-                }
-                Err(why) => lost.push((*id, why)),
-            }
-        }
-        for (id, why) in lost {
-            self.lose(id, why);
-        }
-    }
-
     fn obey(&mut self, output: Output<Chunk>) {
         let path = |session: &Self, carrier: CarrierId| {
             session.carriers.get(&carrier).map_or(PathId(0), |slot| slot.path)
@@ -869,91 +398,5 @@ impl Session {
             Output::Send { .. } | Output::Data { .. } => return,
         };
         let _ = self.events.send(event);
-    }
-}
-
-impl Application {
-    fn new() -> Self {
-        Self {
-            socket: None,
-            outbox: VecDeque::new(),
-            finished: false,
-            reads: true,
-            blocked: false,
-            held: [false; 2],
-            wake: Rc::new(Notify::new()),
-            task: None,
-        }
-    }
-}
-
-fn is_limited(limit: Option<&Limit>, way: Way) -> bool {
-    limit.is_some_and(|limit| limit.wait(way).is_some())
-}
-
-/// What is written at once, `most` bytes or fewer.
-fn slices(outbox: &VecDeque<Bytes>, mut most: usize) -> Vec<io::IoSlice<'_>> {
-    let slices = outbox.iter().take(WRITES).map_while(|data| {
-        let part = data.get(..data.len().min(most)).filter(|part| !part.is_empty())?;
-        most -= part.len();
-        Some(io::IoSlice::new(part))
-    });
-    slices.collect()
-}
-
-/// Waits for a TCP carrier's socket.
-async fn drive_tcp(
-    session: Weak<RefCell<Session>>,
-    id: CarrierId,
-    stream: Rc<TcpStream>,
-    wake: Rc<Notify>,
-) {
-    loop {
-        let Some(alive) = session.upgrade() else { return };
-        let blocked = alive.borrow().carriers.get(&id).map(|slot| slot.blocked);
-        drop(alive);
-        // One that ended is always ready: this would go on without ever waiting, and an abort waits
-        // for that.
-        let Some(blocked) = blocked else { return };
-        let interest = match blocked {
-            true => Interest::READABLE | Interest::WRITABLE,
-            false => Interest::READABLE,
-        };
-        let ready = tokio::select! {
-            ready = stream.ready(interest) => ready,
-            () = wake.notified() => continue,
-        };
-        let Some(alive) = session.upgrade() else { return };
-        alive.borrow_mut().carrier_ready(id, ready);
-    }
-}
-
-/// Waits for a QUIC carrier's stream and datagrams.
-async fn drive_quic(
-    session: Weak<RefCell<Session>>,
-    id: CarrierId,
-    connection: quinn::Connection,
-    wake: Rc<Notify>,
-) {
-    let mut datagrams = true;
-    loop {
-        let stream = poll_fn(|context| match session.upgrade() {
-            Some(alive) => alive.borrow_mut().poll_quic(id, context),
-            None => Poll::Ready(()),
-        });
-        tokio::select! {
-            () = stream => return,
-            () = wake.notified() => {}
-            datagram = connection.read_datagram(), if datagrams => {
-                let Ok(bytes) = datagram else {
-                    // Why it has ended is said by the stream, which is to be heard still.
-                    datagrams = false;
-                    continue;
-                };
-                let Some(message) = quic::datagram(&bytes) else { continue };
-                let Some(alive) = session.upgrade() else { return };
-                alive.borrow_mut().take_messages(id, vec![message], Ok(()));
-            }
-        }
     }
 }
