@@ -32,6 +32,11 @@ use super::udp::Outlets;
 
 /// A session without carriers is kept for so long: its client may be changing networks.
 pub(super) const ABSENCE: Duration = Duration::from_secs(45);
+/// Where there is no room for another session of a key, those that are there get so long to give a
+/// sign of life.
+const DOUBT: Duration = Duration::from_secs(5);
+/// A client that says nothing for so long may have lost its power.
+const IDLE: Duration = Duration::from_secs(3600);
 /// A server gets so long to answer.
 const CONNECT: Duration = Duration::from_secs(15);
 /// Its next address is tried beside the one before it after this (RFC 8305 §5).
@@ -77,6 +82,8 @@ struct Session {
     guest: Guest,
     carriers: u32,
     empty_since: Option<Instant>,
+    /// It was asked for a sign of life.
+    doubted: bool,
 }
 
 /// Name and version of the schema of [`GatewayStatus`].
@@ -325,6 +332,8 @@ impl Gateway {
         acceptor: TlsAcceptor,
         stream: TcpStream,
     ) -> Result<(), String> {
+        let keepalive = socket2::TcpKeepalive::new().with_time(IDLE);
+        let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let accepted = acceptor.accept(stream).await;
         let (stream, tls) = accepted.map_err(|error| error.to_string())?.into_inner();
         let key = tls::peer_key(tls.peer_certificates()).ok_or("it has no key")?;
@@ -359,6 +368,7 @@ impl Gateway {
         }
         let own = count();
         if !known && own >= guest.limits.sessions as usize {
+            self.doubt(&key);
             let words = format!("{} has {own} sessions already", guest.name);
             greeting::refuse(&mut io, RefuseCode::Limit, words.clone()).await;
             return Err(words);
@@ -401,6 +411,7 @@ impl Gateway {
             guest: guest.clone(),
             carriers: 0,
             empty_since: Some(Instant::now()),
+            doubted: false,
         };
         self.sessions.borrow_mut().insert(id, session);
         let gateway = Rc::clone(self);
@@ -465,6 +476,33 @@ impl Gateway {
         if let Some(gone) = absent.and_then(|(_, id)| sessions.remove(&id)) {
             tracing::info!("{}: a session ends, its client is gone", gone.guest.name);
             gone.handle.close();
+        }
+    }
+
+    /// Ends those sessions of a key that give no sign of life: where the power of a device fails,
+    /// nobody says so, and it is to find room when it is back.
+    fn doubt(self: &Rc<Self>, key: &PublicKey) {
+        let mut sessions = self.sessions.borrow_mut();
+        let own =
+            sessions.iter_mut().filter(|((owner, _), session)| owner == key && !session.doubted);
+        for (id, session) in own {
+            session.doubted = true;
+            let before = session.handle.with(|session| {
+                session.ask_for_life();
+                session.received()
+            });
+            let (gateway, id) = (Rc::clone(self), *id);
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(DOUBT).await;
+                let mut sessions = gateway.sessions.borrow_mut();
+                let Some(session) = sessions.get_mut(&id) else { return };
+                session.doubted = false;
+                if session.handle.with(|session| session.received()) == before {
+                    tracing::info!("{}: a session ends, its client is silent", session.guest.name);
+                    session.handle.close();
+                    sessions.remove(&id);
+                }
+            });
         }
     }
 

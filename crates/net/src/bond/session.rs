@@ -404,6 +404,20 @@ impl Session {
         self.mux.carriers().any(|(carrier, _, suspect)| carrier == id && suspect)
     }
 
+    /// Wants to hear from the other end over each carrier.
+    pub(super) fn ask_for_life(&mut self) {
+        for slot in self.carriers.values_mut() {
+            slot.io.queue(&Message::Ping { number: 0 });
+            // One that has ended says so elsewhere.
+            let _ = slot.io.flush();
+        }
+    }
+
+    /// What came since the session began, in bytes of connections.
+    pub(super) fn received(&self) -> u64 {
+        self.traffic().values().map(|share| share.received).sum()
+    }
+
     pub(super) fn set_label(&mut self, id: u8, treatment: Treatment) {
         let now = self.clock.now();
         self.mux.handle(now, Input::Relabel { id, treatment });
