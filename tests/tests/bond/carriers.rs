@@ -1,5 +1,9 @@
 //! What carries a session: TCP, QUIC where TCP does not get through, and QUIC that sleeps.
 
+use std::process::Command;
+
+use manyways_tests::finish;
+
 use crate::bond::{Keys, networks};
 use crate::links::{download_while, idle, speak};
 use crate::needs_bond;
@@ -32,6 +36,30 @@ fn where_tcp_does_not_get_through_quic_does() {
         assert_eq!(networks(&world, "default", "carrier"), ["tcp", "quic"]);
         download_while(&world, |_| world.set("wifi", "state=no-carrier"));
         assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+    }
+}
+
+/// The device's kernel keeps what is idle from being forgotten on the way, unless it is told not
+/// to; that of the gateway finds out whether there is anybody at all.
+#[test]
+fn kernels_look_after_idle_carriers() {
+    needs_bond!("ss");
+    for (seconds, kept) in [("240", 2), ("0", 0)] {
+        let world = World::new(&TWO_LINKS);
+        let keys = Keys::new(&world);
+        let _gateway = keys.gateway(&[]);
+        let client = keys.doorless(&["--intercept", "none", "--keepalive", seconds]);
+        client.says("wifi is up");
+        client.says("lte is up");
+        let looked_after = || {
+            let open = finish(Command::new("ss").args(["-Htno", "state", "established"]));
+            let open = open.succeeded().stdout;
+            let carriers = open.lines().filter(|line| line.contains(":4433"));
+            carriers.filter(|line| line.contains("timer:(keepalive,")).count()
+        };
+        // There is another timer as long as something is under way.
+        eventually("the gateway's", || (world.host(looked_after) == 2).then_some(()));
+        eventually("the device's", || (world.device(looked_after) == kept).then_some(()));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ends that end: a gateway that is started anew or killed, a client that is killed.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use nix::sys::signal::Signal;
 
@@ -9,11 +9,11 @@ use crate::bond::{Keys, table};
 use crate::needs_bond;
 use crate::proxy::{plain, socks, try_plain};
 use crate::world::{
-    GATEWAY, OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually,
+    GATEWAY, OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually, nft,
 };
 
 /// Both ends of a connection, on which something is under way towards the application.
-fn under_way(world: &World, connect: fn(&World, std::net::SocketAddr) -> TcpStream) -> TcpStream {
+fn under_way(world: &World, connect: fn(&World, SocketAddr) -> TcpStream) -> TcpStream {
     let listener = world.listen(SERVER[0], 7);
     let mut application = connect(world, at(SERVER[0], 7));
     let (mut server, _) = accept(&listener);
@@ -166,7 +166,7 @@ fn a_client_that_is_killed_is_forgotten_by_the_gateway() {
     carries(&world);
 }
 
-/// A device that sleeps for longer than the gateway waits for it.
+/// A device that sleeps for longer than the gateway waits for it, which is less with QUIC.
 #[test]
 fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
     needs_bond!();
@@ -174,12 +174,16 @@ fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
     let keys = Keys::new(&world);
     let gateway = keys.gateway(&[]);
     let before = gateway.descriptors();
-    let client = keys.client();
+    let more = ["--intercept", "none", "--carrier", "quic"];
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &more);
+    client.says("wifi is up");
+    client.says("lte is up");
     let application = under_way(&world, socks);
     client.process.signal(Signal::SIGSTOP);
     for link in ["wifi", "lte"] {
         world.set(link, "state=no-carrier");
     }
+    gateway.says_times("has ended: the other end has said nothing for long", 2);
     gateway.says("the session ends, its client is gone");
     eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
     for link in ["wifi", "lte"] {
@@ -225,6 +229,53 @@ fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
     let mut heard = [0; 5];
     server.read_exact(&mut heard).expect("its session was there all the time");
     assert_eq!(&heard, b"hello");
+}
+
+/// As when the power fails: nobody tells the gateway.
+#[test]
+fn a_client_that_vanishes_again_and_again_is_let_in_beside_one_that_lives() {
+    needs_bond!();
+    for carrier in ["tcp", "quic"] {
+        let world = World::new(&TWO_LINKS);
+        let keys = Keys::new(&world);
+        keys.allow(&format!("{} phone sessions=2\n", keys.client));
+        let gateway = keys.gateway(&[]);
+        let more = ["--intercept", "none", "--carrier", carrier];
+        let living = keys.client_at(&format!("{GATEWAY}:4433"), &more);
+        living.says("wifi is up");
+        living.says("lte is up");
+        let listener = world.listen(SERVER[0], 7);
+        let mut application = socks(&world, at(SERVER[0], 7));
+        let (mut server, _) = accept(&listener);
+        for vanished in 1..=2 {
+            let mut vanishing = keys.doorless(&more);
+            gateway.says_times("phone: path 0 from", 1 + vanished);
+            gateway.says_times("phone: path 1 from", 1 + vanished);
+            // What its kernel says of a process that is gone does not get through.
+            let said = gateway.said();
+            let carriers = said.lines().filter_map(|line| line.split_once(" from "));
+            let carriers =
+                carriers.filter_map(|(_, from)| from.split_once(" over ")?.0.parse().ok());
+            let carriers: Vec<SocketAddr> = carriers.collect();
+            world.host(|| {
+                nft("add table inet wall");
+                nft("add chain inet wall in { type filter hook input priority filter; }");
+                for from in carriers.iter().rev().take(2) {
+                    let (ip, port) = (from.ip(), from.port());
+                    nft(&format!("add rule inet wall in ip saddr {ip} th sport {port} drop"));
+                }
+            });
+            vanishing.process.signal(Signal::SIGKILL);
+            vanishing.process.wait(PATIENCE).expect("it ends");
+        }
+        keys.doorless(&more).says("is up");
+        assert_eq!(gateway.times("phone: a session ends, its client is silent"), 2);
+        application.write_all(b"hello").expect("it is taken");
+        let mut heard = [0; 5];
+        server.read_exact(&mut heard).expect("its session was there all the time");
+        assert_eq!(&heard, b"hello");
+        assert_eq!(living.times("forgotten"), 0, "{}", living.said());
+    }
 }
 
 /// The first connection after a client was killed: the kernel sends its first packet again.
