@@ -16,6 +16,7 @@ mod ends;
 mod impostor;
 mod keys;
 mod links;
+mod many;
 mod privileges;
 mod proxy;
 mod readers;
