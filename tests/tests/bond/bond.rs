@@ -60,6 +60,15 @@ impl End {
         self.says_times(words, 1);
     }
 
+    /// The memory that it has, in bytes.
+    pub fn memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let amount = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+        amount.map(|kib: u64| kib * 1024).expect("a process has memory")
+    }
+
     /// How many descriptors it has open.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.process.pid())).map_or(0, Iterator::count)

@@ -1,23 +1,32 @@
 //! Carriers whose bytes do not arrive as they were sent.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
 
 use crate::bond::Keys;
 use crate::datagrams::arrives;
-use crate::links::download_while;
+use crate::links::{download_while, idle, speak};
 use crate::needs_bond;
 use crate::proxy::{Association, socks};
-use crate::relay::{Damage, DatagramRelay, Relay};
-use crate::world::{GATEWAY, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at};
+use crate::relay::{Damage, DatagramRelay, Relay, Towards};
+use crate::world::{GATEWAY, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at};
 
-/// A download goes on over what is left, and over what comes in place of the damaged carriers.
+/// What is under way goes on over what is left, and over what comes in place of the damaged
+/// carriers.
 #[track_caller]
 fn survives(damage: Damage) {
+    for towards in [Towards::Client, Towards::Gateway] {
+        survives_towards(damage, towards);
+    }
+}
+
+#[track_caller]
+fn survives_towards(damage: Damage, towards: Towards) {
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     let gateway = keys.gateway(&[]);
     // Both of the first carriers, so that everything hangs on their successors.
-    let relay = Relay::start(&world, damage, 2, 200_000);
+    let relay = Relay::start(&world, (damage, towards), 2, 200_000);
     let to = format!("{GATEWAY}:{}", Relay::PORT);
     let client = keys.client_at(&to, &["--intercept", "none"]);
     client.says("wifi is up");
@@ -26,26 +35,26 @@ fn survives(damage: Damage) {
     let long: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_be_bytes).collect();
     let listener = world.listen(SERVER[0], 7);
     let mut application = socks(&world, at(SERVER[0], 7));
-    application.write_all(b"give me all").expect("it is taken");
+    application.write_all(b"begin").expect("it is taken");
     let (mut server, _) = accept(&listener);
     // Who closes a socket with something unread in it resets the connection.
-    server.read_exact(&mut [0; 11]).expect("it arrives");
+    server.read_exact(&mut [0; 5]).expect("it arrives");
+    let (mut from, mut to) = match towards {
+        Towards::Client => (server, application),
+        Towards::Gateway => (application, server),
+    };
     std::thread::scope(|scope| {
         let sent = scope.spawn(|| {
-            server.write_all(&long).expect("the other side listens");
-            drop(server);
+            from.write_all(&long).expect("the other side listens");
+            from.shutdown(Shutdown::Write).expect("an open connection");
         });
         let mut came = Vec::new();
-        if let Err(error) = application.read_to_end(&mut came) {
-            panic!(
-                "{damage:?}: {error} after {}\n{}\n{}",
-                came.len(),
-                client.said(),
-                gateway.said()
-            );
+        let said = || format!("{damage:?} {towards:?}\n{}\n{}", client.said(), gateway.said());
+        if let Err(error) = to.read_to_end(&mut came) {
+            panic!("{error} after {}: {}", came.len(), said());
         }
-        assert_eq!(came.len(), long.len(), "{damage:?}\n{}\n{}", client.said(), gateway.said());
-        assert!(came == long, "{damage:?}: something else came");
+        assert_eq!(came.len(), long.len(), "{}", said());
+        assert!(came == long, "something else came: {}", said());
         sent.join().expect("all was sent");
     });
     client.says("is down");
@@ -76,6 +85,58 @@ fn bytes_that_come_twice_cost_the_carrier_and_nothing_else() {
 fn bytes_that_are_missing_cost_the_carrier_and_nothing_else() {
     needs_bond!();
     survives(Damage::Cut);
+}
+
+/// A handshake that fails is tried again.
+#[test]
+fn damage_to_the_first_words_costs_an_attempt() {
+    needs_bond!();
+    for damage in [Damage::Flip, Damage::Truncate, Damage::Replay, Damage::Cut] {
+        for towards in [Towards::Client, Towards::Gateway] {
+            let world = World::new(&TWO_LINKS);
+            let keys = Keys::new(&world);
+            let gateway = keys.gateway(&[]);
+            let relay = Relay::start(&world, (damage, towards), 2, 0);
+            let to = format!("{GATEWAY}:{}", Relay::PORT);
+            let client = keys.client_at(&to, &["--intercept", "none", "--carrier", "tcp"]);
+            client.says("wifi is up");
+            client.says("lte is up");
+            assert!(relay.connections() >= 4, "{damage:?} {towards:?}");
+            let (_listener, mut application, mut server) = idle(&world);
+            speak(&mut application, &mut server);
+            assert_eq!(gateway.times("a session begins"), 1, "{}", gateway.said());
+        }
+    }
+}
+
+/// Whoever recorded all that a client said has nothing.
+#[test]
+fn a_carrier_that_is_played_again_opens_nothing() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let relay = Relay::listen(&world);
+    let to = format!("{GATEWAY}:{}", Relay::PORT);
+    let client = keys.client_at(&to, &["--intercept", "none", "--carrier", "tcp"]);
+    client.says("wifi is up");
+    client.says("lte is up");
+    let (listener, mut application, mut server) = idle(&world);
+    let recorded = relay.heard();
+    let mut stranger = world.device(|| TcpStream::connect(at(GATEWAY, 4433))).expect("it listens");
+    stranger.set_read_timeout(Some(PATIENCE)).expect("a socket can be told");
+    stranger.write_all(&recorded).expect("it is taken");
+    // Hung up on, with what was unread or without.
+    match stranger.read_to_end(&mut Vec::new()) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
+    }
+    gateway.says("is not let in");
+    assert_eq!(gateway.times("a session begins"), 1, "{}", gateway.said());
+    assert_eq!(gateway.times("phone: path"), 2, "{}", gateway.said());
+    listener.set_nonblocking(true).expect("a socket can be told");
+    assert!(listener.accept().is_err(), "it was opened again");
+    speak(&mut application, &mut server);
 }
 
 /// As on a bad radio whose checksums lie: each datagram stands for itself.

@@ -2,8 +2,9 @@
 //! the gateway, each with a kernel stack of its own; broken input and broken networks above all.
 //!
 //! Nothing here is timed. A test waits for something to happen, with a deadline that only a hang
-//! reaches. That the clock may jump is not provoked: both ends only read the monotonic clock, which
-//! nobody can set, and which a namespace cannot have for itself once a process runs in it.
+//! reaches. That the clock may jump is not provoked: for what is due both ends only read the
+//! monotonic clock (clippy sees to it), which nobody can set, and which a namespace cannot have for
+//! itself once a process runs in it.
 
 mod bond;
 mod carriers;
@@ -16,6 +17,7 @@ mod ends;
 mod impostor;
 mod keys;
 mod links;
+mod many;
 mod privileges;
 mod proxy;
 mod readers;

@@ -8,7 +8,14 @@ use std::thread;
 
 use crate::world::{GATEWAY, World, at};
 
-/// What happens to the bytes towards the client, once so many have passed.
+/// Which way bytes are going.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Towards {
+    Client,
+    Gateway,
+}
+
+/// What happens to bytes, once so many have passed.
 #[derive(Clone, Copy, Debug)]
 pub enum Damage {
     /// One bit is another.
@@ -24,33 +31,53 @@ pub enum Damage {
 /// A relay on the host of the gateway, which damages some connections.
 pub struct Relay {
     seen: Arc<AtomicUsize>,
+    heard: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Relay {
     /// The port at which clients find it.
     pub const PORT: u16 = 4434;
 
-    /// Damages the first connections, so many of them, each after so many bytes.
-    pub fn start(world: &World, damage: Damage, connections: usize, after: usize) -> Self {
+    /// Damages the first connections, so many of them, each after so many bytes one way.
+    pub fn start(
+        world: &World,
+        (damage, towards): (Damage, Towards),
+        connections: usize,
+        after: usize,
+    ) -> Self {
         let listener =
             world.host(|| TcpListener::bind(at(GATEWAY, Self::PORT))).expect("a port is free");
         let namespace = world.within_host();
         let seen = Arc::<AtomicUsize>::default();
-        let count = Arc::clone(&seen);
+        let heard = Arc::<Mutex<Vec<u8>>>::default();
+        let (count, ear) = (Arc::clone(&seen), Arc::clone(&heard));
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
-                let damaged = count.fetch_add(1, Ordering::SeqCst) < connections;
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let harm =
+                    |way| (number < connections && way == towards).then_some((damage, after));
+                let (down_harm, up_harm) = (harm(Towards::Client), harm(Towards::Gateway));
+                let ear = (number == 0).then(|| Arc::clone(&ear));
                 let Ok(gateway) = namespace(&|| TcpStream::connect(at(GATEWAY, 4433))) else {
                     continue;
                 };
                 let (up, down) = (client.try_clone(), gateway.try_clone());
                 let (up, down) = (up.expect("a descriptor"), down.expect("a descriptor"));
-                thread::spawn(move || pass(up, gateway, None));
-                let damage = damaged.then_some((damage, after));
-                thread::spawn(move || pass(down, client, damage));
+                thread::spawn(move || pass(up, gateway, up_harm, ear));
+                thread::spawn(move || pass(down, client, down_harm, None));
             }
         });
-        Self { seen }
+        Self { seen, heard }
+    }
+
+    /// A relay that only listens.
+    pub fn listen(world: &World) -> Self {
+        Self::start(world, (Damage::Flip, Towards::Client), 0, 0)
+    }
+
+    /// All that the client said over the first connection.
+    pub fn heard(&self) -> Vec<u8> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How many connections there were.
@@ -150,12 +177,20 @@ impl Harm {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, damage: Option<(Damage, usize)>) {
+fn pass(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    damage: Option<(Damage, usize)>,
+    ear: Option<Arc<Mutex<Vec<u8>>>>,
+) {
     let mut buffer = [0; 4096];
     let mut passed = 0;
     let mut damage = damage;
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         let bytes = &mut buffer[..count];
+        if let Some(ear) = &ear {
+            ear.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        }
         passed += count;
         let due = damage.take_if(|(_, after)| passed > *after);
         let done = match due {

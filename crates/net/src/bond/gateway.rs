@@ -33,8 +33,7 @@ use super::strangers::Strangers;
 use super::tls;
 use super::udp::Outlets;
 
-/// A session with no carrier that gets through is kept for so long: its client may be changing
-/// networks.
+/// A session without carriers is kept for so long: its client may be changing networks.
 pub(super) const ABSENCE: Duration = Duration::from_secs(45);
 /// Where there is no room for another session of a key, those that are there get so long to give a
 /// sign of life.
@@ -90,8 +89,7 @@ struct Session {
     handle: Handle,
     guest: Guest,
     carriers: u32,
-    /// Since then no carrier gets through.
-    absent_since: Option<Instant>,
+    empty_since: Option<Instant>,
     /// It was asked for a sign of life.
     doubted: bool,
 }
@@ -396,7 +394,7 @@ impl Gateway {
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&id) else { return Ok(()) };
         session.carriers += 1;
-        session.absent_since = None;
+        session.empty_since = None;
         let handle = session.handle.clone();
         drop(sessions);
         let path = hello.path;
@@ -423,7 +421,7 @@ impl Gateway {
             handle: handle.clone(),
             guest: guest.clone(),
             carriers: 0,
-            absent_since: Some(Instant::now()),
+            empty_since: Some(Instant::now()),
             doubted: false,
         };
         self.sessions.borrow_mut().insert(id, session);
@@ -465,7 +463,7 @@ impl Gateway {
                     if let Some(session) = self.sessions.borrow_mut().get_mut(&id) {
                         session.carriers = session.carriers.saturating_sub(1);
                         if session.carriers == 0 {
-                            session.absent_since = Some(Instant::now());
+                            session.empty_since = Some(Instant::now());
                         }
                     }
                 }
@@ -487,9 +485,8 @@ impl Gateway {
     /// room for a client that was killed and started anew.
     fn end_absent(&self, key: &PublicKey) {
         let mut sessions = self.sessions.borrow_mut();
-        let absent =
-            sessions.iter().filter(|((owner, _), session)| owner == key && session.carriers == 0);
-        let absent = absent.filter_map(|(id, session)| Some((session.absent_since?, *id))).min();
+        let absent = sessions.iter().filter(|((owner, _), _)| owner == key);
+        let absent = absent.filter_map(|(id, session)| Some((session.empty_since?, *id))).min();
         if let Some(gone) = absent.and_then(|(_, id)| sessions.remove(&id)) {
             tracing::info!("{}: a session ends, its client is gone", gone.guest.name);
             gone.handle.close();
@@ -526,12 +523,7 @@ impl Gateway {
     /// Ends the sessions whose clients have been gone for long.
     fn sweep(&self) {
         self.sessions.borrow_mut().retain(|_, session| {
-            if session.handle.with(|session| session.gets_through()) {
-                session.absent_since = None;
-                return true;
-            }
-            let since = *session.absent_since.get_or_insert_with(Instant::now);
-            let gone = since.elapsed() > ABSENCE;
+            let gone = session.empty_since.is_some_and(|since| since.elapsed() > ABSENCE);
             if gone {
                 tracing::info!("{}: the session ends, its client is gone", session.guest.name);
                 session.handle.close();

@@ -243,11 +243,6 @@ impl Session {
         self.limit = Some(limit);
     }
 
-    /// Whether anything gets through: not where there is no carrier.
-    pub(super) fn gets_through(&self) -> bool {
-        self.mux.carriers().any(|(.., suspect)| !suspect)
-    }
-
     /// Wants to hear from the other end over each carrier.
     pub(super) fn ask_for_life(&mut self) {
         for slot in self.carriers.values_mut() {

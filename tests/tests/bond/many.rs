@@ -1,0 +1,66 @@
+//! So many connections at a time that each may cost but little.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::bond::Keys;
+use crate::links::speak;
+use crate::needs_bond;
+use crate::proxy::socks;
+use crate::world::{SERVER, TWO_LINKS, World, accept, at};
+
+/// As many as are looked for, where the system lets this process have both ends of each.
+const MANY: u64 = 20_000;
+/// Other tests run at the same time, in this process.
+const OTHERS: u64 = 1000;
+/// What both ends of the bond may have of memory together: less than 300 MiB for all.
+const MEMORY: u64 = 20 << 20;
+const MEMORY_EACH: u64 = 14 << 10;
+
+#[test]
+fn connections_that_are_idle_cost_little() {
+    needs_bond!();
+    let wanted = MANY * 2 + OTHERS;
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit is known");
+    let most = [wanted.max(most), most]
+        .into_iter()
+        .find(|limit| setrlimit(Resource::RLIMIT_NOFILE, *limit, *limit).is_ok())
+        .expect("up to the limit everybody may");
+    let many = MANY.min(most.saturating_sub(OTHERS) / 2);
+    if many < MANY / 10 {
+        return eprintln!("skipped: only {most} files may be open");
+    }
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (gateway, client) = (keys.gateway(&[]), keys.client());
+    let listener = world.listen(SERVER[0], 7);
+    let open = || {
+        let mut application = socks(&world, at(SERVER[0], 7));
+        application.write_all(b"!").expect("it is taken");
+        application
+    };
+    let (applications, mut servers): (Vec<TcpStream>, Vec<TcpStream>) = thread::scope(|scope| {
+        let openers = [0, 1, 2, 3].map(|opener| {
+            let share = (opener..many).step_by(4);
+            scope.spawn(|| share.map(|_| open()).collect::<Vec<_>>())
+        });
+        let servers = (0..many).map(|_| accept(&listener).0).collect();
+        let opened = openers.map(|opener| opener.join().expect("no panic"));
+        (opened.into_iter().flatten().collect(), servers)
+    });
+    for server in &mut servers {
+        server.read_exact(&mut [0]).expect("it said something");
+    }
+    let memory = [&client, &gateway].map(crate::bond::End::memory);
+    let most = MEMORY + MEMORY_EACH * many;
+    assert!(memory.iter().sum::<u64>() <= most, "{memory:?} bytes for {many} connections");
+    drop((applications, servers));
+    // There is room for others after them.
+    let mut application = open();
+    let mut server = accept(&listener).0;
+    server.read_exact(&mut [0]).expect("it said something");
+    speak(&mut application, &mut server);
+}
