@@ -48,7 +48,7 @@ pub struct BondArgs {
     /// How often everything runs in a cell; by default 15 times, or as the cell has time for.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Only these cells, by letter or name (see --list).
+    /// Only these cells, by letter, name (see --list) or what stands before a name's first dash.
     #[arg(long, value_name = "CELL,…", value_delimiter = ',')]
     cells: Vec<String>,
     /// Seed of every order.

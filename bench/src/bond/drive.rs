@@ -20,7 +20,7 @@ use super::contender::Contender;
 use super::loopback;
 use super::plan::{Cell, Entry};
 use super::record::{CellRecord, Run, Sockets};
-use super::site::{self, Programs, SERVER, Site};
+use super::site::{CALL, Programs, SERVER, Site, WEB};
 use super::task::{GOES, Task};
 use crate::launch::{DriveError, Launcher, all_of, first_line, system};
 use crate::order::{hash, shuffle};
@@ -135,7 +135,7 @@ impl Stage<'_> {
     }
 
     fn load(&self, entry: &Entry) -> Command {
-        let port = if matches!(entry.task, Task::Page(_)) { site::WEB } else { SERVER };
+        let port = if matches!(entry.task, Task::Page(_)) { WEB } else { SERVER };
         let mut command = self.load_by(&self.driver.programs.own, entry, port);
         if let (Task::Page(_), Some(browser)) = (entry.task, &self.driver.programs.browser) {
             command.arg("--browser").arg(browser).arg("--folder").arg(self.site.folder());
@@ -262,7 +262,7 @@ impl Stage<'_> {
         let messenger = Entry { contender, task: messages(length) };
         let own = self.driver.programs.own.clone();
         let mut apps = vec![
-            ("call, ms", own, call, site::CALL),
+            ("call, ms", own, call, CALL),
             ("messenger p95, ms", self.site.disguise("messenger")?, messenger, SERVER),
         ];
         if store {

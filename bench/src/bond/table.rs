@@ -54,8 +54,9 @@ without a byte.
 figure is the median one-way delay towards the device.
 - Loopback: the server, both ends and the load run on the same loopback and the same processors, \
 started anew for each run. direct-loopback is the load and the server without the bond.
-- Web pages: generated ones whose shapes are after the HTTP Archive's medians, from five origins, \
-which are ports of the server, over plain HTTP/1.1. A headless Chromium with a new profile loads one \
+- Web pages: generated ones with about the numbers, kinds and weight of the objects of the HTTP \
+Archive's median page, smaller and larger, from five origins, which are ports of the server, over \
+plain HTTP/1.1. A headless Chromium with a new profile loads one \
 once; the figure is loadEventEnd - navigationStart, and a run that has not all bytes of all objects in the end is \
 a failure. It speaks SOCKS5 to everyone, also to a splice that goes straight to the server for direct. \
 Names are not looked up, and scripts do nothing but lead to more objects.

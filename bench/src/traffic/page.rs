@@ -1,9 +1,10 @@
 //! Web pages: so many objects of which sizes, from which origins, and which of them leads to which.
 //!
-//! The shapes are after what the HTTP Archive reports of the web's middle (its pages "Page Weight"
-//! and "JavaScript", 2024): some 70 requests, of which a third are scripts and an eighth style
-//! sheets; a script has 14 KB at the median, an image 10 KB, a style sheet 8 KB, a document 25 KB,
-//! and all sizes have long tails. What runs in a script is not modelled, only what it leads to.
+//! The shapes are roughly those of the median page of the HTTP Archive (httparchive.org, reports
+//! "State of the Web" and "Page Weight"): some 70 requests and 2 MB, a third of them scripts, an
+//! eighth style sheets, most others images. Sizes are log-normal, with tails as long as the web's;
+//! their medians were chosen so that 70 objects weigh that much. What a script does is not
+//! modelled, only what it leads to.
 
 use std::fmt::Write as _;
 

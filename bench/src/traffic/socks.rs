@@ -71,3 +71,19 @@ fn put_address(out: &mut Vec<u8>, address: SocketAddrV4) {
     out.extend(address.ip().octets());
     out.extend(address.port().to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_written_as_a_name_is_heard() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut far, _) = listener.accept().await.unwrap();
+        near.write_all(b"\x05\x01\0\x05\x01\0\x03\x09192.0.2.1\x1b\xc6").await.unwrap();
+        assert_eq!(hear(&mut far).await.unwrap(), "192.0.2.1:7110".parse().unwrap());
+    }
+}
