@@ -57,7 +57,9 @@ const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
 /// How often everything runs.
 const ROUNDS: u32 = 15;
-/// The same of the cell that takes longest a round, and of those that say what a counter has.
+/// The same of the cells that compare schedulers with each other…
+const SCHEDULER_ROUNDS: u32 = 5;
+/// …of the cell that takes longest a round, and of those that say what a counter has.
 const PAGE_ROUNDS: u32 = 9;
 const APPS_ROUNDS: u32 = 5;
 const PAIR_ROUNDS: u32 = 3;
@@ -66,7 +68,7 @@ const APPS: Span = Span::from_secs(20);
 /// How much of a recorded pair a round takes: three of them are a whole recording of 99 s.
 const RECORDED: Span = Span::from_secs(30);
 /// How long a bulk transfer takes at full rate.
-const BULK: Span = Span::from_secs(8);
+const BULK: Span = Span::from_secs(6);
 /// One file each.
 pub const SIZES: [u64; 7] = [10 * KB, 50 * KB, 100 * KB, 500 * KB, MB, 5 * MB, 10 * MB];
 /// Over this, one path alone is no rival, and takes long.
@@ -194,7 +196,7 @@ fn requests() -> Vec<Cell> {
     let task = Task::Requests {
         size: Size::from_bytes(10 * KB),
         every: Span::from_millis(200),
-        count: 50,
+        count: 30,
         keep: false,
         bulk: true,
     };
@@ -273,22 +275,23 @@ fn lossy() -> Vec<Cell> {
         LinkSpec { down: with(link.down.clone()), up: with(link.up.clone()), ..link }
     });
     let redundant = Contender::scheduled("redundant");
-    let task = |keep| Task::Requests {
+    let task = |(keep, every, count)| Task::Requests {
         size: Size::from_bytes(KB),
-        every: Span::from_millis(50),
-        count: 200,
+        every: Span::from_millis(every),
+        count,
         keep,
         bulk: false,
     };
-    let tasks = [true, false].map(task).into_iter();
-    let entries = tasks.flat_map(|task| each(&[&[redundant, BOND], &DIRECT], task)).collect();
+    // Where requests are close to each other, the next one tells the kernel of a loss.
+    let tasks = [(true, 300, 40), (true, 50, 120), (false, 50, 120)].map(task).into_iter();
+    let entries = tasks.flat_map(|task| each(&[&[redundant], &DIRECT], task)).collect();
     let cell = cell('h', "lossy", links.collect(), entries);
     vec![Cell { title: format!("{}; each way loses 2 %", cell.title), ..cell }]
 }
 
 fn calls() -> Vec<Cell> {
     let single = Contender::scheduled("single");
-    let task = Task::Call(Span::from_secs(10));
+    let task = Task::Call(Span::from_secs(6));
     vec![cell('i', "call", paper(), each(&[&[BOND, single], &DIRECT], task))]
 }
 
@@ -314,11 +317,13 @@ fn schedulers() -> Vec<Cell> {
     let all = SCHEDULERS.map(Contender::scheduled);
     let bulk = || each(&[&all, &DIRECT], Task::Bulk(BULK));
     let files = SIZES.into_iter().flat_map(|bytes| each(&[&all], Task::file(bytes))).collect();
-    vec![
+    let mut cells = vec![
         cell('k', "schedulers-files", paper(), files),
         cell('k', "schedulers-40-5", wifi_and_lte(40, 5), bulk()),
         cell('k', "schedulers-delays", unlike_delays(), bulk()),
-    ]
+    ];
+    cells.iter_mut().for_each(|cell| cell.rounds = SCHEDULER_ROUNDS);
+    cells
 }
 
 fn pages() -> Vec<Cell> {

@@ -122,10 +122,10 @@ impl Task {
             }
             Self::Files { size, flows, .. } => format!("{flows} × {}, concurrent", shown(size)),
             Self::Bulk(_) => "bulk".to_owned(),
-            Self::Requests { size, keep, bulk, .. } => {
+            Self::Requests { size, every, keep, bulk, .. } => {
                 let over = if keep { ", one connection" } else { "" };
                 let during = if bulk { " during bulk" } else { "" };
-                format!("requests of {}{over}{during}", shown(size))
+                format!("requests of {} each {} ms{over}{during}", shown(size), millis(every))
             }
             Self::Stall(LinkState::NoCarrier) => "interface down".to_owned(),
             Self::Stall(_) => "silent black hole".to_owned(),
