@@ -52,8 +52,8 @@ impl Doors {
             let doors = doors.clone();
             async move {
                 match socks::hear(stream).await {
-                    Ok(socks::Request::Connect(stream, target)) => {
-                        doors.carry(stream, from, target, BytesMut::new()).await;
+                    Ok(socks::Request::Connect(stream, target, first)) => {
+                        doors.carry(stream, from, target, first).await;
                     }
                     Ok(socks::Request::Associate(stream, socket)) => {
                         datagrams::associate(doors.rules, doors.mark, stream, socket).await;

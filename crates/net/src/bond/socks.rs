@@ -5,22 +5,23 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use manyways_proto::mux::Target;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 /// What an application gets to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(10);
 const VERSION: u8 = 5;
-/// What a UDP ASSOCIATE puts before a datagram at most.
+/// What stands before a destination, and it, at most: in a request, and before a datagram.
 const MOST_HEADER: usize = 3 + 1 + 1 + 255 + 2;
 
 /// What an application wants.
 #[derive(Debug)]
 pub(super) enum Request {
-    Connect(TcpStream, Target),
+    /// With the first bytes that it said to the other end, if it did not wait for a yes.
+    Connect(TcpStream, Target, BytesMut),
     /// Its datagrams come to this socket as long as the connection lives.
     Associate(TcpStream, UdpSocket),
 }
@@ -30,7 +31,11 @@ pub(super) async fn hear(stream: TcpStream) -> io::Result<Request> {
     timeout(PATIENCE, greet(stream)).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
-async fn greet(mut stream: TcpStream) -> io::Result<Request> {
+/// An application's connection, which says a few bytes at a time.
+type Said = BufReader<TcpStream>;
+
+async fn greet(stream: TcpStream) -> io::Result<Request> {
+    let mut stream = Said::with_capacity(MOST_HEADER, stream);
     if stream.read_u8().await? != VERSION {
         return Err(wrong("it does not speak SOCKS5"));
     }
@@ -47,14 +52,15 @@ async fn greet(mut stream: TcpStream) -> io::Result<Request> {
     match head {
         [VERSION, 1, _] => {
             reply(&mut stream, 0, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
-            Ok(Request::Connect(stream, target))
+            let first = BytesMut::from(stream.buffer());
+            Ok(Request::Connect(stream.into_inner(), target, first))
         }
         [VERSION, 3, _] => {
             // Where the application reaches us over TCP it reaches us over UDP.
-            let here = stream.local_addr()?.ip();
+            let here = stream.get_ref().local_addr()?.ip();
             let socket = UdpSocket::bind((here, 0)).await?;
             reply(&mut stream, 0, socket.local_addr()?).await?;
-            Ok(Request::Associate(stream, socket))
+            Ok(Request::Associate(stream.into_inner(), socket))
         }
         _ => {
             reply(&mut stream, 7, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
@@ -63,7 +69,7 @@ async fn greet(mut stream: TcpStream) -> io::Result<Request> {
     }
 }
 
-async fn read_target(stream: &mut TcpStream) -> io::Result<Target> {
+async fn read_target(stream: &mut Said) -> io::Result<Target> {
     let address: IpAddr = match stream.read_u8().await? {
         1 => Ipv4Addr::from(stream.read_u32().await?).into(),
         4 => Ipv6Addr::from(stream.read_u128().await?).into(),
@@ -82,7 +88,7 @@ async fn read_target(stream: &mut TcpStream) -> io::Result<Target> {
     Ok(Target::Address(address, stream.read_u16().await?))
 }
 
-async fn reply(stream: &mut TcpStream, code: u8, bound: SocketAddr) -> io::Result<()> {
+async fn reply(stream: &mut Said, code: u8, bound: SocketAddr) -> io::Result<()> {
     let mut answer = vec![VERSION, code, 0];
     put_address(&mut answer, bound);
     stream.write_all(&answer).await
@@ -180,5 +186,27 @@ mod tests {
             }
         }
         assert_eq!(unwrap_datagram(&[0, 0, 1, 1, 1, 1, 1, 1, 0, 1]), None);
+    }
+
+    /// Some write all that they have to say at once.
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_does_not_wait_for_a_yes_loses_nothing() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut application = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let request = [5, 2, 2, 0, 5, 1, 0, 3, 9];
+        let said = [&request[..], b"a.example\x01\xbb", &[7; 5_000]].concat();
+        application.write_all(&said).await.unwrap();
+        let Request::Connect(mut stream, target, first) =
+            hear(listener.accept().await.unwrap().0).await.unwrap()
+        else {
+            panic!("it is a connection")
+        };
+        assert_eq!(target, Target::Name("a.example".to_owned(), 443));
+        let mut rest = vec![0; 5_000 - first.len()];
+        stream.read_exact(&mut rest).await.unwrap();
+        assert!(first.iter().chain(&rest).all(|byte| *byte == 7));
+        let mut answer = [0; 12];
+        application.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer[..4], [5, 0, 5, 0]);
     }
 }
