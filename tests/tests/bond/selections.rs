@@ -134,10 +134,16 @@ impl Cgroup {
             false => Err(format!("nftables cannot match cgroups here: {}", done.stderr.trim())),
         }
     }
+
+    /// Where another one may be made within it.
+    fn below(&self) -> PathBuf {
+        self.folder.join("below")
+    }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
+        let _ = fs::remove_dir(self.below());
         let _ = fs::remove_dir(&self.folder);
     }
 }
@@ -152,7 +158,7 @@ fn what_a_cgroup_sends_is_taken_in_and_what_others_send_is_not() {
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     let _gateway = keys.gateway(&[]);
-    let below = cgroup.folder.join("below");
+    let below = cgroup.below();
     let _client = keys.transparent(&["--intercept", &format!("cgroup:{}", cgroup.path)]);
     fs::create_dir(&below).expect("room for a cgroup");
     for server in SERVER {
@@ -164,5 +170,4 @@ fn what_a_cgroup_sends_is_taken_in_and_what_others_send_is_not() {
         }
         goes(&world, false, to, &|script| world.device(|| bash(&[], script)));
     }
-    fs::remove_dir(&below).expect("nobody is left in it");
 }
