@@ -81,10 +81,11 @@ impl Driver<'_> {
             }
         }
         let site = Site::start(&mut lab, self.programs, cell, &contenders)?;
-        let termination = self.termination;
-        let launcher = Launcher { lab, termination, constant: true, restless: Default::default() };
+        let (termination, constant) = (self.termination, cell.is_constant());
+        let launcher = Launcher { lab, termination, constant, restless: Default::default() };
         let mut record = cell.blank();
-        let mut stage = Stage { driver: self, cell, launcher, site, last: BTreeMap::new(), clock };
+        let last = BTreeMap::new();
+        let mut stage = Stage { driver: self, cell, launcher, site, last, told: None, clock };
         let mut able = Vec::new();
         for contender in contenders {
             let seen = stage.look_at_sockets(contender)?;
@@ -122,6 +123,8 @@ struct Stage<'a> {
     site: Site,
     /// When each contender's last run ended.
     last: BTreeMap<Contender, Time>,
+    /// What the ends of the bond had counted then, where that is asked for.
+    told: Option<[Totals; 2]>,
     clock: Clock,
 }
 
@@ -303,11 +306,14 @@ impl Stage<'_> {
         Ok((outcome, brought))
     }
 
-    /// A transfer, and what both ends of the bond counted meanwhile.
-    fn counted(&self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
-        let before = self.totals()?;
+    /// A transfer, and what both ends of the bond have counted since the one before: what a link
+    /// that had stood still brought later belongs to them too.
+    fn counted(&mut self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
+        let before = self.told.take().map_or_else(|| self.totals(), Ok)?;
         let (outcome, bytes) = self.alone(entry, offset)?;
+        sleep(COOL.into());
         let after = self.totals()?;
+        self.told = Some(after);
         let outcome = outcome.and_then(|told| {
             let since = |count: fn(&Totals) -> u64| -> Result<f64, String> {
                 let of = |end: &[Totals; 2]| end.iter().map(count).sum::<u64>();

@@ -351,6 +351,11 @@ fn pairs(pairs: &[Pair]) -> Vec<Cell> {
 }
 
 impl Cell {
+    /// Whether its links stay as they are.
+    pub fn is_constant(&self) -> bool {
+        self.links.iter().all(|link| links::period(link).is_none())
+    }
+
     /// Where in its traces a round begins: where the one before it ended.
     pub fn offset(&self, round: u32) -> Span {
         let period = self.links.iter().filter_map(links::period).min();

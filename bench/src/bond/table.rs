@@ -64,7 +64,8 @@ Names are not looked up, and scripts do nothing but lead to more objects.
 times a second, to port 3478. Messenger: 200 bytes each second over one connection of a process named \
 messenger. App store: a file that takes as long over both links, fetched by a process named snapd. The \
 figure is what the LTE link carried, both ways, IP headers included, from their start until all was \
-quiet. Of mptcp-wifi, the call goes straight over Wi-Fi.
+quiet; 104 bytes are a keep-alive of an idle carrier and its acknowledgement. Of mptcp-wifi, the \
+call goes straight over Wi-Fi.
 - Recorded pairs: a file that takes 30 s at the links' mean rates, each round on where the one before \
 ended in the recording. The figure is what both ends count as sent again though its path brought it, \
 over the bytes of streams that came, each once.

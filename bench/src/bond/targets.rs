@@ -10,7 +10,8 @@ use crate::target::{Bound, Figure, Target, Verdict, each, middle_and_worst, targ
 const MPTCP: [&str; 2] = ["mptcp-wifi", "mptcp-lte"];
 const DIRECT: [&str; 2] = ["direct-wifi", "direct-lte"];
 
-/// What an idle carrier may put on its link: one keep-alive and the acknowledgement of it.
+/// What an idle carrier may put on its link: one keep-alive of TCP and its acknowledgement, each
+/// with an IPv4 head and TCP's timestamps.
 const KEEPALIVE: f64 = 104.0;
 /// In percent of what came.
 const SPURIOUS: f64 = 1.0;
@@ -253,13 +254,13 @@ fn four_apps(cells: &[CellRecord]) -> [Target; 3] {
         let value = median(cell.more("bond four-apps", WITH_STORE, "share"))?;
         Some(Figure { place: cell.name.clone(), value })
     };
-    let what = "four-app policy: bytes on cellular while call and messenger run";
+    let what = "bytes on cellular while call and messenger run";
     let bound = Bound::AtMost(KEEPALIVE);
     let used = "four-app policy: share of cellular with the app store";
     let share = part(cells, "m").filter_map(share).collect();
     [
-        each(what.to_owned(), bound, most("bond four-apps")),
-        as_measured(each(format!("the same of MPTCP, {}", MPTCP[0]), bound, most(MPTCP[0]))),
+        each(format!("four-app policy: {what}"), bound, most("bond four-apps")),
+        as_measured(each(format!("{}: {what}", MPTCP[0]), bound, most(MPTCP[0]))),
         each(used.to_owned(), Bound::AtLeast(0.4), share),
     ]
 }
