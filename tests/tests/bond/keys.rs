@@ -116,7 +116,8 @@ fn a_client_that_is_not_known_is_told_and_let_in_once_it_is() {
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
     client.says_times("the gateway does not know this key", 2);
     client.says("hint: add this client's public key");
-    gateway.says_times("is not let in", 2);
+    gateway.says(&format!("{} is not in the allow-file", keys.client));
+    gateway.says_times("is not let in: its key is not in the allow-file", 2);
     assert_eq!(client.times("is up") + gateway.times("a session begins"), 0);
     // One that does not read leaves all as it was.
     keys.allow("garbage\n");

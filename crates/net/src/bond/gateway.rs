@@ -200,7 +200,13 @@ pub struct Listening {
 /// Where it cannot listen, or TLS cannot be set up.
 pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
     let allow = config.allow.clone();
-    let doorman = move |key: &PublicKey| allow.guests().find(key).is_some();
+    let doorman = move |key: &PublicKey| {
+        let known = allow.guests().find(key).is_some();
+        if !known {
+            tracing::info!("{key} is not in the allow-file");
+        }
+        known
+    };
     let tls = tls::gateway(&config.key, Arc::new(doorman))?;
     let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
     for address in &config.listen {
@@ -321,6 +327,16 @@ impl Listening {
     }
 }
 
+/// Why a handshake failed. Of a key that is not known, the libraries say it in words of their own,
+/// and one of them in nothing but words.
+fn why(error: &dyn std::error::Error) -> String {
+    let said = error.to_string();
+    match said.contains("ApplicationVerificationFailure") {
+        true => "its key is not in the allow-file".to_owned(),
+        false => said,
+    }
+}
+
 /// Tells the log who was not let in.
 fn say(from: SocketAddr, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
     match greeted {
@@ -340,14 +356,14 @@ impl Gateway {
         let keepalive = socket2::TcpKeepalive::new().with_time(IDLE);
         let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let accepted = acceptor.accept(stream).await;
-        let (stream, tls) = accepted.map_err(|error| error.to_string())?.into_inner();
+        let (stream, tls) = accepted.map_err(|error| why(&error))?.into_inner();
         let key = tls::peer_key(tls.peer_certificates()).ok_or("it has no key")?;
         self.take(key, Io::Tcp(Box::new(TcpCarrier::new(stream, Connection::Server(tls))))).await
     }
 
     /// The same over QUIC.
     async fn take_quic(self: Rc<Self>, incoming: quinn::Incoming) -> Result<(), String> {
-        let connection = incoming.await.map_err(|error| error.to_string())?;
+        let connection = incoming.await.map_err(|error| why(&error))?;
         let key = tls::peer_key(quic::certificates(&connection).as_deref());
         let key = key.ok_or("it has no key")?;
         let streams = connection.accept_bi().await.map_err(|error| error.to_string())?;
@@ -358,7 +374,7 @@ impl Gateway {
     async fn take(self: Rc<Self>, key: PublicKey, mut io: Io) -> Result<(), String> {
         let from = io.peer().map_or_else(|| "somewhere".to_owned(), |from| from.to_string());
         let guests = self.allow.guests();
-        let guest = guests.find(&key).ok_or("its key is not known")?.clone();
+        let guest = guests.find(&key).ok_or("its key is not in the allow-file any more")?.clone();
         let (hello, early) = greeting::hear(&mut io).await.map_err(|error| error.to_string())?;
         let id = (key, hello.session);
         let known = self.sessions.borrow().contains_key(&id);
