@@ -180,16 +180,18 @@ fn files() -> Vec<Cell> {
 }
 
 fn flows() -> Vec<Cell> {
-    let mut entries = Vec::new();
-    for size in [10 * KB, 100 * KB].map(Size::from_bytes) {
+    let of = |(name, size): (&str, u64)| {
+        let size = Size::from_bytes(size);
+        let mut entries = Vec::new();
         for flows in [5, 10, 20, 50] {
             for at_once in [1, flows] {
                 let task = Task::Files { size, flows, at_once };
                 entries.extend(each(&[&[BOND], &MPTCP, &DIRECT], task));
             }
         }
-    }
-    vec![cell('b', "flows", paper(), entries)]
+        cell('b', name, paper(), entries)
+    };
+    [("flows-10-kb", 10 * KB), ("flows-100-kb", 100 * KB)].map(of).into()
 }
 
 fn requests() -> Vec<Cell> {

@@ -18,6 +18,7 @@ mod message;
 mod notice;
 mod outgoing;
 mod queue;
+mod quiet;
 mod receive;
 mod send;
 mod stall;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use manyways_trace::{Rate, Size, Span, Time};
 
 use super::message::{FlowId, MOST_PAYLOAD, StreamId};
+use super::quiet::Quiet;
 use crate::ranges::Range;
 use crate::sched::{PathId, View};
 
@@ -84,6 +85,8 @@ pub(super) struct Carrier {
     pub room: usize,
     pub condition: Condition,
     quiet: Quiet,
+    /// A sign of life is wanted.
+    pub ask: bool,
     /// Bytes that were given to it since the condition was told.
     fed: u64,
     pub sent: VecDeque<Sent>,
@@ -122,7 +125,8 @@ impl Carrier {
             path,
             room: 0,
             condition,
-            quiet: Quiet::new(condition.rtt),
+            quiet: Quiet::default(),
+            ask: false,
             fed: 0,
             sent: VecDeque::new(),
             looked_at: 0,
@@ -143,7 +147,7 @@ impl Carrier {
         View {
             path: self.path,
             has_room: self.room > 0,
-            rtt: self.quiet.round_trip(condition, self.fed),
+            rtt: self.quiet.round_trip(condition),
             rtt_var: condition.rtt_var,
             window: condition.window,
             in_flight: condition.in_flight,
@@ -156,7 +160,7 @@ impl Carrier {
         if condition.acknowledged > self.condition.acknowledged {
             self.lives(now);
         }
-        self.quiet.observe(&self.condition, &condition);
+        self.ask |= self.quiet.observe(&self.condition, &condition);
         self.condition = condition;
         self.fed = 0;
     }
@@ -262,80 +266,5 @@ impl Carrier {
     pub(super) fn given_up_at(&self) -> Option<Time> {
         let matters = self.suspect && self.looked_at < self.sent.len();
         matters.then(|| self.suspected_at + self.patience() * 2)
-    }
-}
-
-/// The round trip without the queue that this end makes itself. What a transport has measured
-/// under load stays in its smoothed value until many more packets went, and would keep the first
-/// bytes after a pause from the quickest path.
-#[derive(Clone, Copy, Debug)]
-struct Quiet {
-    /// The smoothed round trip before the load.
-    rtt: Span,
-    /// How many more signs of life make the transport's own value good again.
-    doubt: u32,
-}
-
-/// More than this on its way is load.
-const LOAD: u64 = 16 << 10;
-/// After so many samples, seven eighths of a smoothed value are new.
-const DOUBT: u32 = 16;
-
-impl Quiet {
-    fn new(rtt: Span) -> Self {
-        Self { rtt, doubt: 0 }
-    }
-
-    fn observe(&mut self, before: &Condition, now: &Condition) {
-        if is_loaded(now, 0) {
-            self.doubt = DOUBT;
-        } else if now.acknowledged > before.acknowledged {
-            self.doubt = self.doubt.saturating_sub(1);
-        }
-        if self.doubt == 0 || now.rtt < self.rtt {
-            self.rtt = now.rtt;
-        }
-    }
-
-    /// What a message can expect, with so many bytes before it that the condition does not have
-    /// yet.
-    fn round_trip(&self, condition: &Condition, fed: u64) -> Span {
-        match is_loaded(condition, fed) {
-            true => condition.rtt,
-            false => condition.rtt.min(self.rtt),
-        }
-    }
-}
-
-fn is_loaded(condition: &Condition, fed: u64) -> bool {
-    (condition.in_flight + condition.unsent).as_bytes() + fed > LOAD
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_queue_of_its_own_load_is_forgotten_with_the_load() {
-        let fresh = Condition::fresh(Span::from_millis(50));
-        let mut carrier = Carrier::new(Time::ZERO, CarrierId(0), PathId(0), fresh);
-        let mut acknowledged = 0;
-        let mut see = |rtt: u64, in_flight: u64| {
-            acknowledged += 1_000;
-            let (rtt, in_flight) = (Span::from_millis(rtt), Size::from_bytes(in_flight));
-            let condition = Condition { rtt, in_flight, acknowledged, ..fresh };
-            carrier.observe(Time::ZERO, condition);
-            carrier.view().rtt.as_millis_f64()
-        };
-        assert_eq!(see(180, 200_000), 180.0);
-        assert_eq!(see(180, 0), 50.0, "its queue is gone");
-        // What stays when there is no load any more is not its own.
-        for _ in 0..DOUBT - 2 {
-            assert_eq!(see(90, 10_000), 50.0);
-        }
-        assert_eq!(see(90, 10_000), 90.0);
-        assert_eq!(see(170, 200_000), 170.0);
-        assert_eq!(see(170, 0), 90.0);
-        assert_eq!(see(60, 0), 60.0);
     }
 }

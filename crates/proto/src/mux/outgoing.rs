@@ -77,6 +77,9 @@ impl<P: Payload> Mux<P> {
             if let Some(count) = carrier.take_ack(now) {
                 return Some((at, Message::Ack { count }));
             }
+            if std::mem::take(&mut carrier.ask) {
+                return Some((at, Message::Ping { number: 0 }));
+            }
         }
         None
     }

@@ -217,7 +217,9 @@ fn a_scheduler_is_switched_in_mid_stream() {
     world.run_for(Span::from_millis(100));
     let from = world.sent.len();
     world.run_for(Span::from_millis(500));
-    let other = |(_, id, _): &&(Time, CarrierId, _)| *id == carriers[0];
+    let other = |(_, id, message): &&(Time, CarrierId, Message<Piece>)| {
+        *id == carriers[0] && message.payload().is_some()
+    };
     assert_eq!(world.sent[from..].iter().filter(other).count(), 0);
     world.label(0, treat(Kind::BufferAware));
     world.run_for(Span::from_secs(20));

@@ -1,0 +1,164 @@
+//! The round trip of a carrier without the queue that this end made itself.
+//!
+//! What a transport has measured under load stays in its smoothed value until many more packets
+//! went, and would keep the first bytes after a download from the quickest path. So when the load is
+//! gone, the other end is asked for one sign of life. How the smoothed value changes with its
+//! acknowledgement tells what that took: without such evidence, the value stays as it is.
+
+use manyways_trace::Span;
+
+use super::carrier::Condition;
+
+/// More than this on its way is load.
+const LOAD: u64 = 16 << 10;
+/// One packet's acknowledgement covers no more.
+const PACKET: u64 = 1_500;
+/// After so many samples, nearly all of a smoothed value is new.
+const SAMPLES: u32 = 32;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Quiet {
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Stage {
+    /// What the transport says is good.
+    #[default]
+    Good,
+    /// There was load.
+    Loaded,
+    /// It is gone, and a sign of life is asked for.
+    Asked,
+    /// A packet took so long without the load. So many more make the transport's value good.
+    Known { rtt: Span, left: u32 },
+}
+
+impl Quiet {
+    /// What the transport says of itself now, and said before. Whether to ask for a sign of life.
+    pub(super) fn observe(&mut self, before: &Condition, now: &Condition) -> bool {
+        if (now.in_flight + now.unsent).as_bytes() > LOAD {
+            self.stage = Stage::Loaded;
+            return false;
+        }
+        let fresh = now.acknowledged.saturating_sub(before.acknowledged);
+        match self.stage {
+            Stage::Loaded if now.in_flight.is_zero() && now.unsent.is_zero() => {
+                self.stage = Stage::Asked;
+                return true;
+            }
+            Stage::Asked if fresh > 0 && fresh <= PACKET => {
+                let rtt = sample(before.rtt, now.rtt);
+                self.stage = Stage::Known { rtt, left: SAMPLES };
+            }
+            // That may have been several.
+            Stage::Asked if fresh > 0 => self.stage = Stage::Good,
+            Stage::Known { rtt, left } if fresh > 0 => {
+                let sample = if fresh <= PACKET { sample(before.rtt, now.rtt) } else { rtt };
+                let rtt = Span::from_nanos((rtt.as_nanos() * 7 + sample.as_nanos()) / 8);
+                // Nearly there; or it does not go there any more.
+                let is_over = now.rtt * 8 <= rtt * 9 || sample >= before.rtt || left == 0;
+                self.stage = match is_over {
+                    true => Stage::Good,
+                    false => Stage::Known { rtt, left: left - 1 },
+                };
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// What a message can expect.
+    pub(super) fn round_trip(&self, condition: &Condition) -> Span {
+        match self.stage {
+            Stage::Known { rtt, .. } => condition.rtt.min(rtt),
+            _ => condition.rtt,
+        }
+    }
+}
+
+/// The one sample that changed a smoothed value so: an eighth of it is new (RFC 6298 §2).
+fn sample(before: Span, now: Span) -> Span {
+    (now * 8).saturating_sub(before * 7)
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_trace::Size;
+
+    use super::*;
+
+    /// A transport of which one packet after the other is acknowledged.
+    struct Transport {
+        quiet: Quiet,
+        condition: Condition,
+    }
+
+    impl Transport {
+        fn new(rtt: u64) -> Self {
+            let condition = Condition::fresh(Span::from_millis(rtt));
+            Self { quiet: Quiet::default(), condition }
+        }
+
+        /// A packet took so many milliseconds, and so many bytes are on their way. Whether a sign
+        /// of life is asked for, and what is expected now.
+        fn sees(&mut self, rtt: u64, in_flight: u64) -> (bool, u64) {
+            let before = self.condition;
+            let sample = Span::from_millis(rtt).as_nanos();
+            self.condition.rtt = Span::from_nanos((before.rtt.as_nanos() * 7 + sample) / 8);
+            self.condition.in_flight = Size::from_bytes(in_flight);
+            self.condition.acknowledged += 100;
+            let asks = self.quiet.observe(&before, &self.condition);
+            let expected = self.quiet.round_trip(&self.condition);
+            (asks, (expected.as_millis_f64()).round() as u64)
+        }
+
+        fn is_loaded(&mut self, rtt: u64) {
+            for _ in 0..100 {
+                assert!(!self.sees(rtt, 200_000).0);
+            }
+            let (asks, expected) = self.sees(rtt, 0);
+            assert!(asks, "the load is gone");
+            assert_eq!(expected, rtt, "there is no evidence yet");
+        }
+    }
+
+    #[test]
+    fn one_packet_after_a_load_is_evidence_that_its_queue_is_gone() {
+        let mut transport = Transport::new(50);
+        transport.is_loaded(200);
+        for _ in 0..30 {
+            let (asks, expected) = transport.sees(50, 1_000);
+            assert!(!asks && (50..=60).contains(&expected), "{expected}");
+        }
+        assert_eq!(transport.quiet.stage, Stage::Good);
+    }
+
+    #[test]
+    fn a_path_that_became_bad_under_load_stays_bad() {
+        let mut transport = Transport::new(50);
+        transport.is_loaded(500);
+        for _ in 0..30 {
+            assert_eq!(transport.sees(500, 1_000), (false, 500));
+        }
+    }
+
+    #[test]
+    fn one_that_becomes_bad_after_that_evidence_is_bad() {
+        let mut transport = Transport::new(50);
+        transport.is_loaded(200);
+        assert_eq!(transport.sees(50, 0).1, 50);
+        assert!(transport.sees(300, 0).1 > 190);
+    }
+
+    #[test]
+    fn several_packets_at_once_are_no_evidence() {
+        let mut transport = Transport::new(50);
+        transport.is_loaded(200);
+        transport.condition.acknowledged += 5_000;
+        let before = Condition { acknowledged: 0, ..transport.condition };
+        transport.condition.rtt = Span::from_millis(150);
+        transport.quiet.observe(&before, &transport.condition);
+        assert_eq!(transport.quiet.round_trip(&transport.condition), Span::from_millis(150));
+    }
+}
