@@ -43,7 +43,7 @@ whose first segment has the destination and the flow's first bytes. Its first su
 link in its name. wifi, lte: the same splice with plain TCP over that link.
 - direct-wifi, direct-lte: the load generator connects to the server itself, over that link.
 - The load generator speaks SOCKS5 to bond and to the splice alike: both say yes at once.
-- bulk: one file that takes eight seconds at the full rate of the contender's links. Its goodput \
+- bulk: one file that takes six seconds at the full rate of the contender's links. Its goodput \
 counts from connect() to the last byte, so slow start and the last bytes over the slower link count.
 - requests during bulk: 10 KB each 200 ms, each over a new connection, from two seconds after a large \
 file began. The figure of a run is the 95th percentile.

@@ -109,7 +109,7 @@ fn bulk(cells: &[CellRecord]) -> Vec<Target> {
     let mut targets = vec![
         each(sum.to_owned(), Bound::AtLeast(0.95), of_sum("bond")),
         as_measured(each(
-            format!("the same of MPTCP, {}", MPTCP[0]),
+            format!("{sum}, of {}", MPTCP[0]),
             Bound::AtLeast(0.0),
             of_sum(MPTCP[0]),
         )),
