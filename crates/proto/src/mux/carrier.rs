@@ -99,6 +99,8 @@ pub(super) struct Carrier {
     pub ack_at: Option<Time>,
     /// When there was a sign that it gets through.
     alive_at: Time,
+    /// Since then its transport waits for an acknowledgement, of whatever it was given.
+    waits_since: Option<Time>,
     /// When anything but signs of life was last sent or came.
     pub busy_at: Time,
     /// It has not got through for too long.
@@ -111,6 +113,8 @@ pub(super) struct Carrier {
 const ACK_EVERY: u64 = 16;
 /// …and it waits no longer than this.
 const ACK_DELAY: Span = Span::from_millis(10);
+/// A transport's acknowledgement of little waits no longer than this (Linux: 40 to 200 ms).
+const DELAYED_ACK: Span = Span::from_millis(200);
 /// A carrier is suspect after this at the earliest: a busy peer is late by some milliseconds.
 const LEAST_SUSPICION: Span = Span::from_millis(60);
 /// A message fills the path for about so long, so that others get between its messages.
@@ -135,6 +139,7 @@ impl Carrier {
             told: 0,
             ack_at: None,
             alive_at: now,
+            waits_since: None,
             busy_at: now,
             suspect: false,
             suspected_at: now,
@@ -160,6 +165,9 @@ impl Carrier {
         if condition.acknowledged > self.condition.acknowledged {
             self.lives(now);
         }
+        if (condition.in_flight + condition.unsent).is_zero() {
+            self.waits_since = None;
+        }
         self.ask |= self.quiet.observe(&self.condition, &condition);
         self.condition = condition;
         self.fed = 0;
@@ -178,7 +186,8 @@ impl Carrier {
     }
 
     /// So many bytes are on their way into it.
-    pub(super) fn feed(&mut self, bytes: usize) {
+    pub(super) fn feed(&mut self, now: Time, bytes: usize) {
+        self.waits_since.get_or_insert(now);
         self.room = self.room.saturating_sub(bytes);
         self.fed += bytes as u64;
     }
@@ -243,14 +252,17 @@ impl Carrier {
     }
 
     /// When it becomes suspect if nothing happens: so long after the last sign of life, or after
-    /// the oldest message, as no answer takes.
+    /// the oldest message, as no answer takes. What the other end does not acknowledge, as datagrams
+    /// and acknowledgements, its transport does, if later.
     pub(super) fn suspect_at(&self) -> Option<Time> {
         if self.suspect {
             return None;
         }
-        let oldest = self.sent.front()?.at;
         let drain = self.condition.rate.time_for(self.condition.unsent).min(Span::from_millis(500));
-        Some(oldest.max(self.alive_at) + self.patience() + drain)
+        let oldest = self.sent.front().map(|sent| sent.at);
+        let waits = self.waits_since.map(|since| since.max(self.alive_at) + DELAYED_ACK);
+        let since = oldest.map(|at| at.max(self.alive_at)).into_iter().chain(waits).min()?;
+        Some(since + self.patience() + drain)
     }
 
     fn patience(&self) -> Span {

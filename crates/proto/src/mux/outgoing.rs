@@ -36,7 +36,7 @@ impl<P: Payload> Mux<P> {
         let payload = message.payload().map_or(0, Payload::len);
         let carrier = &mut self.carriers[at];
         let head = head_length(&message, payload);
-        carrier.feed(head + payload);
+        carrier.feed(now, head + payload);
         self.counters.headers += head as u64;
         Some((carrier.id, message))
     }

@@ -291,3 +291,21 @@ fn datagrams_and_streams_go_by_their_priority() {
     let (stream, flow, _) = shared(1, 2);
     assert!(stream < 200_000 && flow > 3_700_000, "{stream} {flow}");
 }
+
+/// Nobody acknowledges datagrams but the transport.
+#[test]
+fn a_call_leaves_a_path_that_is_silent() {
+    for scheduler in [Kind::Single, Kind::BufferAware] {
+        let (mut world, ids) = world(scheduler, &[(8_000, 50), (9_000, 70)]);
+        call(&mut world, 1, 0..50);
+        world.set_silent(ids[0], true);
+        call(&mut world, 1, 50..150);
+        world.run_for(Span::from_millis(200));
+        for end in [CLIENT, GATEWAY] {
+            let missed = 150 - came(&world, end).len();
+            // 50 + 4·2 + 10 + 200 ms, and what was on its way.
+            assert!((20..=33).contains(&missed), "{scheduler}: {missed} are missed");
+        }
+        assert_eq!(world.suspects.len(), 2, "both ends have their own call");
+    }
+}
