@@ -108,11 +108,7 @@ fn bulk(cells: &[CellRecord]) -> Vec<Target> {
     let sum = "bulk / sum of the single paths' goodputs";
     let mut targets = vec![
         each(sum.to_owned(), Bound::AtLeast(0.95), of_sum("bond")),
-        as_measured(each(
-            format!("{sum}, of {}", MPTCP[0]),
-            Bound::AtLeast(0.0),
-            of_sum(MPTCP[0]),
-        )),
+        as_measured(each(format!("{sum}, of {}", MPTCP[0]), Bound::AtLeast(0.0), of_sum(MPTCP[0]))),
     ];
     for (name, bound) in [("unequal-40-5", 1.05), ("unequal-100-5", 1.0), ("delays-50-50", 1.6)] {
         let here = || cells.iter().filter(|cell| cell.name == name);

@@ -41,6 +41,11 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const NOBODY: &str = "gateway.invalid";
 /// TCP gets so long before QUIC is tried as well.
 const TCP_PATIENCE: Duration = Duration::from_secs(3);
+const QUIC_PATIENCE: Duration = Duration::from_secs(6);
+/// Where TCP got through, it may be refused so often before QUIC is tried.
+const TRUST: u8 = 4;
+/// The gateway's next address is tried after this.
+const STAGGER: Duration = Duration::from_millis(250);
 /// A carrier that does not get through for so long may be forgotten on the way: another is tried.
 const DOUBT: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -146,6 +151,8 @@ struct Path {
     carrier: Option<CarrierId>,
     /// Since then it has none because there was nothing to say, and gets one when there is.
     asleep: Option<Instant>,
+    /// TCP may fail so often before QUIC is tried.
+    trust: u8,
     /// Told when its keeper shall look at once.
     wake: Rc<Notify>,
     keeper: AbortHandle,
@@ -190,7 +197,14 @@ impl Client {
         let wake = Rc::new(Notify::new());
         let keeper = tokio::task::spawn_local(self.clone().keep(id, Rc::clone(&wake)));
         let keeper = keeper.abort_handle();
-        self.0.paths.borrow_mut().push(Path { spec, carrier: None, asleep: None, wake, keeper });
+        self.0.paths.borrow_mut().push(Path {
+            spec,
+            carrier: None,
+            asleep: None,
+            trust: 0,
+            wake,
+            keeper,
+        });
         self.note(Noted::Paths);
         id
     }
@@ -500,13 +514,7 @@ impl Client {
         let mut io = match self.0.transport {
             Transport::Tcp => self.dial_tcp(&spec).await?,
             Transport::Quic => self.dial_quic(&spec).await?,
-            Transport::Auto => match timeout(TCP_PATIENCE, self.dial_tcp(&spec)).await {
-                Ok(Ok(io)) => io,
-                Ok(Err(why)) if why.lasts() => return Err(why),
-                // What lets TCP down may let UDP through.
-                Ok(Err(why)) => self.dial_quic(&spec).await.map_err(|_| why)?,
-                Err(_) => self.dial_quic(&spec).await?,
-            },
+            Transport::Auto => self.dial_either(id, &spec).await?,
         };
         let config = Config::new(Role::Client);
         let session = self.0.session.get();
@@ -538,6 +546,35 @@ impl Client {
         Ok(())
     }
 
+    /// TCP, and QUIC where it does not get through: what lets TCP down may let UDP pass.
+    async fn dial_either(&self, id: PathId, spec: &PathSpec) -> Result<Io, GreetError> {
+        let tcp = timeout(TCP_PATIENCE, self.dial_tcp(spec)).await;
+        let why = match tcp.unwrap_or(Err(GreetError::Timeout)) {
+            Ok(io) => {
+                self.trust_tcp(id, |trust| *trust = TRUST);
+                return Ok(io);
+            }
+            Err(why) if why.lasts() => return Err(why),
+            Err(why) => why,
+        };
+        // A gateway that is started anew refuses for a moment what it takes again soon.
+        let trusted = self.trust_tcp(id, |trust| std::mem::replace(trust, trust.saturating_sub(1)));
+        if !matches!(why, GreetError::Timeout) && trusted > Some(0) {
+            return Err(why);
+        }
+        match timeout(QUIC_PATIENCE, self.dial_quic(spec)).await {
+            Ok(Ok(io)) => Ok(io),
+            Ok(Err(clear)) if clear.lasts() => Err(clear),
+            _ => Err(why),
+        }
+    }
+
+    /// How often a path's TCP may fail before QUIC is tried.
+    fn trust_tcp<R>(&self, id: PathId, change: impl FnOnce(&mut u8) -> R) -> Option<R> {
+        let mut paths = self.0.paths.borrow_mut();
+        paths.get_mut(usize::from(id.0)).map(|path| change(&mut path.trust))
+    }
+
     async fn dial_tcp(&self, spec: &PathSpec) -> Result<Io, GreetError> {
         let stream = self.connect(spec).await?;
         // What a NAT on the way remembers lasts so long, and no longer.
@@ -556,7 +593,19 @@ impl Client {
     }
 
     async fn dial_quic(&self, spec: &PathSpec) -> Result<Io, GreetError> {
-        let server = self.server(spec)?;
+        let mut last = GreetError::Timeout;
+        for server in self.servers(spec)? {
+            match timeout(QUIC_PATIENCE / 2, self.dial_quic_at(spec, server)).await {
+                Ok(Ok(io)) => return Ok(io),
+                Ok(Err(why)) if why.lasts() => return Err(why),
+                Ok(Err(why)) => last = why,
+                Err(_) => {}
+            }
+        }
+        Err(last)
+    }
+
+    async fn dial_quic_at(&self, spec: &PathSpec, server: SocketAddr) -> Result<Io, GreetError> {
         let plain = |error: io::Error| {
             let words = format!("no connection to {server}: {}", dial::plain(&error));
             GreetError::Connect(words)
@@ -575,19 +624,55 @@ impl Client {
         Ok(Io::Quic(Box::new(QuicCarrier::new(connection, streams, Some(endpoint)))))
     }
 
-    /// The gateway's address for a path.
-    fn server(&self, spec: &PathSpec) -> Result<SocketAddr, GreetError> {
+    /// The gateway's addresses for a path.
+    fn servers(&self, spec: &PathSpec) -> Result<Vec<SocketAddr>, GreetError> {
         let failed = |words: &str| GreetError::Connect(words.to_owned());
         if !spec.has_carrier() {
             return Err(failed("its link is down"));
         }
-        let mut gateway = self.0.identity.gateway.iter();
-        let server = gateway.find(|server| spec.has_family(server.ip())).copied();
-        server.ok_or_else(|| failed("it has no address of a family that the gateway has"))
+        let gateway = self.0.identity.gateway.iter().copied();
+        let servers: Vec<SocketAddr> =
+            gateway.filter(|server| spec.has_family(server.ip())).collect();
+        match servers.is_empty() {
+            true => Err(failed("it has no address of a family that the gateway has")),
+            false => Ok(servers),
+        }
     }
 
+    /// The first of the gateway's addresses that answers; each is tried beside those before it
+    /// after a moment (RFC 8305 §5).
     async fn connect(&self, spec: &PathSpec) -> Result<TcpStream, GreetError> {
-        let server = &self.server(spec)?;
+        let mut waiting = self.servers(spec)?.into_iter();
+        let mut attempts = tokio::task::JoinSet::new();
+        let mut last = GreetError::Timeout;
+        loop {
+            match waiting.next() {
+                Some(server) => {
+                    let (client, spec) = (self.clone(), spec.clone());
+                    attempts.spawn_local(async move { client.connect_to(&spec, server).await });
+                }
+                None if attempts.is_empty() => return Err(last),
+                None => {}
+            }
+            let more = waiting.len() > 0;
+            let ended = tokio::select! {
+                ended = attempts.join_next() => ended,
+                () = tokio::time::sleep(STAGGER), if more => continue,
+            };
+            match ended {
+                Some(Ok(Ok(stream))) => return Ok(stream),
+                Some(Ok(Err(why))) => last = why,
+                _ => {}
+            }
+        }
+    }
+
+    async fn connect_to(
+        &self,
+        spec: &PathSpec,
+        server: SocketAddr,
+    ) -> Result<TcpStream, GreetError> {
+        let server = &server;
         let failed = |words: String| GreetError::Connect(words);
         let plain = |error: io::Error| {
             failed(format!("no connection to {server}: {}", dial::plain(&error)))

@@ -79,7 +79,6 @@ struct Gateway {
     door: Door,
     /// This host's addresses, as they were lately.
     own: RefCell<Vec<IpAddr>>,
-    families: (bool, bool),
     sessions: RefCell<HashMap<(PublicKey, [u8; 16]), Session>>,
     /// Of the keys that have one.
     limits: RefCell<HashMap<PublicKey, Limit>>,
@@ -224,7 +223,6 @@ pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
         allow: config.allow,
         door: config.door,
         own: RefCell::new(interface::addresses()?),
-        families: families(),
         sessions: RefCell::default(),
         limits: RefCell::default(),
     });
@@ -244,13 +242,9 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Whether this host reaches the internet over IPv4 and over IPv6. Nothing is sent: the kernel is
-/// asked for the way.
-fn families() -> (bool, bool) {
-    let reaches = |own: &str, to: &str| {
-        std::net::UdpSocket::bind(own).is_ok_and(|socket| socket.connect(to).is_ok())
-    };
-    (reaches("0.0.0.0:0", "198.41.0.4:53"), reaches("[::]:0", "[2001:503:ba3e::2:30]:53"))
+/// Whether this host has a way to an address. Nothing is sent: the kernel is asked.
+fn has_way(own: &str, to: &str) -> bool {
+    std::net::UdpSocket::bind(own).is_ok_and(|socket| socket.connect(to).is_ok())
 }
 
 impl Listening {
@@ -347,6 +341,15 @@ fn say(from: SocketAddr, greeted: Result<Result<(), String>, tokio::time::error:
 }
 
 impl Gateway {
+    /// Whether anything of a family can be reached from here: the internet, or what was opened.
+    fn reaches(&self, v4: bool) -> bool {
+        self.door.open.iter().any(|prefix| prefix.address().is_ipv4() == v4)
+            || match v4 {
+                true => has_way("0.0.0.0:0", "198.41.0.4:53"),
+                false => has_way("[::]:0", "[2001:503:ba3e::2:30]:53"),
+            }
+    }
+
     /// A TCP connection that says nothing yet.
     async fn take_tcp(
         self: Rc<Self>,
@@ -403,8 +406,8 @@ impl Gateway {
             credit: config.credit,
             stream_credit: config.stream_credit,
             streams: u64::from(guest.limits.streams),
-            v4: self.families.0,
-            v6: self.families.1,
+            v4: self.reaches(true),
+            v6: self.reaches(false),
         };
         greeting::welcome(&mut io, welcome).await.map_err(|error| error.to_string())?;
         let mut sessions = self.sessions.borrow_mut();
