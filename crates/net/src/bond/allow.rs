@@ -105,7 +105,11 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
             )
         };
         let (what, value) = word.split_once('=').ok_or_else(wrong)?;
-        let number = || value.parse().map_err(|_| format!("{value:?} is no number"));
+        let number = || match value.parse() {
+            Ok(0) => Err(format!("{word} lets nothing pass: leave it out")),
+            Ok(number) => Ok(number),
+            Err(_) => Err(format!("{value:?} is no number")),
+        };
         match what {
             "sessions" => limits.sessions = number()?,
             "streams" => limits.streams = number()?,
@@ -113,9 +117,7 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
             "rate" => {
                 let rate: Rate = value.parse().map_err(|error| format!("{error}"))?;
                 if rate.is_zero() {
-                    return Err(
-                        "a rate of nothing lets nothing pass: leave the line out".to_owned()
-                    );
+                    return Err(format!("{word} lets nothing pass: leave it out"));
                 }
                 limits.rate = Some(rate);
             }
@@ -210,9 +212,10 @@ mod tests {
             (KEY.to_owned(), "allow:1: a name"),
             (format!("{KEY} streams=1"), "allow:1: a name"),
             (format!("\n{KEY} a b"), "allow:2: \"b\" is no limit"),
+            (format!("{KEY} a streams=0"), "allow:1: streams=0 lets nothing pass"),
             (format!("{KEY} a streams=x"), "allow:1: \"x\" is no number"),
             (format!("{KEY} a rate=fast"), "allow:1: `fast` is not a rate"),
-            (format!("{KEY} a rate=0mbit"), "allow:1: a rate of nothing"),
+            (format!("{KEY} a rate=0mbit"), "allow:1: rate=0mbit lets nothing pass"),
             (format!("{KEY} a\n{KEY} b"), "allow:2: the key"),
         ] {
             let error = Guests::parse(&text, "allow").unwrap_err().to_string();

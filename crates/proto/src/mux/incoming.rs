@@ -16,6 +16,8 @@ const MOST_GAPS: usize = 32_768;
 const BYTES_A_PIECE: u64 = 128;
 /// …beyond these.
 const FREE_PIECES: u64 = 1_024;
+/// So many streams beyond the limit are refused one by one.
+const SLACK: u64 = 256;
 /// Stream numbers may be so far ahead of those that were seen.
 const MOST_AHEAD: u64 = 1 << 20;
 
@@ -133,8 +135,10 @@ impl<P: Payload> Mux<P> {
             self.known.insert(Range::new(0, end));
         }
         // Beyond the limit it is made all the same, to be refused when it is opened; a peer that
-        // goes on and on is one that does not listen.
-        if self.streams.len() as u64 >= self.config.streams * 2 {
+        // goes on and on is one that does not listen. What is opened at once goes before a refusal
+        // is heard.
+        let most = self.config.streams.saturating_add(self.config.streams.max(SLACK));
+        if self.streams.len() as u64 >= most {
             return Err("it opened far more streams than allowed");
         }
         let window = self.config.stream_credit;

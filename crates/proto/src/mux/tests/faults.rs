@@ -290,12 +290,13 @@ fn streams_beyond_the_limit_are_refused_and_a_peer_that_goes_on_breaks_a_rule() 
     gateway.hear(data(99, 0, 1, false));
     (0..100).for_each(|stream| gateway.open(stream));
     assert_eq!(refused(&gateway), 0);
-    (100..200).for_each(|stream| gateway.open(stream));
-    assert_eq!(refused(&gateway), 100);
+    // So many may be under way before the first refusal is heard.
+    (100..356).for_each(|stream| gateway.open(stream));
+    assert_eq!(refused(&gateway), 256);
     assert_eq!(gateway.breaches(), Vec::<&str>::new());
-    gateway.open(200);
+    gateway.open(356);
     assert_eq!(gateway.breaches(), ["it opened far more streams than allowed"]);
-    assert_eq!(gateway.mux.stream_count(), 200);
+    assert_eq!(gateway.mux.stream_count(), 356);
 }
 
 #[test]
