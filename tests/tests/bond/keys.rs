@@ -99,7 +99,7 @@ fn a_gateway_with_another_key_gets_nothing() {
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
     client.says_times("the gateway has another key than the one that was given", 2);
     client.says("hint: compare --gateway-key");
-    gateway.says_times("is not let in", 2);
+    gateway.says_times("is not let in: it expects a gateway with another key", 2);
     assert_eq!(client.times("is up") + gateway.times("a session begins"), 0);
     // Each network says it once, however often it is tried.
     gateway.says_times("is not let in", 5);

@@ -112,7 +112,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             super::serve_metrics(at, args.quiet, text).await?;
         }
         if let Some(user) = &args.user {
-            privilege::drop_to(user).context("the gateway does not run as root")?;
+            privilege::drop_to(user).context("the gateway cannot give up root")?;
         }
         if !args.quiet {
             let at: Vec<String> = listening.addresses().iter().map(ToString::to_string).collect();

@@ -321,18 +321,28 @@ impl Listening {
     }
 }
 
+/// An address as people know it: a socket for both families calls an IPv4 one by another name.
+fn shown(address: SocketAddr) -> String {
+    SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+}
+
 /// Why a handshake failed. Of a key that is not known, the libraries say it in words of their own,
 /// and one of them in nothing but words.
 fn why(error: &dyn std::error::Error) -> String {
     let said = error.to_string();
-    match said.contains("ApplicationVerificationFailure") {
-        true => "its key is not in the allow-file".to_owned(),
-        false => said,
+    if said.contains("ApplicationVerificationFailure") {
+        return "its key is not in the allow-file".to_owned();
     }
+    // The client says so with an alert, and QUIC puts that in other words.
+    if said.contains("AccessDenied") || said.contains("access denied") {
+        return "it expects a gateway with another key".to_owned();
+    }
+    said
 }
 
 /// Tells the log who was not let in.
 fn say(from: SocketAddr, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
+    let from = shown(from);
     match greeted {
         Ok(Ok(())) => {}
         Ok(Err(why)) => tracing::info!("{from} is not let in: {why}"),
@@ -375,7 +385,7 @@ impl Gateway {
 
     /// A carrier whose client has proved its key.
     async fn take(self: Rc<Self>, key: PublicKey, mut io: Io) -> Result<(), String> {
-        let from = io.peer().map_or_else(|| "somewhere".to_owned(), |from| from.to_string());
+        let from = io.peer().map_or_else(|| "somewhere".to_owned(), shown);
         let guests = self.allow.guests();
         let guest = guests.find(&key).ok_or("its key is not in the allow-file any more")?.clone();
         let (hello, early) = greeting::hear(&mut io).await.map_err(|error| error.to_string())?;
