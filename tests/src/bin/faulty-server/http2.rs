@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -188,7 +188,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Pings<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Pings<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Pings<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -202,6 +202,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Pings<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        // With anything unread the kernel would reset the connection, and the farewell be lost.
+        let mut bytes = [0; 4096];
+        loop {
+            let mut rest = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut rest))?;
+            if rest.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 }
