@@ -13,6 +13,7 @@ mod appetite;
 mod carrier;
 mod datagram;
 mod event;
+mod flight;
 mod incoming;
 mod message;
 mod notice;
@@ -38,7 +39,7 @@ pub use message::{
 };
 
 use crate::ranges::Ranges;
-use crate::sched::{Schedulers, Treatment, View};
+use crate::sched::{Schedulers, Treatment};
 use carrier::Carrier;
 use datagram::Datagrams;
 use notice::Notice;
@@ -309,9 +310,9 @@ impl<P: Payload> Mux<P> {
         self.streams.len()
     }
 
-    /// The carriers with what is known of each: its number, its path, whether it is suspect.
-    pub fn carriers(&self) -> impl Iterator<Item = (CarrierId, View, bool)> + '_ {
-        self.carriers.iter().map(|carrier| (carrier.id, carrier.view(), carrier.suspect))
+    /// The carriers, and whether each is suspect.
+    pub fn carriers(&self) -> impl Iterator<Item = (CarrierId, bool)> + '_ {
+        self.carriers.iter().map(|carrier| (carrier.id, carrier.suspect))
     }
 
     /// What this end holds for the peer's streams: at most the credit that was granted.

@@ -47,6 +47,8 @@ pub struct View {
     pub unsent: Size,
     /// How fast what waits is sent.
     pub rate: Rate,
+    /// How long the congestion window stays full.
+    pub opens_in: Span,
 }
 
 /// What is to be done.
@@ -108,14 +110,14 @@ impl Schedulers {
 }
 
 impl View {
-    /// When a message that is handed over now arrives: after what waits before it, and half a
-    /// round trip.
+    /// When a message that is handed over now arrives: after what waits before it or when the
+    /// window opens, and half a round trip.
     pub fn arrival(&self) -> Span {
         let wait = match self.rate.is_zero() {
             true => Span::ZERO,
             false => self.rate.time_for(self.unsent),
         };
-        wait + Span::from_nanos(self.rtt.as_nanos() / 2)
+        wait.max(self.opens_in) + Span::from_nanos(self.rtt.as_nanos() / 2)
     }
 }
 

@@ -7,18 +7,31 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use manyways_trace::{Size, Span};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 
 pub use state::{TcpState, tcp_round_trip, tcp_state};
 
 /// Lets a TCP socket be writable only while fewer than `most` of its bytes wait to be sent for the
-/// first time, so that they wait where they can still take another path.
+/// first time, so that they wait where they can still take another path. A write may exceed that by
+/// far: Linux adds to the last of its segments, up to 64 KiB, without a look at what waits. So ask
+/// [`is_writable`] before.
 ///
 /// # Errors
 /// Where the descriptor is not a TCP socket.
 pub fn set_notsent_lowat(socket: BorrowedFd<'_>, most: Size) -> io::Result<()> {
     let bytes = u32::try_from(most.as_bytes()).unwrap_or(u32::MAX);
     SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
+}
+
+/// Whether a socket can be written to. Where a TCP socket cannot, `epoll` tells when half of what may
+/// wait is free.
+///
+/// # Errors
+/// Where the descriptor is none.
+pub fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut fds = [PollFd::new(socket, PollFlags::POLLOUT)];
+    Ok(poll(&mut fds, PollTimeout::ZERO)? > 0)
 }
 
 /// Chooses the congestion control of a TCP socket by its name: `cubic`, `reno`, `bbr`.
@@ -53,9 +66,27 @@ pub fn set_mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream, UdpSocket};
 
     use super::*;
+
+    #[test]
+    fn who_asks_before_each_write_keeps_little_unsent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // Nobody reads: what the window does not take stays here.
+        let _far = listener.accept().unwrap();
+        set_notsent_lowat(near.as_fd(), Size::from_bytes(6_144)).unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while is_writable(near.as_fd()).unwrap() {
+            written += near.write(&[0; 1_000]).unwrap();
+            assert!(written < 64 << 20, "it never has enough");
+        }
+        let unsent = tcp_state(near.as_fd()).unwrap().unsent;
+        assert!(unsent.as_bytes() <= 4_096, "{unsent} wait");
+    }
 
     #[test]
     fn options_are_kept_by_the_kernel() {

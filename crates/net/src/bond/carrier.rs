@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
 use manyways_proto::mux::{Condition, DecodeError, Message, Payload};
-use manyways_sys::socket::{set_notsent_lowat, tcp_state};
+use manyways_sys::socket::{is_writable, set_notsent_lowat, tcp_state};
 use manyways_trace::{Rate, Size, Span};
 use rustls::Connection;
 use tokio::io::Interest;
@@ -58,6 +58,8 @@ pub(super) struct TcpCarrier {
     plain: Vec<u8>,
     decoder: Decoder,
     limit: u64,
+    /// Bytes that wait in the kernel, as it said last, and those that were written since.
+    unsent: u64,
     /// Bytes of the connection that came and went, encrypted.
     received: u64,
     sent: u64,
@@ -91,6 +93,7 @@ impl TcpCarrier {
             plain: Vec::new(),
             decoder: Decoder::default(),
             limit: 0,
+            unsent: 0,
             received: 0,
             sent: 0,
         };
@@ -113,6 +116,7 @@ impl TcpCarrier {
         let bytes = |packets: u32| Size::from_bytes(u64::from(packets) * state.mss.as_bytes());
         let window = bytes(state.cwnd);
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
+        self.unsent = state.unsent.as_bytes();
         let unsent = state.unsent + Size::from_bytes(self.waiting() as u64);
         // The kernel says when half of this is free. Twice as much changes nothing there, so small
         // differences are not worth a call.
@@ -124,17 +128,19 @@ impl TcpCarrier {
             rtt,
             rtt_var: state.rtt_var.unwrap_or_default(),
             window,
+            slow_start: state.cwnd < state.ssthresh,
             in_flight: bytes(state.unacked.saturating_sub(state.sacked)),
             unsent,
             rate,
             acknowledged: state.bytes_acked.as_bytes(),
+            departed: state.bytes_sent.as_bytes(),
             datagram: None,
         })
     }
 
     /// How much it takes before it is to be written.
     pub(super) fn room(&self) -> usize {
-        usize::try_from(self.limit).unwrap_or(usize::MAX)
+        usize::try_from(self.limit.saturating_sub(self.unsent)).unwrap_or(usize::MAX)
     }
 
     /// Bytes that are encrypted and not with the kernel.
@@ -150,7 +156,7 @@ impl TcpCarrier {
         self.plain.extend_from_slice(payload);
     }
 
-    /// Writes what is queued. Whether the kernel took all.
+    /// Writes what is queued. Whether the kernel took all and takes more.
     pub(super) fn flush(&mut self) -> Result<bool, CarrierError> {
         if !self.plain.is_empty() {
             self.tls.writer().write_all(&self.plain)?;
@@ -162,12 +168,32 @@ impl TcpCarrier {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Socket(&self.stream)) {
                 Ok(0) => return Err(CarrierError::Closed),
-                Ok(bytes) => self.sent += bytes as u64,
+                Ok(bytes) => {
+                    self.sent += bytes as u64;
+                    self.unsent += bytes as u64;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(true)
+        Ok(self.unsent < self.limit || self.has_space()?)
+    }
+
+    /// Asks the kernel, which takes more than the limit in one write. If it has enough, the socket
+    /// is ready when half of that has gone.
+    fn has_space(&mut self) -> io::Result<bool> {
+        let ask = || match is_writable(self.stream.as_fd())? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        match self.stream.try_io(Interest::WRITABLE, ask) {
+            Ok(()) => {
+                self.unsent = self.limit / 2;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads what is there and calls `with` for each message; nothing where nothing is there.

@@ -89,10 +89,12 @@ impl QuicCarrier {
             rtt,
             rtt_var: self.deviation.max(Span::from_nanos(rtt.as_nanos() / 8)),
             window,
+            slow_start: false,
             in_flight: Size::ZERO,
             unsent: Size::from_bytes((self.plain.len() - self.written) as u64),
             rate,
             acknowledged: stats.frame_rx.acks,
+            departed: 0,
             datagram: self.connection.max_datagram_size(),
         }
     }

@@ -179,7 +179,7 @@ impl Session {
     /// What each carrier is doing.
     pub(super) fn status(&mut self) -> Vec<(CarrierId, CarrierStatus)> {
         let suspects: Vec<CarrierId> =
-            self.mux.carriers().filter(|(.., suspect)| *suspect).map(|(id, ..)| id).collect();
+            self.mux.carriers().filter(|(_, suspect)| *suspect).map(|(id, _)| id).collect();
         let mut all: Vec<(CarrierId, CarrierStatus)> = self
             .carriers
             .iter_mut()
@@ -235,7 +235,7 @@ impl Session {
 
     /// Whether a carrier does not get through.
     pub(super) fn is_suspect(&self, id: CarrierId) -> bool {
-        self.mux.carriers().any(|(carrier, _, suspect)| carrier == id && suspect)
+        self.mux.carriers().any(|(carrier, suspect)| carrier == id && suspect)
     }
 
     /// How fast its applications may be in all.
@@ -331,7 +331,7 @@ impl Session {
             if !sent {
                 break;
             }
-            self.flush();
+            self.flush(now);
         }
         let wakeup = self.mux.next_wakeup().into_iter().chain(self.resumes_at(now)).min();
         if wakeup != self.wakeup {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use manyways_trace::{Rate, Size, Span, Time};
 
+use super::flight::Flight;
 use super::message::{FlowId, MOST_PAYLOAD, StreamId};
 use super::quiet::Quiet;
 use crate::ranges::Range;
@@ -23,6 +24,8 @@ pub struct Condition {
     pub rtt_var: Span,
     /// The congestion window.
     pub window: Size,
+    /// It grows by what is acknowledged.
+    pub slow_start: bool,
     /// What was sent and is not acknowledged.
     pub in_flight: Size,
     /// What waits to be sent for the first time.
@@ -32,6 +35,8 @@ pub struct Condition {
     /// All bytes that the peer's transport has acknowledged so far: more of them is a sign of
     /// life.
     pub acknowledged: u64,
+    /// All bytes that it has sent so far, in the same count; zero where it does not say.
+    pub departed: u64,
     /// How long a datagram may be, headers of ours included, where it is not part of a byte
     /// stream.
     pub datagram: Option<usize>,
@@ -45,10 +50,12 @@ impl Condition {
             rtt,
             rtt_var: Span::from_nanos(rtt.as_nanos() / 2),
             window,
+            slow_start: true,
             in_flight: Size::ZERO,
             unsent: Size::ZERO,
             rate: Rate::of(window, rtt.max(Span::from_micros(50))),
             acknowledged: 0,
+            departed: 0,
             datagram: None,
         }
     }
@@ -85,6 +92,7 @@ pub(super) struct Carrier {
     pub room: usize,
     pub condition: Condition,
     quiet: Quiet,
+    flight: Flight,
     /// A sign of life is wanted.
     pub ask: bool,
     /// Bytes that were given to it since the condition was told.
@@ -130,6 +138,7 @@ impl Carrier {
             room: 0,
             condition,
             quiet: Quiet::default(),
+            flight: Flight::default(),
             ask: false,
             fed: 0,
             sent: VecDeque::new(),
@@ -147,18 +156,29 @@ impl Carrier {
         }
     }
 
-    pub(super) fn view(&self) -> View {
+    pub(super) fn view(&self, now: Time) -> View {
         let condition = &self.condition;
+        let rtt = self.quiet.round_trip(condition);
+        // With the message that it would be given next.
+        let ahead = condition.unsent.as_bytes() + self.fed + self.most_payload() as u64;
         View {
             path: self.path,
             has_room: self.room > 0,
-            rtt: self.quiet.round_trip(condition),
+            rtt,
             rtt_var: condition.rtt_var,
             window: condition.window,
             in_flight: condition.in_flight,
             unsent: condition.unsent + Size::from_bytes(self.fed),
             rate: condition.rate,
+            opens_in: self.flight.opens_in(now, condition, rtt, ahead),
         }
+    }
+
+    /// When what it was given arrives, if its window is open.
+    pub(super) fn drained(&self) -> Span {
+        let unsent = self.condition.unsent + Size::from_bytes(self.fed);
+        let rtt = self.quiet.round_trip(&self.condition);
+        self.condition.rate.time_for(unsent) + Span::from_nanos(rtt.as_nanos() / 2)
     }
 
     pub(super) fn observe(&mut self, now: Time, condition: Condition) {
@@ -169,6 +189,7 @@ impl Carrier {
             self.waits_since = None;
         }
         self.ask |= self.quiet.observe(&self.condition, &condition);
+        self.flight.observe(now, &condition);
         self.condition = condition;
         self.fed = 0;
     }
@@ -190,6 +211,7 @@ impl Carrier {
         self.waits_since.get_or_insert(now);
         self.room = self.room.saturating_sub(bytes);
         self.fed += bytes as u64;
+        self.flight.feed(now, &self.condition, self.fed);
     }
 
     pub(super) fn keep(&mut self, now: Time, what: What) {

@@ -253,7 +253,7 @@ impl<P: Payload> Datagrams<P> {
             (Reverse(priority_of(*place, &treatment)), place.class & 1, place.ticket)
         });
         firsts.into_iter().find_map(|first| {
-            let (place, at, copies) = self.ready(first, carriers, schedulers, &treatment)?;
+            let (place, at, copies) = self.ready(now, first, carriers, schedulers, &treatment)?;
             self.take(now, place, at, &copies, carriers)
         })
     }
@@ -262,6 +262,7 @@ impl<P: Payload> Datagrams<P> {
     /// copy.
     fn ready(
         &mut self,
+        now: Time,
         first: Place,
         carriers: &[Carrier],
         schedulers: &mut Schedulers,
@@ -283,7 +284,7 @@ impl<P: Payload> Datagrams<P> {
                 .iter()
                 .enumerate()
                 .filter(|(_, c)| treatment.paths.has(c.path) && (all_suspect || !c.suspect))
-                .map(|(at, carrier)| (at, carrier.view()))
+                .map(|(at, carrier)| (at, carrier.view(now)))
                 .collect();
             let size = Size::from_bytes(data.len() as u64);
             let Some(at) = choose(state, carriers, &usable, schedulers, &treatment, size) else {

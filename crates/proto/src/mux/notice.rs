@@ -64,7 +64,7 @@ impl<P: Payload> Mux<P> {
         let mut places: Vec<Place> = self.notices.firsts().collect();
         places.sort_by_key(|place| place.ticket);
         for place in places {
-            let Some(at) = self.carrier_for_notices(place.class) else { continue };
+            let Some(at) = self.carrier_for_notices(now, place.class) else { continue };
             while let Some((place, notice)) = self.notices.from(place) {
                 let notice = *notice;
                 self.notices.take(place);
@@ -80,7 +80,7 @@ impl<P: Payload> Mux<P> {
 
     /// The carrier for notices that wait together, if it has room. None goes over a path without
     /// need, or one that a policy spares would be woken by it.
-    pub(super) fn carrier_for_notices(&self, class: u16) -> Option<usize> {
+    pub(super) fn carrier_for_notices(&self, now: Time, class: u16) -> Option<usize> {
         let paths = |class: u16| self.treatment_of(class as u8).paths;
         match class {
             NO_LABEL => {
@@ -88,15 +88,15 @@ impl<P: Payload> Mux<P> {
                     |carrier: &Carrier| Some(carrier.id) == self.recent && !carrier.suspect;
                 match self.carriers.iter().position(in_use) {
                     Some(at) => (self.carriers[at].room > 0).then_some(at),
-                    None => self.quickest(PathSet::ALL),
+                    None => self.quickest(now, PathSet::ALL),
                 }
             }
-            _ if class & OF_LABEL == 0 => self.quickest(paths(class)),
+            _ if class & OF_LABEL == 0 => self.quickest(now, paths(class)),
             // The other end has to know, and be it over another path.
             _ if !self.carriers.iter().any(|carrier| paths(class).has(carrier.path)) => {
-                self.quickest(PathSet::ALL)
+                self.quickest(now, PathSet::ALL)
             }
-            _ => self.quickest(paths(class)),
+            _ => self.quickest(now, paths(class)),
         }
     }
 
@@ -134,12 +134,12 @@ impl<P: Payload> Mux<P> {
 
     /// The carrier over which a small message arrives first, among those that have room; that
     /// which is in use rather than one that sleeps.
-    pub(super) fn quickest(&self, paths: PathSet) -> Option<usize> {
+    pub(super) fn quickest(&self, now: Time, paths: PathSet) -> Option<usize> {
         let usable = |at: &usize| self.carriers[*at].room > 0 && paths.has(self.carriers[*at].path);
         let recent = |at: &usize| Some(self.carriers[*at].id) != self.recent;
         (0..self.carriers.len()).filter(usable).min_by_key(|at| {
             let carrier = &self.carriers[*at];
-            (carrier.suspect, recent(at), carrier.view().arrival())
+            (carrier.suspect, recent(at), carrier.view(now).arrival())
         })
     }
 }

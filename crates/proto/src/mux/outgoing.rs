@@ -103,7 +103,7 @@ impl<P: Payload> Mux<P> {
             .iter()
             .enumerate()
             .filter(|(_, carrier)| all_suspect || !carrier.suspect)
-            .map(|(at, carrier)| (at, carrier.view()))
+            .map(|(at, carrier)| (at, carrier.view(now)))
             .collect();
         for Place { class, .. } in self.in_turn(&self.ready) {
             let treatment = self.treatment_of(class as u8);

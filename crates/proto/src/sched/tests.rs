@@ -17,6 +17,7 @@ fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> View {
         in_flight: Size::ZERO,
         unsent: Size::from_bytes(unsent),
         rate,
+        opens_in: Span::ZERO,
     }
 }
 
@@ -223,4 +224,18 @@ fn every_scheduler_has_a_word_that_names_it() {
     }
     let unknown = "fastest".parse::<Kind>().unwrap_err().to_string();
     assert!(Kind::ALL.iter().all(|kind| unknown.contains(kind.word())), "{unknown}");
+}
+
+#[test]
+fn what_would_wait_for_a_full_window_goes_where_it_arrives_sooner() {
+    // Nothing waits in the slow one, but its window opens in a round trip only.
+    let slow = View { opens_in: Span::from_millis(70), ..path(0, 8_000, 70, 0) };
+    let fast = path(1, 8_000, 50, FULL - 1);
+    assert_eq!(fast.arrival(), Span::from_micros(40_999));
+    assert_eq!(choose(Kind::BufferAware, 1_000, &[slow, fast]), send(1));
+    // That one has no room now, but is sooner even so with all that is left.
+    let full = path(1, 8_000, 50, FULL);
+    assert_eq!(choose(Kind::BufferAware, 10_000, &[slow, full]), Choice::Wait);
+    let open = View { opens_in: Span::ZERO, ..slow };
+    assert_eq!(choose(Kind::BufferAware, 10_000, &[open, full]), send(0));
 }

@@ -21,6 +21,8 @@ pub struct TcpState {
     pub rto: Span,
     /// Packets that may be under way at once.
     pub cwnd: u32,
+    /// Below so many packets the window grows by one with each that is acknowledged.
+    pub ssthresh: u32,
     /// The largest payload of a packet.
     pub mss: Size,
     /// Packets under way: sent and not acknowledged, those that are taken for lost included.
@@ -37,6 +39,8 @@ pub struct TcpState {
     pub app_limited: bool,
     /// Bytes that the far end acknowledged, from the start on (Linux 4.1).
     pub bytes_acked: Size,
+    /// Bytes that were sent, each counted once, from the start on (Linux 4.19).
+    pub bytes_sent: Size,
     /// Bytes that were received in order, from the start on (Linux 4.1).
     pub bytes_received: Size,
     /// Timeouts in a row without an acknowledgement: the connection stalls when this is not zero.
@@ -103,6 +107,13 @@ struct TcpInfo {
     data_segs_in: u32,
     data_segs_out: u32,
     delivery_rate: u64,
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
 }
 
 // What the kernel's header says on every architecture that aligns u64 to 8 bytes.
@@ -111,7 +122,8 @@ const _: () = {
     assert!(offset_of!(TcpInfo, rtt) == 68);
     assert!(offset_of!(TcpInfo, pacing_rate) == 104);
     assert!(offset_of!(TcpInfo, notsent_bytes) == 144);
-    assert!(size_of::<TcpInfo>() == 168);
+    assert!(offset_of!(TcpInfo, bytes_sent) == 200);
+    assert!(size_of::<TcpInfo>() == 216);
 };
 
 /// The first of the bit fields in [`TcpInfo::flags`].
@@ -168,6 +180,7 @@ fn interpret(info: &TcpInfo, length: usize) -> TcpState {
         min_rtt: has_min.then(|| micros(info.min_rtt)),
         rto: micros(info.rto),
         cwnd: info.snd_cwnd,
+        ssthresh: info.snd_ssthresh,
         mss: Size::from_bytes(u64::from(info.snd_mss)),
         unacked: info.unacked,
         sacked: info.sacked,
@@ -176,6 +189,7 @@ fn interpret(info: &TcpInfo, length: usize) -> TcpState {
         delivery_rate: Rate::from_bps(info.delivery_rate.saturating_mul(8)),
         app_limited: info.flags & APP_LIMITED != 0,
         bytes_acked: Size::from_bytes(info.bytes_acked),
+        bytes_sent: Size::from_bytes(info.bytes_sent.saturating_sub(info.bytes_retrans)),
         bytes_received: Size::from_bytes(info.bytes_received),
         retransmits: u32::from(info.retransmits),
         total_retrans: info.total_retrans,

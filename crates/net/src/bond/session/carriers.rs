@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    pub(super) fn flush(&mut self) {
+    pub(super) fn flush(&mut self, now: Time) {
         let mut lost = Vec::new();
         for (id, slot) in self.carriers.iter_mut().filter(|(_, slot)| slot.dirty) {
             slot.dirty = false;
@@ -197,6 +197,11 @@ impl Session {
                 Ok(false) => {
                     slot.blocked = true;
                     slot.wake.notify_one();
+                    // How things are now stands until it takes more.
+                    if let Some(condition) = slot.io.condition() {
+                        slot.looked_at = Some(now);
+                        self.mux.handle(now, Input::Condition { carrier: *id, condition });
+                    }
                 }
                 Err(why) => lost.push((*id, why)),
             }

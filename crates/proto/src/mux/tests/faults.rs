@@ -38,7 +38,7 @@ impl Faced {
     /// Hands it an input, and lets it do what it wants.
     pub fn handle(&mut self, input: Input<Piece>) {
         self.mux.handle(self.now, input);
-        let carriers: Vec<CarrierId> = self.mux.carriers().map(|(id, ..)| id).collect();
+        let carriers: Vec<CarrierId> = self.mux.carriers().map(|(id, _)| id).collect();
         for carrier in carriers {
             self.mux.handle(self.now, Input::Room { carrier, bytes: 1 << 20 });
         }

@@ -416,10 +416,12 @@ impl World {
                 rtt: carrier.link.rtt,
                 rtt_var: Span::from_millis(2),
                 window: carrier.link.rate.size_in(carrier.link.rtt) + Size::from_bytes(14_480),
+                slow_start: false,
                 in_flight: Size::from_bytes((flying - unsent) as u64),
                 unsent: Size::from_bytes(unsent as u64),
                 rate: carrier.link.rate,
                 acknowledged: lane.delivered,
+                departed: lane.delivered + (flying - unsent) as u64,
                 datagram: carrier.datagram,
             };
             let id = carrier.id;

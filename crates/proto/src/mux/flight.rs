@@ -1,0 +1,222 @@
+//! When a full congestion window opens again.
+//!
+//! What is handed to a transport whose window is full waits at this end until the oldest bytes on
+//! their way are acknowledged: soon where they flow, but nearly a round trip where all of them were
+//! sent at once, as after a pause. The rate alone does not tell the one from the other.
+
+use std::collections::VecDeque;
+
+use manyways_trace::{Size, Span, Time};
+
+use super::carrier::Condition;
+
+/// A window after a pause is ten packets of so many bytes.
+const PACKET: u64 = 1_448;
+/// Nothing is kept of more than so many departures: what is left out is taken for older than it is.
+const MOST_KEPT: usize = 256;
+
+/// When what is on its way was sent.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    /// Up to which byte of the connection everything had left, and when.
+    departures: VecDeque<(Time, u64)>,
+    left: u64,
+}
+
+impl Flight {
+    /// What the transport says now.
+    pub(super) fn observe(&mut self, now: Time, condition: &Condition) {
+        self.take_back(condition.departed);
+        self.depart(now, condition.departed);
+        while self.departures.front().is_some_and(|(_, end)| *end <= condition.acknowledged) {
+            self.departures.pop_front();
+        }
+        if condition.in_flight.is_zero() {
+            self.departures.clear();
+            self.left = condition.departed;
+        }
+    }
+
+    /// It is given `bytes` in all since then: what the window has room for leaves at once. A pause
+    /// may have shrunk it to ten packets, which a transport says only when it sends again.
+    pub(super) fn feed(&mut self, now: Time, condition: &Condition, bytes: u64) {
+        let on_its_way = condition.in_flight + condition.unsent + Size::from_bytes(bytes);
+        let sure = match condition.in_flight.is_zero() {
+            true => condition.window.min(Size::from_bytes(10 * PACKET)),
+            false => condition.window,
+        };
+        if on_its_way <= sure && condition.departed > 0 {
+            self.depart(now, condition.departed + condition.unsent.as_bytes() + bytes);
+        }
+    }
+
+    /// Less has left than was expected: small packets fill a window too.
+    fn take_back(&mut self, end: u64) {
+        if end >= self.left {
+            return;
+        }
+        self.left = end;
+        while let Some((_, last)) = self.departures.back_mut().filter(|(_, last)| *last > end) {
+            *last = end;
+            let before = self.departures.len().checked_sub(2).map(|at| self.departures[at].1);
+            if before.is_none_or(|before| before < end) {
+                break;
+            }
+            self.departures.pop_back();
+        }
+    }
+
+    fn depart(&mut self, now: Time, end: u64) {
+        if end <= self.left {
+            return;
+        }
+        self.left = end;
+        if self.departures.len() < MOST_KEPT {
+            self.departures.push_back((now, end));
+        } else if let Some((_, last)) = self.departures.back_mut() {
+            *last = end;
+        }
+    }
+
+    /// How long from now until `ahead` bytes, all that waits at this end, have left: what does not
+    /// fit in the window goes as what fills it is acknowledged, a round trip after it left.
+    pub(super) fn opens_in(&self, now: Time, condition: &Condition, rtt: Span, ahead: u64) -> Span {
+        let window = condition.window.as_bytes();
+        let excess = (condition.in_flight.as_bytes() + ahead).saturating_sub(window);
+        let needed = if condition.slow_start { excess.div_ceil(2) } else { excess };
+        if needed == 0 {
+            return Span::ZERO;
+        }
+        let needed = condition.acknowledged + needed;
+        let at = self.departures.partition_point(|(_, end)| *end < needed);
+        let last = self.departures.get(at).or(self.departures.back());
+        last.map_or(Span::ZERO, |(at, _)| (*at + rtt).since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(70);
+
+    /// A transport with a window of ten packets.
+    struct Transport {
+        flight: Flight,
+        condition: Condition,
+        fed: u64,
+    }
+
+    impl Transport {
+        fn new() -> Self {
+            let condition = Condition::fresh(RTT);
+            let mut transport = Self { flight: Flight::default(), condition, fed: 0 };
+            transport.says(0, 0, 0);
+            transport
+        }
+
+        /// The application's end hands it so many packets.
+        fn feed(&mut self, at: u64, packets: u64) {
+            self.fed += packets * PACKET;
+            self.flight.feed(Time::ZERO + Span::from_millis(at), &self.condition, self.fed);
+        }
+
+        /// It says that so many packets were acknowledged so far, and so many are on their way.
+        fn says(&mut self, at: u64, acknowledged: u64, in_flight: u64) {
+            // A handshake went before.
+            self.condition.acknowledged = (1 + acknowledged) * PACKET;
+            self.condition.in_flight = Size::from_bytes(in_flight * PACKET);
+            self.condition.departed = (1 + acknowledged + in_flight) * PACKET;
+            self.fed = 0;
+            self.flight.observe(Time::ZERO + Span::from_millis(at), &self.condition);
+        }
+
+        fn opens_in(&self, at: u64) -> Span {
+            self.flight.opens_in(
+                Time::ZERO + Span::from_millis(at),
+                &self.condition,
+                RTT,
+                self.fed + PACKET,
+            )
+        }
+    }
+
+    #[test]
+    fn a_window_that_was_filled_at_once_stays_full_for_a_round_trip() {
+        let mut transport = Transport::new();
+        transport.feed(0, 10);
+        transport.says(10, 0, 10);
+        assert_eq!(transport.opens_in(10), Span::from_millis(60));
+        // What is added waits, and changes nothing.
+        transport.feed(20, 4);
+        assert_eq!(transport.opens_in(30), Span::from_millis(40));
+        assert_eq!(transport.opens_in(100), Span::ZERO);
+    }
+
+    #[test]
+    fn a_window_of_small_packets_is_full_with_fewer_bytes() {
+        let mut transport = Transport::new();
+        for _ in 0..8 {
+            transport.feed(0, 1);
+        }
+        // Ten packets are full of seven packets' bytes.
+        transport.says(0, 0, 7);
+        transport.condition.in_flight = Size::from_bytes(10 * PACKET);
+        assert_eq!(transport.flight.departures.len(), 7);
+        transport.says(50, 7, 4);
+        transport.condition.in_flight = Size::from_bytes(10 * PACKET);
+        assert_eq!(transport.opens_in(50), RTT, "none of the first flight is left");
+    }
+
+    #[test]
+    fn one_that_is_not_full_takes_what_comes() {
+        let mut transport = Transport::new();
+        transport.feed(0, 9);
+        transport.says(10, 0, 9);
+        assert_eq!(transport.opens_in(10), Span::ZERO);
+    }
+
+    #[test]
+    fn one_that_opens_packet_by_packet_opens_with_the_next() {
+        let mut transport = Transport::new();
+        for packet in 0..10 {
+            transport.feed(7 * packet, 1);
+            transport.says(7 * packet, 0, packet + 1);
+        }
+        for packet in 1..50 {
+            let now = 63 + 7 * packet;
+            transport.says(now, packet, 10);
+            // The next of them left seven milliseconds after the one that was acknowledged.
+            assert_eq!(transport.opens_in(now), Span::from_millis(7), "{packet}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_in_what_opens_first_waits_for_the_next() {
+        let mut transport = Transport::new();
+        transport.says(0, 0, 4);
+        transport.says(30, 0, 10);
+        transport.condition.slow_start = false;
+        transport.fed = 3 * PACKET;
+        assert_eq!(transport.opens_in(40), Span::from_millis(30), "four packets leave at 70");
+        transport.fed = 4 * PACKET;
+        assert_eq!(transport.opens_in(40), Span::from_millis(60), "a fifth goes at 100");
+        transport.condition.slow_start = true;
+        assert_eq!(transport.opens_in(40), Span::from_millis(30), "each lets two go");
+    }
+
+    #[test]
+    fn many_departures_are_few_to_keep() {
+        let mut transport = Transport::new();
+        transport.condition.window = Size::from_bytes(1_000 * PACKET);
+        for packet in 0..1_000 {
+            transport.says(packet / 100, 0, packet + 1);
+        }
+        assert_eq!(transport.flight.departures.len(), MOST_KEPT);
+        // What was left out counts as sent with the last that was kept.
+        transport.says(75, 999, 1_000);
+        assert!(transport.opens_in(75) <= RTT);
+        transport.says(80, 1_999, 0);
+        assert_eq!(transport.opens_in(80), Span::ZERO);
+    }
+}
