@@ -8,6 +8,7 @@ use clap::ValueHint;
 use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
 use manyways_proto::sched::PathId;
 use manyways_sys::interface::{self, Kind};
+use manyways_trace::human::counted;
 use serde::Serialize;
 
 use super::policy;
@@ -78,11 +79,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 eprintln!("hint: {hint}");
             }
         }
-        let counted = |count: usize, what: &str| match count {
-            0 => format!("no {what}s"),
-            1 => format!("1 {what}"),
-            _ => format!("{count} {what}s"),
-        };
         let rules = counted(policy.rules().count(), "rule");
         let warnings = counted(warnings.len(), "warning");
         println!("{}: {rules}, {warnings}", args.file.display());

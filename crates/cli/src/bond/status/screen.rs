@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use manyways_net::bond::gateway::GatewayStatus;
 use manyways_net::bond::status::{PathStatus, ShareStatus, Status, StreamStatus, Totals};
-use manyways_trace::human::quoted;
+use manyways_trace::human::{counted, quoted};
 use manyways_trace::{Rate, Size, Span};
 
 /// So many streams are shown: those with the most bytes.
@@ -43,7 +43,8 @@ pub fn client(status: &Status) -> String {
 
 /// What a gateway is doing.
 pub fn gateway(status: &GatewayStatus) -> String {
-    let mut text = format!("manyways bond gateway, {} sessions\n\n", status.sessions.len());
+    let sessions = counted(status.sessions.len(), "session");
+    let mut text = format!("manyways bond gateway, {sessions}\n\n");
     let head = ["CLIENT", "STREAMS", "PATH", "STATE", "FROM IT", "TO IT", "RTT"];
     let lines = status.sessions.iter().flat_map(|session| {
         session.paths.iter().map(|path| {
@@ -121,15 +122,14 @@ fn shares(stream: &StreamStatus) -> String {
 
 fn totals(totals: &Totals) -> String {
     format!(
-        "sent {}, of it {} again ({} in vain); came {}, of it {} twice; headers {}; {} datagrams \
-         dropped",
+        "sent {}, of it {} again ({} in vain); came {}, of it {} twice; headers {}; {} dropped",
         bytes(totals.sent_bytes),
         bytes(totals.reinjected_bytes),
         bytes(totals.spurious_bytes),
         bytes(totals.received_bytes),
         bytes(totals.repeated_bytes),
         bytes(totals.header_bytes),
-        totals.dropped_datagrams,
+        counted(totals.dropped_datagrams as usize, "datagram"),
     )
 }
 
