@@ -1,8 +1,10 @@
 //! `manyways bond client`: the end on the device.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, Identity, Keeping, Progress, Transport};
 use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
+use manyways_net::bond::intake::Intake;
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
@@ -205,7 +208,8 @@ async fn serve(
     if let Some(path) = &args.policy {
         tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
     }
-    let _control = control(&args, &rules)?;
+    let intake = Rc::new(OnceCell::new());
+    let _control = control(&args, &rules, &intake)?;
     if let Some(at) = args.metrics {
         let (rules, name) = (rules.clone(), args.name.clone());
         let text = move || {
@@ -231,7 +235,11 @@ async fn serve(
     let installed = match taken.is_empty() {
         true => None,
         false => tokio::select! {
-            installed = take_in(&args, taken, &doors, &client, addresses) => Some(installed?),
+            installed = take_in(&args, taken, &doors, &client, addresses) => {
+                let (installed, what) = installed?;
+                let _ = intake.set(what);
+                Some(installed)
+            }
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         },
     };
@@ -277,18 +285,19 @@ async fn renew(installed: Arc<Installed>, client: Client) {
 }
 
 /// Answers `bond status` and `bond why`. A bond does not fail for want of that.
-fn control(args: &Args, rules: &Rules) -> Result<Option<Control>> {
-    let (rules, name) = (rules.clone(), args.name.clone());
+fn control(args: &Args, rules: &Rules, intake: &Rc<OnceCell<Intake>>) -> Result<Option<Control>> {
+    let (rules, name, intake) = (rules.clone(), args.name.clone(), Rc::clone(intake));
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
     let started = Control::start(End::Client, &args.name, move |request| {
         let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
+        let intake = Rc::clone(&intake);
         async move {
             match request {
                 Request::Status => {
                     rules.find_owners(OWNERS).await;
                     Answer::Status(Box::new(rules.status(&name, policy.as_deref())))
                 }
-                Request::Why(question) => Answer::Why(Box::new(rules.why(&question))),
+                Request::Why(question) => Answer::Why(Box::new(rules.why(&question, intake.get()))),
             }
         }
     });
@@ -324,7 +333,7 @@ async fn take_in(
     doors: &Doors,
     client: &Client,
     gateway: Vec<IpAddr>,
-) -> Result<Arc<Installed>> {
+) -> Result<(Arc<Installed>, Intake)> {
     let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     let failed = || {
@@ -348,7 +357,7 @@ async fn take_in(
         }
     };
     let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
-    let mut direct: Vec<Prefix> = gateway.into_iter().map(Prefix::from).collect();
+    let mut direct: Vec<Prefix> = gateway.iter().copied().map(Prefix::from).collect();
     if !args.private {
         direct.extend(tproxy::private());
         direct.extend(tproxy::connected()?);
@@ -371,7 +380,10 @@ async fn take_in(
         Failure::new(error.to_string())
             .hint("without it, applications can use --socks or --http-proxy")
     })?;
-    Ok(Arc::new(installed))
+    let host = args.gateway.rsplit_once(':').map_or("", |(host, _)| host);
+    let has_proxy = args.socks.is_some() || args.http_proxy.is_some();
+    let intake = Intake { rules, gateway: host.to_owned(), addresses: gateway, has_proxy };
+    Ok((Arc::new(installed), intake))
 }
 
 async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {
