@@ -79,6 +79,30 @@ fn who_asks_why_hears_what_is_not_taken_in() {
     }
 }
 
+/// It may come later: the client runs all the same.
+#[test]
+fn names_that_no_network_has_are_told_with_those_that_there_are() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let client = keys.client_at(
+        &format!("{GATEWAY}:4433"),
+        &["--via", "wfi, lte", "--intercept", "from:elsewhere"],
+    );
+    client.says("lte is up");
+    client.says("--via: no network here is named \"wfi\" yet");
+    client.says("hint: did you mean wifi?");
+    client.says("--intercept: no network here is named \"elsewhere\" yet");
+    client.says("hint: there are: ");
+    assert_eq!(
+        client.times("no network here") + client.times("wifi is up"),
+        2,
+        "{}",
+        client.said()
+    );
+}
+
 #[test]
 fn what_one_user_sends_is_taken_in_and_what_others_send_is_not() {
     needs_bond!("bash", "setpriv");

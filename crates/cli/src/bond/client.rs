@@ -22,10 +22,12 @@ use manyways_net::bond::rules::Rules;
 use manyways_net::bond::usage::{Usage, state_folder};
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
+use manyways_sys::interface;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
 use manyways_sys::tproxy::{self, Installed, Names, Selection, Target, Targets, WhenDead};
 use manyways_trace::Span;
+use manyways_trace::nearest::nearest;
 use tokio::sync::mpsc;
 
 use super::{events, keygen, policy};
@@ -192,8 +194,12 @@ async fn serve(
     let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
     let identity = Identity { gateway, gateway_key: args.gateway_key, key };
     let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
-    let wanted = Wanted { via: args.via.clone(), gateway: addresses.clone() };
+    let via = args.via.iter().map(|name| name.trim().to_owned()).collect();
+    let wanted = Wanted { via, gateway: addresses.clone() };
     let found = wanted.find()?;
+    if !args.quiet {
+        say_strangers(&args, &wanted.via);
+    }
     if found.is_empty() && !args.quiet {
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
@@ -254,6 +260,26 @@ async fn serve(
     }
     drop(installed);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which names no network has: it may come later, or be a mistake.
+fn say_strangers(args: &Args, via: &[String]) {
+    let from = args.intercept.iter().filter_map(|what| match what {
+        Intercept::Some(Selection::From(names)) => Some(names),
+        _ => None,
+    });
+    let via = via.iter().map(|name| ("--via", name));
+    let asked: Vec<_> = via.chain(from.flatten().map(|name| ("--intercept", name))).collect();
+    // What cannot be listed is not known to be missing.
+    let Ok(known) = interface::list() else { return };
+    let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+    for (option, name) in asked.into_iter().filter(|(_, name)| !known.contains(&name.as_str())) {
+        eprintln!("manyways: {option}: no network here is named {name:?} yet");
+        match nearest(name, known.iter().copied()) {
+            Some(near) => eprintln!("hint: did you mean {near}?"),
+            None => eprintln!("hint: there are: {}", known.join(", ")),
+        }
+    }
 }
 
 /// Keeps the rules alive as long as a network leads to the gateway. Without one for some seconds
