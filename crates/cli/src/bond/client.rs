@@ -166,6 +166,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(path) => policy::read(path)?,
         None => policy::plain(args.scheduler),
     };
+    if let Some(path) = &args.policy
+        && !args.quiet
+    {
+        policy::say(path, &policy::warnings(&policy));
+    }
     let gateway: Vec<SocketAddr> = args
         .gateway
         .to_socket_addrs()
