@@ -99,7 +99,7 @@ pub struct Args {
     /// Take traffic to private networks in too.
     #[arg(long)]
     private: bool,
-    /// Say nothing but errors.
+    /// Say nothing but errors and warnings.
     #[arg(short, long)]
     quiet: bool,
 }

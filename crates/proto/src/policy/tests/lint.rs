@@ -106,6 +106,7 @@ fn bytes_do_not_send_anything_past_the_bond_later() {
     };
     let late = ["line 2: the rule `a` comes too late: what the bond carries by then stays there"];
     assert_eq!(of("match = { bytes = '>1MB' }", "{ direct = true }"), late);
+    assert_eq!(of("match = { bytes = '>0B' }", "{ direct = true }"), late);
     assert_eq!(of("match = [{ port = 1 }, { bytes = '1MB-2MB' }]", "{ direct = true }"), late);
     assert_eq!(of("not = { bytes = '<1MB' }", "{ direct = true }"), late);
     let early = "line 2: `bytes` ends nothing in the rule `a`: a connection that goes past the \
