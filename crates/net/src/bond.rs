@@ -11,6 +11,7 @@ pub mod door;
 mod facts;
 pub mod gateway;
 mod greeting;
+pub mod intake;
 pub mod intercept;
 pub mod journal;
 pub mod key;

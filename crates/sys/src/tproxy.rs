@@ -211,6 +211,12 @@ pub fn private() -> Vec<Prefix> {
         .collect()
 }
 
+/// Destinations that are always reached directly, whatever the rules say, and what they are:
+/// `loopback`.
+pub fn never() -> impl Iterator<Item = (Prefix, &'static str)> {
+    script::NEVER.iter().filter_map(|(text, what)| Some((text.parse().ok()?, *what)))
+}
+
 /// The networks that this host has an address in now, as far as they are more than one address.
 pub fn connected() -> Result<Vec<Prefix>, interface::ListError> {
     Ok(Prefix::merge(interface::subnets()?))

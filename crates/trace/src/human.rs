@@ -34,6 +34,15 @@ pub fn quoted(text: &str) -> String {
     short
 }
 
+/// So many of something that has a regular plural: `no sessions`, `1 session`, `2 sessions`.
+pub fn counted(count: usize, what: &str) -> String {
+    match count {
+        0 => format!("no {what}s"),
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
 const SPAN_UNITS: &[(&str, u64)] = &[
     ("ns", 1),
     ("us", 1_000),
@@ -182,6 +191,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "key")), ["no keys", "1 key", "2 keys"]);
+    }
 
     #[test]
     fn values_read_exactly() {

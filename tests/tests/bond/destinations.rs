@@ -223,8 +223,8 @@ fn a_client_may_have_so_many_streams_and_sessions() {
         (!is_end(&end)).then_some(())
     });
     let second = keys.doorless(&["--intercept", "none"]);
-    second.says_times("the gateway refuses: phone has 1 sessions already", 2);
-    gateway.says("is not let in: phone has 1 sessions already");
+    second.says_times("the gateway refuses: phone has 1 session already", 2);
+    gateway.says("is not let in: phone has 1 session already");
     // When the first one goes, the second one may come.
     drop(client);
     second.says("is up");

@@ -34,11 +34,14 @@ fn a_private_key_is_there_and_its_owners_alone() {
     fs::set_permissions(file("open"), Permissions::from_mode(0o644)).expect("its permissions");
     fs::write(file("garbage"), [0xff; 100]).expect("room for a file");
     fs::set_permissions(file("garbage"), Permissions::from_mode(0o600)).expect("its permissions");
+    fs::write(file("letter"), "to whom it may concern").expect("room for a file");
+    fs::set_permissions(file("letter"), Permissions::from_mode(0o644)).expect("its permissions");
     fs::write(file("allow"), format!("{NOBODY} phone\n")).expect("room for a line");
     for (name, sentence, hint) in [
         ("missing", "No such file", "manyways bond keygen"),
         ("open", "can be read by others", "chmod 600"),
         ("garbage", "holds no Ed25519 private key", "manyways bond keygen"),
+        ("letter", "holds no Ed25519 private key", "manyways bond keygen"),
     ] {
         let allow = file("allow");
         let name = file(name);
@@ -46,7 +49,15 @@ fn a_private_key_is_there_and_its_owners_alone() {
         fails(&gateway, sentence, hint);
         let to = ["client", "--gateway", "127.0.0.1:1", "--gateway-key", NOBODY];
         fails(&[&to[..], &["--intercept", "none", "--key", &name]].concat(), sentence, hint);
+        fails(&["keygen", "--show", &name], sentence, hint);
     }
+    let nowhere = file("no/folder/key");
+    fails(
+        &["keygen", &nowhere],
+        "no/folder is not there",
+        &format!("mkdir -p {}", file("no/folder")),
+    );
+    fails(&["keygen", "--show", &nowhere], "No such file", &format!("keygen {nowhere}"));
     fails(&["keygen", &file("good")], "File exists", "keygen --show");
 }
 

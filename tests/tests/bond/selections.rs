@@ -10,7 +10,9 @@ use manyways_tests::{finish, manyways};
 
 use crate::bond::Keys;
 use crate::needs_bond;
-use crate::world::{OTHER_SERVER, OUTSIDE, SERVER, TWO_LINKS, World, accept, at, eventually};
+use crate::world::{
+    GATEWAY, OTHER_SERVER, OUTSIDE, PRIVATE, SERVER, TWO_LINKS, World, accept, at, eventually,
+};
 
 /// Who nearly every system has.
 const NOBODY: &str = "65534";
@@ -44,6 +46,61 @@ fn bash(words: &[&str], script: &str) {
         command.args(rest).arg("bash");
     }
     finish(command.args(["-c", script])).succeeded();
+}
+
+/// What never comes to the client is not the policy's to decide.
+#[test]
+fn who_asks_why_hears_what_is_not_taken_in() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let (_gateway, _client) = (keys.gateway(&[]), keys.transparent(&[]));
+    let why = |host: &str| {
+        let mut ask = manyways();
+        ask.env("LAB_DIR", world.path("")).args(["bond", "why", host]);
+        world.device(|| finish(&mut ask)).succeeded().stdout
+    };
+    // The rules are there a moment before the client knows.
+    let loopback = "not taken in: 127.0.0.1 is loopback (127.0.0.0/8)\n";
+    eventually("it is said", || why("localhost").starts_with(loopback).then_some(()));
+    for (host, words) in [
+        (GATEWAY, "is the gateway itself"),
+        (PRIVATE, "is private (192.168.0.0/16), and --private is not given"),
+        ("10.64.1.2", "is this host itself"),
+        ("10.64.1.77", "is on a network of this host (10.64.1.0/24)"),
+    ] {
+        let said = why(host);
+        assert!(said.starts_with(&format!("not taken in: {host} {words}\n")), "{said}");
+        assert!(said.contains("where the client is asked as a proxy"), "{said}");
+    }
+    for taken in [SERVER[0], &format!("http://{}/object", SERVER[0]), "www.example.com"] {
+        let said = why(taken);
+        assert!(said.starts_with("buffer-aware over all, says the default\n"), "{said}");
+    }
+}
+
+/// It may come later: the client runs all the same.
+#[test]
+fn names_that_no_network_has_are_told_with_those_that_there_are() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let client = keys.client_at(
+        &format!("{GATEWAY}:4433"),
+        &["--via", "wfi, lte", "--intercept", "from:elsewhere"],
+    );
+    client.says("lte is up");
+    client.says("--via: no network here is named \"wfi\" yet");
+    client.says("hint: did you mean wifi?");
+    client.says("--intercept: no network here is named \"elsewhere\" yet");
+    client.says("hint: there are: ");
+    assert_eq!(
+        client.times("no network here") + client.times("wifi is up"),
+        2,
+        "{}",
+        client.said()
+    );
 }
 
 #[test]

@@ -169,8 +169,8 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
             "#,
         )
         .succeeded();
-    let paths: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("paths")).collect();
-    assert_eq!(paths, ["paths: wifi", "paths: lte"], "{}", done.stdout);
+    let paths: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("path: ")).collect();
+    assert_eq!(paths, ["path: wifi", "path: lte"], "{}", done.stdout);
     assert!(done.stdout.ends_with("intact\n"), "{}", done.stdout);
     let warnings = world.read("client.log").matches("still followed").count();
     assert_eq!(warnings, 1, "{}", world.read("client.log"));

@@ -230,6 +230,34 @@ fn the_event_log_tells_of_paths_connections_and_decisions() {
     });
 }
 
+/// It may have them later: the policy is followed all the same.
+#[test]
+fn a_client_warns_of_names_that_its_host_does_not_have() {
+    needs_world!();
+    let world = World::new();
+    world.write("policy.toml", "[default]\npaths = \"wfi\"\n");
+    world.write("other.toml", "[default]\nprimary = \"lta\"\n");
+    world
+        .run(
+            r#"
+            client --policy policy.toml
+            mv other.toml policy.toml
+            wait_for 'grep "is followed now" client.log'
+            end
+            "#,
+        )
+        .succeeded();
+    let log = world.read("client.log");
+    let (first, second) = log.split_once(" is up").expect("a network is up");
+    for (part, word, meant) in [(first, "wfi", "wifi"), (second, "lta", "lte")] {
+        let warning = format!(
+            "warning: policy.toml: the default: no path here is named or of the kind `{word}`\n\
+             hint: did you mean `{meant}`?\n"
+        );
+        assert!(part.contains(&warning), "{part}");
+    }
+}
+
 #[test]
 fn check_points_at_what_is_wrong() {
     needs!(Need::Command("sh"));

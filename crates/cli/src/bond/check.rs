@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueHint;
-use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
-use manyways_proto::sched::PathId;
-use manyways_sys::interface::{self, Kind};
+use manyways_proto::policy::{Policy, PolicyError, Warning};
+use manyways_trace::human::counted;
 use serde::Serialize;
 
 use super::policy;
@@ -60,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let text = policy::text(&args.file)?;
     let read = Policy::parse(&text);
     let warnings = match &read {
-        Ok(policy) => policy.lint(&paths()),
+        Ok(policy) => policy::warnings(policy),
         Err(_) => Vec::new(),
     };
     let passes = read.is_ok() && (warnings.is_empty() || !args.strict);
@@ -68,37 +67,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         println!("{}", serde_json::to_string(&report(&read, &warnings))?);
     } else {
         let policy = read.map_err(|error| policy::failure(&args.file, &error))?;
-        for warning in &warnings {
-            let (file, sentence) = (args.file.display(), &warning.sentence);
-            match warning.line {
-                0 => eprintln!("warning: {file}: the default: {sentence}"),
-                line => eprintln!("warning: {file}:{line}: {sentence}"),
-            }
-            if let Some(hint) = &warning.hint {
-                eprintln!("hint: {hint}");
-            }
-        }
-        let counted = |count: usize, what: &str| match count {
-            0 => format!("no {what}s"),
-            1 => format!("1 {what}"),
-            _ => format!("{count} {what}s"),
-        };
+        policy::say(&args.file, &warnings);
         let rules = counted(policy.rules().count(), "rule");
         let warnings = counted(warnings.len(), "warning");
         println!("{}: {rules}, {warnings}", args.file.display());
     }
     Ok(if passes { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The networks of this host; none where they cannot be listed.
-fn paths() -> Vec<PathFacts> {
-    let mut found = interface::list().unwrap_or_default();
-    found.retain(|found| found.kind != Kind::Loopback);
-    let paths = (0..PathId::LIMIT).zip(found).map(|(id, found)| PathFacts {
-        metered: found.metered.is_metered(),
-        ..PathFacts::new(PathId(id), found.name, found.kind.word())
-    });
-    paths.collect()
 }
 
 fn report(read: &Result<Policy, PolicyError>, warnings: &[Warning]) -> Report {

@@ -1,8 +1,10 @@
 //! `manyways bond client`: the end on the device.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, Identity, Keeping, Progress, Transport};
 use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
+use manyways_net::bond::intake::Intake;
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
@@ -19,10 +22,12 @@ use manyways_net::bond::rules::Rules;
 use manyways_net::bond::usage::{Usage, state_folder};
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
+use manyways_sys::interface;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
 use manyways_sys::tproxy::{self, Installed, Names, Selection, Target, Targets, WhenDead};
 use manyways_trace::Span;
+use manyways_trace::nearest::nearest;
 use tokio::sync::mpsc;
 
 use super::{events, keygen, policy};
@@ -94,7 +99,7 @@ pub struct Args {
     /// Take traffic to private networks in too.
     #[arg(long)]
     private: bool,
-    /// Say nothing but errors.
+    /// Say nothing but errors and warnings.
     #[arg(short, long)]
     quiet: bool,
 }
@@ -161,6 +166,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(path) => policy::read(path)?,
         None => policy::plain(args.scheduler),
     };
+    if let Some(path) = &args.policy
+        && !args.quiet
+    {
+        policy::say(path, &policy::warnings(&policy));
+    }
     let gateway: Vec<SocketAddr> = args
         .gateway
         .to_socket_addrs()
@@ -189,8 +199,12 @@ async fn serve(
     let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
     let identity = Identity { gateway, gateway_key: args.gateway_key, key };
     let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
-    let wanted = Wanted { via: args.via.clone(), gateway: addresses.clone() };
+    let via = args.via.iter().map(|name| name.trim().to_owned()).collect();
+    let wanted = Wanted { via, gateway: addresses.clone() };
     let found = wanted.find()?;
+    if !args.quiet {
+        say_strangers(&args, &wanted.via);
+    }
     if found.is_empty() && !args.quiet {
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
@@ -205,7 +219,8 @@ async fn serve(
     if let Some(path) = &args.policy {
         tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
     }
-    let _control = control(&args, &rules)?;
+    let intake = Rc::new(OnceCell::new());
+    let _control = control(&args, &rules, &intake)?;
     if let Some(at) = args.metrics {
         let (rules, name) = (rules.clone(), args.name.clone());
         let text = move || {
@@ -231,7 +246,11 @@ async fn serve(
     let installed = match taken.is_empty() {
         true => None,
         false => tokio::select! {
-            installed = take_in(&args, taken, &doors, &client, addresses) => Some(installed?),
+            installed = take_in(&args, taken, &doors, &client, addresses) => {
+                let (installed, what) = installed?;
+                let _ = intake.set(what);
+                Some(installed)
+            }
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         },
     };
@@ -246,6 +265,26 @@ async fn serve(
     }
     drop(installed);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says which names no network has: it may come later, or be a mistake.
+fn say_strangers(args: &Args, via: &[String]) {
+    let from = args.intercept.iter().filter_map(|what| match what {
+        Intercept::Some(Selection::From(names)) => Some(names),
+        _ => None,
+    });
+    let via = via.iter().map(|name| ("--via", name));
+    let asked: Vec<_> = via.chain(from.flatten().map(|name| ("--intercept", name))).collect();
+    // What cannot be listed is not known to be missing.
+    let Ok(known) = interface::list() else { return };
+    let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
+    for (option, name) in asked.into_iter().filter(|(_, name)| !known.contains(&name.as_str())) {
+        eprintln!("manyways: {option}: no network here is named {name:?} yet");
+        match nearest(name, known.iter().copied()) {
+            Some(near) => eprintln!("hint: did you mean {near}?"),
+            None => eprintln!("hint: there are: {}", known.join(", ")),
+        }
+    }
 }
 
 /// Keeps the rules alive as long as a network leads to the gateway. Without one for some seconds
@@ -277,18 +316,19 @@ async fn renew(installed: Arc<Installed>, client: Client) {
 }
 
 /// Answers `bond status` and `bond why`. A bond does not fail for want of that.
-fn control(args: &Args, rules: &Rules) -> Result<Option<Control>> {
-    let (rules, name) = (rules.clone(), args.name.clone());
+fn control(args: &Args, rules: &Rules, intake: &Rc<OnceCell<Intake>>) -> Result<Option<Control>> {
+    let (rules, name, intake) = (rules.clone(), args.name.clone(), Rc::clone(intake));
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
     let started = Control::start(End::Client, &args.name, move |request| {
         let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
+        let intake = Rc::clone(&intake);
         async move {
             match request {
                 Request::Status => {
                     rules.find_owners(OWNERS).await;
                     Answer::Status(Box::new(rules.status(&name, policy.as_deref())))
                 }
-                Request::Why(question) => Answer::Why(Box::new(rules.why(&question))),
+                Request::Why(question) => Answer::Why(Box::new(rules.why(&question, intake.get()))),
             }
         }
     });
@@ -324,7 +364,7 @@ async fn take_in(
     doors: &Doors,
     client: &Client,
     gateway: Vec<IpAddr>,
-) -> Result<Arc<Installed>> {
+) -> Result<(Arc<Installed>, Intake)> {
     let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
     let failed = || {
@@ -348,7 +388,7 @@ async fn take_in(
         }
     };
     let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
-    let mut direct: Vec<Prefix> = gateway.into_iter().map(Prefix::from).collect();
+    let mut direct: Vec<Prefix> = gateway.iter().copied().map(Prefix::from).collect();
     if !args.private {
         direct.extend(tproxy::private());
         direct.extend(tproxy::connected()?);
@@ -371,7 +411,10 @@ async fn take_in(
         Failure::new(error.to_string())
             .hint("without it, applications can use --socks or --http-proxy")
     })?;
-    Ok(Arc::new(installed))
+    let host = args.gateway.rsplit_once(':').map_or("", |(host, _)| host);
+    let has_proxy = args.socks.is_some() || args.http_proxy.is_some();
+    let intake = Intake { rules, gateway: host.to_owned(), addresses: gateway, has_proxy };
+    Ok((Arc::new(installed), intake))
 }
 
 async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {

@@ -52,7 +52,7 @@ pub struct Args {
     /// Become this user once the sockets are open.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Say nothing but errors.
+    /// Say nothing but errors and warnings.
     #[arg(short, long)]
     pub quiet: bool,
 }

@@ -1,6 +1,7 @@
 //! `manyways bond keygen`: makes a key, or shows the public half of one.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -35,7 +36,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         true => read(&args.file)?,
         false => {
             let key = PrivateKey::generate().map_err(words)?;
-            key.write(&args.file).map_err(words)?;
+            key.write(&args.file).map_err(|error| not_written(&args.file, error))?;
             key
         }
     };
@@ -54,20 +55,35 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// Reads a private key for the user.
-pub fn read(file: &std::path::Path) -> Result<PrivateKey> {
+pub fn read(file: &Path) -> Result<PrivateKey> {
     Ok(PrivateKey::read(file).map_err(words)?)
+}
+
+/// A file that is not there to be made is a folder that is not there.
+fn not_written(file: &Path, error: KeyError) -> Failure {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match (&error, folder) {
+        (KeyError::File(_, why), Some(folder)) if why.kind() == io::ErrorKind::NotFound => {
+            let folder = folder.display();
+            Failure::new(format!("{}: the folder {folder} is not there", file.display()))
+                .hint(format!("make it with `mkdir -p {folder}`"))
+        }
+        _ => words(error),
+    }
 }
 
 fn words(error: KeyError) -> Failure {
     let hint = match &error {
-        KeyError::File(path, why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
+        KeyError::File(path, why) if why.kind() == io::ErrorKind::AlreadyExists => {
             Some(format!("`manyways bond keygen --show {}` prints its public key", path.display()))
         }
-        KeyError::File(path, why) if why.kind() == std::io::ErrorKind::NotFound => {
+        KeyError::File(path, why) if why.kind() == io::ErrorKind::NotFound => {
             Some(format!("make a key with `manyways bond keygen {}`", path.display()))
         }
         KeyError::Open(path) => Some(format!("chmod 600 {}", path.display())),
-        KeyError::NotAKey(_) => Some("make a key with `manyways bond keygen FILE`".to_owned()),
+        KeyError::NotAKey(_) => {
+            Some("name the file that `manyways bond keygen FILE` made".to_owned())
+        }
         _ => None,
     };
     let failure = Failure::new(error.to_string());

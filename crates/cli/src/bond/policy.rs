@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use manyways_net::bond::rules::Rules;
-use manyways_proto::policy::{Policy, PolicyError};
-use manyways_proto::sched::Kind;
+use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
+use manyways_proto::sched::{Kind, PathId};
+use manyways_sys::interface;
 
 use crate::failure::Failure;
 
@@ -44,6 +45,36 @@ pub fn failure(path: &Path, error: &PolicyError) -> Failure {
     }
 }
 
+/// What of a policy is probably not meant on this host.
+pub fn warnings(policy: &Policy) -> Vec<Warning> {
+    policy.lint(&paths())
+}
+
+/// The networks of this host; none where they cannot be listed.
+fn paths() -> Vec<PathFacts> {
+    let mut found = interface::list().unwrap_or_default();
+    found.retain(|found| found.kind != interface::Kind::Loopback);
+    let paths = (0..PathId::LIMIT).zip(found).map(|(id, found)| PathFacts {
+        metered: found.metered.is_metered(),
+        ..PathFacts::new(PathId(id), found.name, found.kind.word())
+    });
+    paths.collect()
+}
+
+/// Says it.
+pub fn say(path: &Path, warnings: &[Warning]) {
+    for warning in warnings {
+        let (file, sentence) = (path.display(), &warning.sentence);
+        match warning.line {
+            0 => eprintln!("warning: {file}: the default: {sentence}"),
+            line => eprintln!("warning: {file}:{line}: {sentence}"),
+        }
+        if let Some(hint) = &warning.hint {
+            eprintln!("hint: {hint}");
+        }
+    }
+}
+
 /// What tells one version of a file from another: editors replace files, or write into them.
 type Version = Option<(SystemTime, u64)>;
 
@@ -65,8 +96,10 @@ pub async fn follow(path: PathBuf, rules: Rules, quiet: bool) {
         known = found;
         match read(&path) {
             Ok(policy) => {
+                let warnings = warnings(&policy);
                 rules.replace(policy);
                 if !quiet {
+                    say(&path, &warnings);
                     eprintln!("manyways: {} has changed and is followed now", path.display());
                 }
             }

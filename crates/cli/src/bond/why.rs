@@ -24,7 +24,7 @@ Examples:
   manyways bond why 192.0.2.1:3478 --protocol udp --process zoom
   manyways bond why example.com --bytes 2MB")]
 pub struct Args {
-    /// A host by its name or address, and a port [default: 443]
+    /// A host by its name or address, and a port [default: 443]; or a URL of http or https
     #[arg(value_name = "HOST[:PORT]", value_parser = destination)]
     to: Destination,
     /// The address that the name stands for.
@@ -66,6 +66,10 @@ struct Destination {
 }
 
 fn destination(text: &str) -> Result<Destination, String> {
+    let text = match text.split_once("://") {
+        Some((scheme, rest)) => &of_url(scheme, rest)?,
+        None => text,
+    };
     let host = |host: &str| {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         bare.parse::<IpAddr>().map_err(|_| bare.to_owned())
@@ -84,6 +88,21 @@ fn destination(text: &str) -> Result<Destination, String> {
         return Err("it is a host and a port, like www.example.com:443".to_owned());
     }
     Ok(Destination { host: host(name), port })
+}
+
+/// The host and port of a URL, with the port that its scheme stands for.
+fn of_url(scheme: &str, rest: &str) -> Result<String, String> {
+    let port = match scheme.to_ascii_lowercase().as_str() {
+        "http" => 80,
+        "https" => 443,
+        _ => return Err("give the host and the port, like www.example.com:443".to_owned()),
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // Who logs in does not matter here.
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    // The colons of an IPv6 address stand in brackets.
+    let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    Ok(if has_port { host.to_owned() } else { format!("{host}:{port}") })
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -123,6 +142,13 @@ fn words(why: &Why) -> String {
         text += &words;
         text.push('\n');
     };
+    if let Some(words) = &why.not_taken_in {
+        line(format!("not taken in: {words}"));
+        if !why.has_proxy {
+            return text;
+        }
+        line("where the client is asked as a proxy (--socks, --http-proxy):".to_owned());
+    }
     let by = match &why.rule {
         Some(rule) => format!("the rule `{rule}`"),
         None => "the default".to_owned(),
@@ -132,7 +158,10 @@ fn words(why: &Why) -> String {
         "bond" if why.waits => {
             line("it waits: none of the paths that it may use is up".to_owned());
         }
-        "bond" => line(format!("paths: {}", why.paths.join(", "))),
+        "bond" => {
+            let what = if why.paths.len() == 1 { "path" } else { "paths" };
+            line(format!("{what}: {}", why.paths.join(", ")));
+        }
         _ => {}
     }
     if let Some(name) = &why.known_as {
@@ -153,6 +182,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_cannot_ask_a_proxy_hears_only_that_it_is_not_taken_in() {
+        let why = |has_proxy| Why {
+            schema: String::new(),
+            decision: "bond".into(),
+            rule: None,
+            action: "minrtt over all".into(),
+            paths: vec!["wifi".into()],
+            waits: false,
+            known_as: None,
+            steps: Vec::new(),
+            not_taken_in: Some("::1 is loopback (::/127)".into()),
+            has_proxy,
+        };
+        let alone = "not taken in: ::1 is loopback (::/127)\n";
+        assert_eq!(words(&why(false)), alone);
+        let both = words(&why(true));
+        assert!(both.starts_with(alone) && both.contains("\nminrtt over all, says the"), "{both}");
+        let taken = words(&Why { not_taken_in: None, ..why(false) });
+        assert!(taken.starts_with("minrtt over all, says the default\npath: wifi\n"), "{taken}");
+    }
+
+    #[test]
     fn a_destination_is_a_name_or_an_address_with_or_without_a_port() {
         let of = |text: &str| {
             let Destination { host, port } = destination(text).unwrap();
@@ -163,7 +214,11 @@ mod tests {
         assert_eq!(of("192.0.2.1:53"), ("192.0.2.1".into(), 53));
         assert_eq!(of("2001:db8::1"), ("2001:db8::1".into(), 443));
         assert_eq!(of("[2001:db8::1]:80"), ("2001:db8::1".into(), 80));
-        for wrong in ["", ":80", "http://example.com/", "a:b", "example.com:70000"] {
+        assert_eq!(of("http://example.com/a:b?c@d"), ("example.com".into(), 80));
+        assert_eq!(of("HTTPS://me:secret@example.com"), ("example.com".into(), 443));
+        assert_eq!(of("https://[2001:db8::1]/"), ("2001:db8::1".into(), 443));
+        assert_eq!(of("http://[2001:db8::1]:81/"), ("2001:db8::1".into(), 81));
+        for wrong in ["", ":80", "a:b", "example.com:70000", "http://", "http://a:b/", "ftp://a/"] {
             assert!(destination(wrong).is_err(), "{wrong}");
         }
     }

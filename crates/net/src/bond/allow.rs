@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use manyways_trace::Rate;
+use manyways_trace::human::counted;
 
 use super::key::PublicKey;
 
@@ -168,7 +169,8 @@ impl AllowFile {
         if modified.is_some() && modified != state.0 {
             match read(&self.0.path) {
                 Ok((guests, modified)) => {
-                    tracing::info!("{}: {} keys", self.0.path.display(), guests.len());
+                    let keys = counted(guests.len(), "key");
+                    tracing::info!("{}: {keys}", self.0.path.display());
                     *state = (modified, Arc::new(guests));
                 }
                 Err(error) => {

@@ -13,6 +13,7 @@ use manyways_proto::mux::{
     Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
 use manyways_sys::interface;
+use manyways_trace::human::counted;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
@@ -403,7 +404,7 @@ impl Gateway {
         let own = count();
         if !known && own >= guest.limits.sessions as usize {
             self.doubt(&key);
-            let words = format!("{} has {own} sessions already", guest.name);
+            let words = format!("{} has {} already", guest.name, counted(own, "session"));
             greeting::refuse(&mut io, RefuseCode::Limit, words.clone()).await;
             return Err(words);
         }

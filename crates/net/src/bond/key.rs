@@ -107,14 +107,16 @@ impl PrivateKey {
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |error| KeyError::File(path.to_owned(), error);
         let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
+        let text = fs::read(path).map_err(failed)?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(&text)
+            .ok()
+            .and_then(|der| Self::from_der(der.clone_key()))
+            .ok_or_else(|| KeyError::NotAKey(path.to_owned()))?;
+        // Of another file it is nobody's business who can read it.
         if mode & 0o077 != 0 {
             return Err(KeyError::Open(path.to_owned()));
         }
-        let text = fs::read(path).map_err(failed)?;
-        PrivatePkcs8KeyDer::from_pem_slice(&text)
-            .ok()
-            .and_then(|der| Self::from_der(der.clone_key()))
-            .ok_or_else(|| KeyError::NotAKey(path.to_owned()))
+        Ok(key)
     }
 
     /// Writes it into a new file that only its owner can read.

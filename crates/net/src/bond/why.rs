@@ -8,6 +8,7 @@ use manyways_wire::HostName;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
+use super::intake::Intake;
 use super::rules::Rules;
 
 /// Name and version of the schema of [`Why`].
@@ -63,6 +64,13 @@ pub struct Why {
     pub known_as: Option<String>,
     /// What each rule says that was asked.
     pub steps: Vec<WhyStep>,
+    /// Why applications that know nothing of the client get there without it. All else is then
+    /// about those that ask it as a proxy.
+    #[serde(default)]
+    pub not_taken_in: Option<String>,
+    /// Applications may ask it as a proxy.
+    #[serde(default)]
+    pub has_proxy: bool,
 }
 
 /// What one rule says.
@@ -79,8 +87,8 @@ pub struct WhyStep {
 }
 
 impl Rules {
-    /// What the policy says of a destination now.
-    pub fn why(&self, question: &Question) -> Why {
+    /// What the policy says of a destination now. `intake` is what is taken in, where anything is.
+    pub fn why(&self, question: &Question, intake: Option<&Intake>) -> Why {
         let known_as = match (question.address, &question.domain) {
             (Some(address), None) => self.name_of(address),
             _ => None,
@@ -127,6 +135,9 @@ impl Rules {
                     why: step.why,
                 })
                 .collect(),
+            not_taken_in: intake.and_then(|intake| intake.lacks(question)),
+            // One that takes nothing in is nothing else.
+            has_proxy: intake.is_none_or(|intake| intake.has_proxy),
         }
     }
 }

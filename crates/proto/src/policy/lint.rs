@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use manyways_trace::Size;
+use manyways_trace::human::quoted;
 use manyways_trace::nearest::nearest;
 
 use super::condition::{Quantity, Subject};
 use super::glob::Glob;
-use super::paths::PathFacts;
+use super::paths::{PathFacts, Paths};
 use super::selector::Selector;
 use super::{Action, Policy, Primary, Rule};
 
@@ -34,8 +36,11 @@ impl Policy {
             self.strangers(&known, &mut warnings);
         }
         self.uncounted(&known, &mut warnings);
+        warnings.extend(self.nowhere());
         for rule in &self.rules {
             warnings.extend(primary_is_not_allowed(rule, &known));
+            warnings.extend(process_with_a_folder(rule));
+            warnings.extend(direct_by_bytes(rule));
         }
         warnings.sort_by_key(|warning| warning.line);
         warnings
@@ -55,6 +60,29 @@ impl Policy {
             })
         });
         hidden.collect()
+    }
+
+    /// Paths that take themselves away.
+    fn nowhere(&self) -> Vec<Warning> {
+        let paths = |action: &Action| match action {
+            Action::Bond { paths, .. } => Some(paths.clone()),
+            _ => None,
+        };
+        let default = paths(&self.default);
+        let is_none = |paths: &Option<Paths>| paths.as_ref().is_some_and(Paths::are_never_any);
+        let rules = self.rules.iter().map(|rule| (rule, paths(&rule.action)));
+        // What a rule has from the default is said of the default.
+        let own = rules.filter(|(_, paths)| is_none(paths) && *paths != default);
+        let lines = own.map(|(rule, _)| (rule.line, format!("the rule `{}`", rule.name)));
+        let first = is_none(&default).then(|| (0, "it".to_owned()));
+        let warning = |(line, who)| Warning {
+            line,
+            sentence: format!("{who} allows no path, ever: its flows wait and never go anywhere"),
+            hint: Some(
+                "name what is left, like paths = \"!cellular\"; block = true refuses flows".into(),
+            ),
+        };
+        first.into_iter().chain(lines).map(warning).collect()
     }
 
     fn strangers(&self, known: &[PathFacts], warnings: &mut Vec<Warning>) {
@@ -149,7 +177,56 @@ fn primary_is_not_allowed(rule: &Rule, known: &[PathFacts]) -> Option<Warning> {
     })
 }
 
+/// Programs are known by their file names alone.
+fn process_with_a_folder(rule: &Rule) -> Option<Warning> {
+    let mut processes = rule.selectors().flat_map(|one| &one.process);
+    let process = processes.find(|process| process.as_str().contains('/'))?.as_str();
+    let file = process.rsplit('/').next().unwrap_or_default();
+    Some(Warning {
+        line: rule.line,
+        sentence: format!(
+            "the process `{}` of `{}` fits no program: their file names are compared, without \
+             folders",
+            quoted(process),
+            rule.name
+        ),
+        hint: Some(match file.trim_matches('*') {
+            "" => "write the program's file name, like firefox or teams*".into(),
+            _ => format!("write `{}`", quoted(file)),
+        }),
+    })
+}
+
+/// Whether something goes past the bond is decided before its first byte.
+fn direct_by_bytes(rule: &Rule) -> Option<Warning> {
+    if rule.action != Action::Direct {
+        return None;
+    }
+    let at_first = |one: &Selector| one.bytes.iter().any(|bytes| bytes.fits(Size::ZERO));
+    let later = |one: &&Selector| !one.bytes.is_empty() && !at_first(one);
+    let sentence = if rule.only.iter().any(|one| later(&one)) || rule.not.iter().any(at_first) {
+        format!(
+            "the rule `{}` comes too late: what the bond carries by then stays there",
+            rule.name
+        )
+    } else if rule.selectors().any(|one| !one.bytes.is_empty()) {
+        format!(
+            "`bytes` ends nothing in the rule `{}`: a connection that goes past the bond stays \
+             there",
+            rule.name
+        )
+    } else {
+        return None;
+    };
+    let hint = "leave `bytes` out: `direct` holds from the first byte on, or not at all";
+    Some(Warning { line: rule.line, sentence, hint: Some(hint.into()) })
+}
+
 impl Rule {
+    fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        self.only.iter().chain(&self.not)
+    }
+
     /// Whether `other`, which comes later, is left with nothing.
     fn takes_all_of(&self, other: &Self) -> bool {
         self.when.iter().all(|condition| other.when.contains(condition))

@@ -133,6 +133,19 @@ impl Paths {
         known.iter().filter(|path| self.fits(path)).map(|path| path.id).collect()
     }
 
+    /// Whether no path can ever be among them, whatever the host has.
+    pub(super) fn are_never_any(&self) -> bool {
+        let without = |word: &Word| self.without.contains(word);
+        let everything = |word: &Word| match word {
+            Word::All => true,
+            Word::Named(glob) => glob.as_str().bytes().all(|byte| byte == b'*'),
+            Word::Metered | Word::Unmetered => false,
+        };
+        self.without.iter().any(everything)
+            || without(&Word::Metered) && without(&Word::Unmetered)
+            || self.with.iter().all(without)
+    }
+
     /// The words that name no path of `known`.
     pub(super) fn strangers(&self, known: &[PathFacts]) -> impl Iterator<Item = &Glob> {
         self.with
@@ -187,6 +200,10 @@ mod tests {
         assert_eq!(among(&["!cellular"]), set(&[0, 1]));
         assert_eq!(among(&["dsl"]), PathSet::NONE);
         assert_eq!(among(&["all"]), PathSet::ALL);
+        let never = |words: &[&str]| Paths::read(words.iter().copied()).unwrap().are_never_any();
+        assert!(never(&["!all"]) && never(&["wifi", "!*"]) && never(&["!metered", "!unmetered"]));
+        assert!(never(&["wifi", "!wifi"]) && never(&["metered", "!metered"]));
+        assert!(!never(&["all"]) && !never(&["!wifi"]) && !never(&["wifi", "lte", "!lte"]));
         assert!(Paths::read(["!"]).is_err() && Paths::read([""]).is_err());
     }
 }

@@ -6,14 +6,14 @@ use super::{Error, Names, Rules, Selection, Target, Targets, WhenDead, probe};
 use crate::prefix::Prefix;
 
 /// Never taken, whatever the settings: what does not leave the link, or the host.
-const NEVER: [&str; 7] = [
-    "0.0.0.0/8",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "224.0.0.0/3",
-    "::/127",
-    "fe80::/10",
-    "ff00::/8",
+pub(super) const NEVER: [(&str, &str); 7] = [
+    ("0.0.0.0/8", "this host itself"),
+    ("127.0.0.0/8", "loopback"),
+    ("169.254.0.0/16", "link-local"),
+    ("224.0.0.0/3", "multicast, broadcast or reserved"),
+    ("::/127", "loopback"),
+    ("fe80::/10", "link-local"),
+    ("ff00::/8", "multicast"),
 ];
 
 /// Begins the name of the chain that says whose rules these are.
@@ -204,7 +204,7 @@ pub(super) fn not_alive(names: &Names) -> String {
 
 /// The sets of destinations that are reached directly.
 pub(super) fn direct(names: &Names, prefixes: &[Prefix]) -> String {
-    let never = NEVER.iter().filter_map(|text| text.parse().ok());
+    let never = super::never().map(|(prefix, _)| prefix);
     // Sets of intervals want no overlaps.
     let all = Prefix::merge(prefixes.iter().copied().chain(never).collect());
     let (v4, v6): (Vec<Prefix>, Vec<Prefix>) =

@@ -4,13 +4,14 @@ use std::fmt::Write;
 
 use manyways_net::bond::gateway::GatewayStatus;
 use manyways_net::bond::status::{PathStatus, ShareStatus, Status, StreamStatus, Totals};
-use manyways_trace::human::quoted;
-use manyways_trace::{Rate, Size, Span};
+use manyways_trace::human::{counted, quoted};
+use manyways_trace::{Size, Span};
 
 /// So many streams are shown: those with the most bytes.
-const STREAMS: usize = 20;
-/// What is longer is cut.
+const STREAMS: usize = 10;
+/// What is longer is cut, so that a line has 80 columns at most as a rule.
 const WIDEST: usize = 32;
+const WIDEST_APPLICATION: usize = 19;
 
 /// What a client is doing.
 pub fn client(status: &Status) -> String {
@@ -22,17 +23,26 @@ pub fn client(status: &Status) -> String {
         status.name,
         duration(status.seconds)
     );
-    let head =
-        ["PATH", "KIND", "STATE", "DOWN", "UP", "OFFERS", "RTT", "LOSS", "QUEUE", "MONTH", "LEFT"];
-    text += &table(head.map(str::to_owned), status.paths.iter().map(path).collect());
+    let head = ["PATH", "KIND", "STATE", "CARRIER", "DOWN", "UP", "OFFERS", "RTT", "LOSS", "QUEUE"];
+    let paths = columns(head, status.paths.iter().map(path));
+    let _ = writeln!(text, "{}", paths.join("\n"));
+    if !status.paths.is_empty() {
+        let months: Vec<String> = status.paths.iter().map(month).collect();
+        let _ = writeln!(text, "rates in Mbit/s; this month: {}", months.join(", "));
+    }
     let mut streams: Vec<&StreamStatus> = status.streams.iter().collect();
     streams.sort_by_key(|stream| std::cmp::Reverse(stream.up_bytes + stream.down_bytes));
     let more = status.stream_count.saturating_sub(streams.len().min(STREAMS));
     streams.truncate(STREAMS);
     if !streams.is_empty() {
         text.push('\n');
-        let head = ["TO", "APPLICATION", "RULE", "HOW", "DOWN", "UP", "AGE", "SHARES"];
-        text += &table(head.map(str::to_owned), streams.into_iter().map(stream).collect());
+        // One line would be too long.
+        let head = ["TO", "APPLICATION", "DOWN", "UP", "AGE"];
+        let first = columns(head, streams.iter().map(|one| stream(one)));
+        let second = columns(["RULE", "HOW", "SHARES"], streams.iter().map(|one| decided(one)));
+        for (first, second) in first.iter().zip(second) {
+            let _ = writeln!(text, "{first}\n  {second}");
+        }
         if more > 0 {
             let _ = writeln!(text, "and {more} more");
         }
@@ -43,7 +53,8 @@ pub fn client(status: &Status) -> String {
 
 /// What a gateway is doing.
 pub fn gateway(status: &GatewayStatus) -> String {
-    let mut text = format!("manyways bond gateway, {} sessions\n\n", status.sessions.len());
+    let sessions = counted(status.sessions.len(), "session");
+    let mut text = format!("manyways bond gateway, {sessions}\n\n");
     let head = ["CLIENT", "STREAMS", "PATH", "STATE", "FROM IT", "TO IT", "RTT"];
     let lines = status.sessions.iter().flat_map(|session| {
         session.paths.iter().map(|path| {
@@ -58,28 +69,36 @@ pub fn gateway(status: &GatewayStatus) -> String {
             ]
         })
     });
-    text += &table(head.map(str::to_owned), lines.collect());
+    let _ = writeln!(text, "{}", columns(head, lines).join("\n"));
     text
 }
 
-fn path(path: &PathStatus) -> [String; 11] {
-    let rate = |bps: u64| round(bps);
+fn path(path: &PathStatus) -> [String; 10] {
     [
         path.name.clone(),
-        if path.metered { format!("{}, metered", path.kind) } else { path.kind.clone() },
+        path.kind.clone(),
         path.state.clone(),
-        rate(path.down_bps),
-        rate(path.up_bps),
-        path.offered_bps.map_or_else(unknown, rate),
+        path.carrier.clone().unwrap_or_else(unknown),
+        megabits(path.down_bps),
+        megabits(path.up_bps),
+        path.offered_bps.map_or_else(unknown, megabits),
         path.rtt_seconds.map_or_else(unknown, millis),
         path.loss.map_or_else(unknown, |loss| format!("{:.1} %", loss * 100.0)),
         bytes(path.queue_bytes + path.in_flight_bytes),
-        bytes(path.month_bytes),
-        path.left_bytes.map_or_else(unknown, bytes),
     ]
 }
 
-fn stream(stream: &StreamStatus) -> [String; 8] {
+/// What a network carried, and what is to be known of its cost: `lte 888 KB (metered, 999 MB left)`.
+fn month(path: &PathStatus) -> String {
+    let metered = path.metered.then(|| "metered".to_owned());
+    let left = path.left_bytes.map(|left| format!("{} left", bytes(left)));
+    let cost: Vec<String> = metered.into_iter().chain(left).collect();
+    let carried = format!("{} {}", path.name, bytes(path.month_bytes));
+    if cost.is_empty() { carried } else { format!("{carried} ({})", cost.join(", ")) }
+}
+
+/// Where it goes, and how much of it.
+fn stream(stream: &StreamStatus) -> [String; 5] {
     let to = match &stream.domain {
         // The port stands behind the last colon.
         Some(domain) => match stream.to.rsplit_once(':') {
@@ -88,21 +107,25 @@ fn stream(stream: &StreamStatus) -> [String; 8] {
         },
         None => stream.to.clone(),
     };
+    let application = |name: &str| cut(quoted(name), WIDEST_APPLICATION);
+    [
+        cut(format!("{to}{}", if stream.protocol == "udp" { " udp" } else { "" }), WIDEST),
+        stream.process.as_deref().map_or_else(unknown, application),
+        bytes(stream.down_bytes),
+        bytes(stream.up_bytes),
+        duration(stream.seconds),
+    ]
+}
+
+/// What becomes of it, and who says so.
+fn decided(stream: &StreamStatus) -> [String; 3] {
     let how = match (&stream.scheduler, stream.waits) {
         (_, true) => "waits for a path".to_owned(),
         (Some(scheduler), _) => scheduler.clone(),
         (None, _) => stream.decision.clone(),
     };
-    [
-        cut(format!("{to}{}", if stream.protocol == "udp" { " udp" } else { "" })),
-        stream.process.as_deref().map_or_else(unknown, |name| cut(quoted(name))),
-        stream.rule.as_deref().map_or("(default)".to_owned(), |rule| cut(quoted(rule))),
-        how,
-        bytes(stream.down_bytes),
-        bytes(stream.up_bytes),
-        duration(stream.seconds),
-        shares(stream),
-    ]
+    let rule = |rule: &str| cut(quoted(rule), WIDEST);
+    [stream.rule.as_deref().map_or("(default)".to_owned(), rule), how, shares(stream)]
 }
 
 /// Which path carried how much of it: `wifi 90 %, lte 10 %`.
@@ -121,15 +144,14 @@ fn shares(stream: &StreamStatus) -> String {
 
 fn totals(totals: &Totals) -> String {
     format!(
-        "sent {}, of it {} again ({} in vain); came {}, of it {} twice; headers {}; {} datagrams \
-         dropped",
+        "sent {}, of it {} again ({} in vain)\ncame {}, of it {} twice; headers {}; {} dropped",
         bytes(totals.sent_bytes),
         bytes(totals.reinjected_bytes),
         bytes(totals.spurious_bytes),
         bytes(totals.received_bytes),
         bytes(totals.repeated_bytes),
         bytes(totals.header_bytes),
-        totals.dropped_datagrams,
+        counted(totals.dropped_datagrams as usize, "datagram"),
     )
 }
 
@@ -142,8 +164,15 @@ fn bytes(bytes: u64) -> String {
     Size::from_bytes(leading(bytes)).to_string()
 }
 
-fn round(bps: u64) -> String {
-    Rate::from_bps(leading(bps)).to_string()
+/// Three digits, and not more than three behind the point.
+fn megabits(bps: u64) -> String {
+    match bps as f64 / 1e6 {
+        0.0 => "0".to_owned(),
+        rate if rate < 1.0 => format!("{rate:.3}"),
+        rate if rate < 10.0 => format!("{rate:.2}"),
+        rate if rate < 100.0 => format!("{rate:.1}"),
+        rate => format!("{rate:.0}"),
+    }
 }
 
 /// The number with all but its first three digits zero.
@@ -165,30 +194,30 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-fn cut(text: String) -> String {
-    match text.chars().count() > WIDEST {
-        true => text.chars().take(WIDEST - 1).chain(['…']).collect(),
+fn cut(text: String, widest: usize) -> String {
+    match text.chars().count() > widest {
+        true => text.chars().take(widest - 1).chain(['…']).collect(),
         false => text,
     }
 }
 
-/// Cells in columns.
-fn table<const N: usize>(head: [String; N], lines: Vec<[String; N]>) -> String {
-    let all: Vec<[String; N]> = [head].into_iter().chain(lines).collect();
+/// Cells in columns: the line of heads, and the others.
+fn columns<const N: usize>(
+    heads: [&str; N],
+    lines: impl Iterator<Item = [String; N]>,
+) -> Vec<String> {
+    let all: Vec<[String; N]> = [heads.map(str::to_owned)].into_iter().chain(lines).collect();
     let mut widths = [0; N];
     for line in &all {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let mut text = String::new();
-    for line in &all {
-        let cells: Vec<String> =
-            line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text += cells.join("  ").trim_end();
-        text.push('\n');
-    }
-    text
+    let line = |line: &[String; N]| {
+        let cells = line.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    all.iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -218,18 +247,71 @@ mod tests {
         }
     }
 
+    fn wlan() -> PathStatus {
+        PathStatus {
+            name: "wlp3s0".into(),
+            kind: "cellular".into(),
+            state: "suspect".into(),
+            carrier: Some("quic".into()),
+            metered: true,
+            down_bps: 123_456_789,
+            up_bps: 34_100,
+            offered_bps: Some(19_250_000),
+            load: None,
+            rtt_seconds: Some(0.140),
+            loss: Some(0.012),
+            queue_bytes: 999_000,
+            in_flight_bytes: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            month_bytes: 888_123,
+            left_bytes: Some(999_123_456),
+        }
+    }
+
     #[test]
-    fn a_stream_is_one_line_and_no_escape_of_a_strange_name_gets_out() {
+    fn a_network_says_what_carries_it_and_two_of_them_fit_eighty_columns() {
+        let streams = vec![one(), StreamStatus { rule: Some("r".repeat(60)), ..one() }];
+        let status = Status {
+            schema: String::new(),
+            name: "default".into(),
+            version: String::new(),
+            seconds: 4.0,
+            policy: None,
+            paths: vec![wlan(), PathStatus { name: "wwan0".into(), carrier: None, ..wlan() }],
+            stream_count: 2,
+            streams,
+            totals: Totals::default(),
+        };
+        let text = client(&status);
+        // What is left of two data plans is more than the ordinary.
+        for line in text.lines().filter(|line| !line.starts_with("rates")) {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+        let cells = ["wlp3s0", "cellular", "suspect", "quic", "123", "0.034", "19.2", "140 ms"];
+        assert_eq!(path(&wlan())[..8], cells);
+        assert!(text.contains("\nwwan0   cellular  suspect  -        123 "), "{text}");
+        assert_eq!(month(&wlan()), "wlp3s0 888 KB (metered, 999 MB left)");
+    }
+
+    #[test]
+    fn a_rate_has_three_digits() {
+        let rates = [0, 400, 34_100, 7_080_000, 15_120_000, 999_900_000].map(megabits);
+        assert_eq!(rates, ["0", "0.000", "0.034", "7.08", "15.1", "1000"]);
+    }
+
+    #[test]
+    fn a_stream_is_two_lines_and_no_escape_of_a_strange_name_gets_out() {
         let cells = stream(&one());
         assert_eq!(cells[0], "www.example.com:443");
         assert!(!cells[1].contains('\x1b'), "{:?}", cells[1]);
-        assert_eq!(cells[2..5], ["(default)", "buffer-aware", "9.87 MB"]);
-        assert_eq!(cells[5..], ["1.23 KB", "2 min", "lte 10 %, wifi 90 %"]);
+        assert_eq!(cells[2..], ["9.87 MB", "1.23 KB", "2 min"]);
+        assert_eq!(decided(&one()), ["(default)", "buffer-aware", "lte 10 %, wifi 90 %"]);
     }
 
     #[test]
     fn one_that_waits_says_so() {
-        assert_eq!(stream(&StreamStatus { waits: true, ..one() })[3], "waits for a path");
+        assert_eq!(decided(&StreamStatus { waits: true, ..one() })[1], "waits for a path");
     }
 
     #[test]

@@ -74,3 +74,55 @@ fn a_plan_that_is_missing_and_a_primary_path_that_is_not_allowed() {
         ["line 2: the primary path wlan0 is not among the paths of `a`"]
     );
 }
+
+#[test]
+fn a_program_is_known_by_its_file_name_alone() {
+    let of = |selector: &str| {
+        let text = format!("[[rule]]\nname = 'a'\n{selector}\nuse = {{}}");
+        let warnings = Policy::parse(&text).unwrap().lint(&[]);
+        warnings.into_iter().map(|one| (one.sentence, one.hint.unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(of("match = { process = ['curl', 'team*'] }"), []);
+    for selector in ["match", "not"] {
+        let [(sentence, hint)] = &of(&format!("{selector} = {{ process = '/usr/bin/curl' }}"))[..]
+        else {
+            panic!("one warning was expected");
+        };
+        assert_eq!(
+            sentence,
+            "the process `/usr/bin/curl` of `a` fits no program: their file names are compared, \
+             without folders"
+        );
+        assert_eq!(hint, "write `curl`");
+    }
+    let folder = of("match = { process = '/opt/teams/*' }");
+    assert_eq!(folder[0].1, "write the program's file name, like firefox or teams*");
+}
+
+#[test]
+fn bytes_do_not_send_anything_past_the_bond_later() {
+    let of = |selectors: &str, action: &str| {
+        warnings(&format!("[[rule]]\nname = 'a'\n{selectors}\nuse = {action}"), &[])
+    };
+    let late = ["line 2: the rule `a` comes too late: what the bond carries by then stays there"];
+    assert_eq!(of("match = { bytes = '>1MB' }", "{ direct = true }"), late);
+    assert_eq!(of("match = { bytes = '>0B' }", "{ direct = true }"), late);
+    assert_eq!(of("match = [{ port = 1 }, { bytes = '1MB-2MB' }]", "{ direct = true }"), late);
+    assert_eq!(of("not = { bytes = '<1MB' }", "{ direct = true }"), late);
+    let early = "line 2: `bytes` ends nothing in the rule `a`: a connection that goes past the \
+                 bond stays there";
+    assert_eq!(of("match = { bytes = '<1MB' }", "{ direct = true }"), [early]);
+    assert_eq!(of("match = { bytes = '>1MB' }", "{ block = true }"), Vec::<String>::new());
+    assert_eq!(of("match = { port = 1 }", "{ direct = true }"), Vec::<String>::new());
+}
+
+#[test]
+fn paths_that_take_all_of_them_away_are_told() {
+    let rule = |paths: &str| format!("[[rule]]\nname = 'a'\nuse = {{ {paths} }}\n");
+    let words = "allows no path, ever: its flows wait and never go anywhere";
+    let none = "paths = '!all'";
+    assert_eq!(warnings(&rule(none), &[]), [format!("line 2: the rule `a` {words}")]);
+    let default = format!("[default]\n{none}\n{}", rule(""));
+    assert_eq!(warnings(&default, &[]), [format!("the default: it {words}")]);
+    assert_eq!(warnings(&rule("paths = '!wifi'"), &phone().paths), Vec::<String>::new());
+}
