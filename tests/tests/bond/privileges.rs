@@ -65,6 +65,34 @@ fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
     }
 }
 
+/// A list that root alone may read is that of the start, for whoever gave up root.
+#[test]
+fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
+    needs_bond!();
+    if !matches!(User::from_name("nobody"), Ok(Some(_))) {
+        return eprintln!("skipped: needs a user nobody");
+    }
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    fs::set_permissions(world.path(""), Permissions::from_mode(0o711)).expect("its permissions");
+    fs::set_permissions(world.path("allow"), Permissions::from_mode(0o600)).expect("the same");
+    let gateway = keys.gateway(&["--user", "nobody"]);
+    const SAID: &str = "the allow-file of before stays in force";
+    gateway.says(SAID);
+    assert!(gateway.said().contains("allow: Permission denied"), "{}", gateway.said());
+    // It is looked at for each of these.
+    let client = keys.client();
+    assert_eq!(gateway.times(SAID), 1, "{}", gateway.said());
+    fs::set_permissions(world.path("allow"), Permissions::from_mode(0o644)).expect("the same");
+    keys.allow("");
+    gateway.says("phone: the session ends, its key is not in the allow-file any more");
+    client.says("the gateway does not know this key");
+    // And again, since it could be read meanwhile.
+    fs::remove_file(world.path("allow")).expect("it is there");
+    gateway.says_times(SAID, 2);
+    assert!(gateway.said().contains("allow: No such file"), "{}", gateway.said());
+}
+
 #[test]
 fn a_gateway_that_cannot_become_a_user_says_so_in_one_line() {
     let folder = folder();

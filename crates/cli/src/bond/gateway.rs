@@ -29,7 +29,8 @@ Examples:
   manyways bond gateway … --open 10.8.0.0/16     (clients may go to this network too)
 
 The allow-file has a line for each client: its public key, a name, and limits where they shall
-differ, as in `KEY phone sessions=2 streams=1000 rate=20mbit`. It is read again when it changes.")]
+differ, as in `KEY phone sessions=2 streams=1000 rate=20mbit`. It is read again when it changes; the
+sessions of keys that are gone end.")]
 pub struct Args {
     /// Where to listen. May be given more than once.
     #[arg(long, value_name = "ADDR:PORT", required = true)]
