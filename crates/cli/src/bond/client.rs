@@ -280,7 +280,7 @@ async fn renew(installed: Arc<Installed>, client: Client) {
 fn control(args: &Args, rules: &Rules) -> Result<Option<Control>> {
     let (rules, name) = (rules.clone(), args.name.clone());
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
-    let started = Control::start(End::Client, &args.name, move |request| {
+    let started = Control::start(End::Client, &args.name, None, move |request| {
         let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
         async move {
             match request {
