@@ -1,0 +1,70 @@
+//! A gateway that has several addresses, or is started anew while its client runs.
+
+use std::fs;
+
+use crate::bond::Keys;
+use crate::needs_bond;
+use crate::proxy::socks;
+use crate::world::{GATEWAY, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, nft};
+
+const NAME: &str = "gateway.example:4433";
+
+/// Says for which addresses the gateway's name stands, in this order.
+fn name(world: &World, addresses: &[&str]) {
+    let lines = addresses.iter().map(|address| format!("{address} gateway.example\n"));
+    let hosts = format!("127.0.0.1 localhost\n{}", lines.collect::<String>());
+    fs::write(world.path("hosts"), hosts).expect("room for some lines");
+}
+
+#[test]
+fn a_gateway_is_reached_when_one_of_its_addresses_is_silent() {
+    needs_bond!();
+    const SILENT: &str = "203.0.113.9";
+    for carrier in ["tcp", "quic"] {
+        // Either is first once, in whatever order the resolver tells them.
+        for addresses in [[SILENT, GATEWAY], [GATEWAY, SILENT]] {
+            let world = World::new(&TWO_LINKS);
+            world.host(|| {
+                nft("add table inet wall");
+                nft("add chain inet wall on { type filter hook forward priority filter; }");
+                nft(&format!("add rule inet wall on ip daddr {SILENT} drop"));
+            });
+            name(&world, &addresses);
+            let keys = Keys::new(&world);
+            let _gateway = keys.gateway(&[]);
+            let more = ["--intercept", "none", "--carrier", carrier];
+            let client = keys.client_at(NAME, &more);
+            client.says_times("is up", 2);
+            let listener = world.listen(SERVER[0], 7);
+            let _application = socks(&world, at(SERVER[0], 7));
+            accept(&listener);
+            assert_eq!(client.times("no answer"), 0, "{}", client.said());
+        }
+    }
+}
+
+/// For a moment the port is refused: that is no reason to leave TCP.
+#[test]
+fn a_gateway_that_is_started_anew_is_met_over_tcp_again() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let client = keys.client();
+    world.host(|| {
+        nft("add table inet wall");
+        nft("add chain inet wall in { type filter hook input priority filter; }");
+        nft("add rule inet wall in tcp dport 4433 tcp flags & (syn | ack) == syn reject with tcp \
+             reset");
+    });
+    drop(gateway);
+    // QUIC would get through.
+    let gateway = keys.gateway(&[]);
+    client.says("wifi: no connection to");
+    client.says("lte: no connection to");
+    world.host(|| nft("delete table inet wall"));
+    client.says_times("is up", 4);
+    gateway.says("path 0 from");
+    gateway.says("path 1 from");
+    assert_eq!(gateway.times("over quic"), 0, "{}", gateway.said());
+}
