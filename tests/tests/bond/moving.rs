@@ -1,11 +1,12 @@
-//! A gateway that has several addresses, or is started anew while its client runs.
+//! A gateway that has several addresses, moves to another one, or is started anew while its client
+//! runs.
 
 use std::fs;
 
 use crate::bond::Keys;
 use crate::needs_bond;
-use crate::proxy::socks;
-use crate::world::{GATEWAY, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, nft};
+use crate::proxy::{plain, socks};
+use crate::world::{GATEWAY, OUTSIDE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, nft};
 
 const NAME: &str = "gateway.example:4433";
 
@@ -41,6 +42,26 @@ fn a_gateway_is_reached_when_one_of_its_addresses_is_silent() {
             assert_eq!(client.times("no answer"), 0, "{}", client.said());
         }
     }
+}
+
+#[test]
+fn a_gateway_that_moved_is_found_by_its_name() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    name(&world, &[GATEWAY]);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let client = keys.client_at(NAME, &[]);
+    client.says_times("is up", 2);
+    drop(gateway);
+    client.says_times("no connection to", 2);
+    name(&world, &[OUTSIDE[0]]);
+    let _gateway = keys.gateway_at(&format!("{}:4433", OUTSIDE[0]), &[]);
+    client.says(&format!("the gateway's name stands for {}:4433 now", OUTSIDE[0]));
+    client.says_times("is up", 4);
+    let listener = world.listen(SERVER[0], 7);
+    let _application = plain(&world, at(SERVER[0], 7));
+    assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
 }
 
 /// For a moment the port is refused: that is no reason to leave TCP.

@@ -187,10 +187,12 @@ async fn serve(
     let keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
     let keeping = Keeping { transport: args.carrier, keepalive, mark };
     let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
-    let identity = Identity { gateway, gateway_key: args.gateway_key, key };
+    // An address does not move.
+    let name = args.gateway.parse::<SocketAddr>().is_err().then(|| args.gateway.clone());
+    let identity = Identity { gateway, name, gateway_key: args.gateway_key, key };
     let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
-    let wanted = Wanted { via: args.via.clone(), gateway: addresses.clone() };
-    let found = wanted.find()?;
+    let wanted = Wanted { via: args.via.clone() };
+    let found = wanted.find(&client.gateway())?;
     if found.is_empty() && !args.quiet {
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
@@ -384,6 +386,10 @@ async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {
                 }
             }
             _ if quiet => {}
+            Progress::Moved { to } => {
+                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+                eprintln!("manyways: the gateway's name stands for {} now", to.join(", "));
+            }
             Progress::Up { path } => eprintln!("manyways: {path} is up"),
             Progress::Down { path, why } => eprintln!("manyways: {path} is down: {why}"),
             Progress::Renewed => {
