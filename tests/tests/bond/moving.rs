@@ -1,12 +1,16 @@
-//! A gateway that has several addresses, moves to another one, or is started anew while its client
-//! runs.
+//! A gateway that has several addresses, moves to another one, or reaches other families than
+//! before, while its client runs.
 
 use std::fs;
+use std::io;
 
 use crate::bond::Keys;
+use crate::links::speak;
 use crate::needs_bond;
-use crate::proxy::{plain, socks};
-use crate::world::{GATEWAY, OUTSIDE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, nft};
+use crate::proxy::{plain, socks, try_plain};
+use crate::world::{
+    GATEWAY, OUTSIDE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually, ip, nft,
+};
 
 const NAME: &str = "gateway.example:4433";
 
@@ -53,6 +57,7 @@ fn a_gateway_that_moved_is_found_by_its_name() {
     let gateway = keys.gateway(&[]);
     let client = keys.client_at(NAME, &[]);
     client.says_times("is up", 2);
+    client.says("IPv4 and IPv6 are taken in");
     drop(gateway);
     client.says_times("no connection to", 2);
     name(&world, &[OUTSIDE[0]]);
@@ -62,6 +67,48 @@ fn a_gateway_that_moved_is_found_by_its_name() {
     let listener = world.listen(SERVER[0], 7);
     let _application = plain(&world, at(SERVER[0], 7));
     assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
+    // What is meant for the gateway itself is not taken in where it is now.
+    let direct = || world.device(|| nft("list set inet manyways-bond direct4")).stdout;
+    eventually("it is excepted", || direct().contains(OUTSIDE[0]).then_some(()));
+}
+
+#[test]
+fn a_family_that_the_gateway_gains_or_loses_is_taken_in_or_refused() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let route = format!("route add default via {}", SERVER[1]);
+    world.host(|| ip(&format!("-6 {}", route.replace("add", "del"))));
+    let _gateway = keys.gateway(&[]);
+    let client = keys.transparent(&[]);
+    client.says("IPv4 is taken in; IPv6 is refused, since the gateway does not reach it");
+    let four = world.listen(SERVER[0], 7);
+    let mut before = plain(&world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&four);
+    let refused = || {
+        let error = try_plain(&world, at(SERVER[1], 7)).err()?;
+        (error.kind() == io::ErrorKind::ConnectionRefused).then_some(())
+    };
+    let six = world.listen(SERVER[1], 7);
+    assert_eq!(refused(), Some(()), "it is refused at once");
+    // A carrier that comes anew says what the gateway reaches.
+    let again = |times: usize| {
+        world.set("lte", "state=no-carrier");
+        client.says_times("lte is down", times);
+        world.set("lte", "state=up");
+        client.says_times("lte is up", times + 1);
+    };
+    world.host(|| ip(&format!("-6 {route}")));
+    again(1);
+    client.says("IPv4 and IPv6 are taken in");
+    let _application = plain(&world, at(SERVER[1], 7));
+    assert_eq!(accept(&six).1.ip().to_string(), OUTSIDE[1]);
+    world.host(|| ip(&format!("-6 {}", route.replace("add", "del"))));
+    again(2);
+    client.says_times("IPv4 is taken in; IPv6 is refused", 2);
+    assert_eq!(refused(), Some(()), "it is refused again");
+    // Nobody else noticed.
+    speak(&mut before, &mut server);
 }
 
 /// For a moment the port is refused: that is no reason to leave TCP.

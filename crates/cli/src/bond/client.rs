@@ -1,9 +1,8 @@
 //! `manyways bond client`: the end on the device.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -19,12 +18,11 @@ use manyways_net::bond::rules::Rules;
 use manyways_net::bond::usage::{Usage, state_folder};
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
-use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
-use manyways_sys::tproxy::{self, Installed, Names, Selection, Target, Targets, WhenDead};
-use manyways_trace::Span;
+use manyways_sys::tproxy::{Names, Selection, WhenDead};
 use tokio::sync::mpsc;
 
+use super::interception::Interception;
 use super::{events, keygen, policy};
 use crate::failure::Failure;
 
@@ -186,7 +184,6 @@ async fn serve(
     let mark = (!taken.is_empty()).then(|| Names::default().own_mark);
     let keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
     let keeping = Keeping { transport: args.carrier, keepalive, mark };
-    let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
     // An address does not move.
     let name = args.gateway.parse::<SocketAddr>().is_err().then(|| args.gateway.clone());
     let identity = Identity { gateway, name, gateway_key: args.gateway_key, key };
@@ -230,52 +227,32 @@ async fn serve(
             eprintln!("manyways: {what} on {bound}");
         }
     }
-    let installed = match taken.is_empty() {
+    if taken.is_empty() && args.socks.is_none() && args.http_proxy.is_none() && !args.quiet {
+        eprintln!("manyways: nothing is taken in, so no application uses this bond");
+        eprintln!(
+            "hint: --socks 127.0.0.1:1080 and --http-proxy 127.0.0.1:3128 are for applications \
+             that are told to; --intercept all, as root, takes in everything"
+        );
+    }
+    let wants = Interception {
+        what: taken,
+        when_dead: args.when_dead,
+        private: args.private,
+        quiet: args.quiet,
+    };
+    let kept = match wants.what.is_empty() {
         true => None,
         false => tokio::select! {
-            installed = take_in(&args, taken, &doors, &client, addresses) => Some(installed?),
+            kept = wants.begin(&doors, &client) => Some(kept?),
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         },
     };
-    let refreshing = installed
-        .as_ref()
-        .map(|installed| tokio::task::spawn_local(renew(Arc::clone(installed), client.clone())));
     client.run(stop).await;
     rules.finish().await;
-    if let Some(task) = refreshing {
-        task.abort();
-        let _ = task.await;
+    if let Some(kept) = kept {
+        kept.end().await;
     }
-    drop(installed);
     Ok(ExitCode::SUCCESS)
-}
-
-/// Keeps the rules alive as long as a network leads to the gateway. Without one for some seconds
-/// they count as those of a client that does not run: what that means is `--when-dead`.
-async fn renew(installed: Arc<Installed>, client: Client) {
-    const TURN: Duration = Duration::from_secs(2);
-    const PATIENCE: u32 = 4;
-    let mut alone = 0;
-    loop {
-        tokio::time::sleep(TURN).await;
-        alone = if client.is_connected() { 0 } else { alone + 1 };
-        if alone > PATIENCE {
-            continue;
-        }
-        let rules = Arc::clone(&installed);
-        // A program is started for it, which takes longer than a call should wait for its packets.
-        let done = tokio::task::spawn_blocking(move || match alone {
-            PATIENCE => rules.pause(),
-            _ => rules.refresh(),
-        });
-        match done.await {
-            Ok(Ok(())) if alone == PATIENCE => {
-                tracing::warn!("no network leads to the gateway: --when-dead holds until one does");
-            }
-            Ok(Err(error)) => tracing::warn!("the rules are not renewed: {error}"),
-            _ => {}
-        }
-    }
 }
 
 /// Answers `bond status` and `bond why`. A bond does not fail for want of that.
@@ -318,62 +295,6 @@ fn taken(args: &Args) -> Vec<Selection> {
             Intercept::Some(selection) => Some(selection.clone()),
         })
         .collect()
-}
-
-async fn take_in(
-    args: &Args,
-    what: Vec<Selection>,
-    doors: &Doors,
-    client: &Client,
-    gateway: Vec<IpAddr>,
-) -> Result<Arc<Installed>> {
-    let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-    let failed = || {
-        Failure::new("the transparent proxy cannot listen")
-            .hint("run it as root, or with --intercept none --socks 127.0.0.1:1080")
-    };
-    let ports = [
-        doors.transparent_tcp(v4).map_err(|_| failed())?,
-        doors.transparent_tcp(v6).map_err(|_| failed())?,
-        doors.transparent_udp(v4).map_err(|_| failed())?,
-        doors.transparent_udp(v6).map_err(|_| failed())?,
-    ];
-    // A family that the gateway lacks is refused here, or applications would wait for it.
-    let families = client.families();
-    let (has_v4, has_v6) = match args.when_dead {
-        // A gateway that is not there, or does not know this key, cuts nobody off.
-        WhenDead::Open => families.await,
-        WhenDead::Closed => {
-            let known = tokio::time::timeout(Duration::from_secs(10), families).await;
-            known.unwrap_or((true, false))
-        }
-    };
-    let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
-    let mut direct: Vec<Prefix> = gateway.into_iter().map(Prefix::from).collect();
-    if !args.private {
-        direct.extend(tproxy::private());
-        direct.extend(tproxy::connected()?);
-    }
-    let rules = tproxy::Rules {
-        names: Names::default(),
-        to: Targets {
-            tcp_v4: proxy(has_v4, ports[0]),
-            tcp_v6: proxy(has_v6, ports[1]),
-            udp_v4: proxy(has_v4, ports[2]),
-            udp_v6: proxy(has_v6, ports[3]),
-        },
-        what,
-        direct,
-        own_users: Vec::new(),
-        when_dead: args.when_dead,
-        patience: Span::from_secs(8),
-    };
-    let installed = rules.install().map_err(|error| {
-        Failure::new(error.to_string())
-            .hint("without it, applications can use --socks or --http-proxy")
-    })?;
-    Ok(Arc::new(installed))
 }
 
 async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {
