@@ -249,9 +249,7 @@ async fn serve(
     };
     client.run(stop).await;
     rules.finish().await;
-    if let Some(kept) = kept {
-        kept.end().await;
-    }
+    drop(kept);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -11,7 +11,7 @@ use manyways_net::bond::intercept::Doors;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
 use manyways_trace::Span;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::failure::Failure;
 
@@ -32,9 +32,12 @@ pub struct Interception {
 
 /// Rules that are in place until this is dropped.
 pub struct Kept {
-    task: JoinHandle<()>,
-    _installed: Arc<Mutex<Installed>>,
+    task: AbortHandle,
+    installed: Shared,
 }
+
+/// None once they are taken out.
+type Shared = Arc<Mutex<Option<Installed>>>;
 
 /// Which families the gateway reaches: IPv4, IPv6.
 type Families = (bool, bool);
@@ -45,7 +48,7 @@ struct Keeper {
     ports: [u16; 4],
     families: Families,
     direct: Vec<Prefix>,
-    installed: Arc<Mutex<Installed>>,
+    installed: Shared,
 }
 
 impl Interception {
@@ -74,7 +77,7 @@ impl Interception {
                 .hint("without it, applications can use --socks or --http-proxy")
         })?;
         self.say(families);
-        let installed = Arc::new(Mutex::new(installed));
+        let installed = Arc::new(Mutex::new(Some(installed)));
         let keeper = Keeper {
             wants: self,
             client: client.clone(),
@@ -83,7 +86,8 @@ impl Interception {
             direct,
             installed: Arc::clone(&installed),
         };
-        Ok(Kept { task: tokio::task::spawn_local(keeper.keep()), _installed: installed })
+        let task = tokio::task::spawn_local(keeper.keep()).abort_handle();
+        Ok(Kept { task, installed })
     }
 
     fn rules(&self, ports: [u16; 4], (v4, v6): Families, direct: Vec<Prefix>) -> Rules {
@@ -133,11 +137,11 @@ impl Interception {
     }
 }
 
-impl Kept {
-    /// Takes the rules out.
-    pub async fn end(self) {
+impl Drop for Kept {
+    fn drop(&mut self) {
         self.task.abort();
-        let _ = self.task.await;
+        // A change may be under way on another thread, which would outlive this one's interest.
+        self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -191,7 +195,8 @@ impl Keeper {
     ) -> bool {
         let installed = Arc::clone(&self.installed);
         let changed = spawn_blocking(move || {
-            change(&mut installed.lock().unwrap_or_else(PoisonError::into_inner))
+            let mut installed = installed.lock().unwrap_or_else(PoisonError::into_inner);
+            installed.as_mut().map_or(Ok(()), change)
         });
         match changed.await {
             Ok(Ok(())) => true,
