@@ -9,7 +9,7 @@ use manyways_tests::{Finished, finish, folder, manyways};
 
 use crate::bond::{End, Keys, key};
 use crate::datagrams::arrives;
-use crate::links::idle;
+use crate::links::{idle, speak};
 use crate::needs_bond;
 use crate::proxy::{Association, plain};
 use crate::world::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually};
@@ -167,6 +167,23 @@ fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
         client.says_times("is up", 3);
         gateway.says("other: the session ends");
     }
+}
+
+/// As editors do that empty a file before they fill it again.
+#[test]
+fn a_list_that_is_empty_for_a_moment_ends_no_session() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let _client = keys.client();
+    let (_listener, mut application, mut server) = idle(&world);
+    keys.allow("");
+    gateway.says("allow: 0 keys");
+    keys.allow(&format!("{} phone\n", keys.client));
+    gateway.says("allow: 1 keys");
+    speak(&mut application, &mut server);
+    assert_eq!(gateway.times("the session ends"), 0, "{}", gateway.said());
 }
 
 /// What the bond does not carry yet flows as ever, however long that takes.

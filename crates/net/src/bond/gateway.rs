@@ -94,6 +94,8 @@ struct Session {
     empty_since: Option<Instant>,
     /// It was asked for a sign of life.
     doubted: bool,
+    /// Its key was not in the allow-file lately.
+    unlisted: bool,
     /// Does what its client wants.
     server: AbortHandle,
 }
@@ -464,6 +466,7 @@ impl Gateway {
             carriers: 0,
             empty_since: Some(Instant::now()),
             doubted: false,
+            unlisted: false,
             server: tokio::task::spawn_local(serve).abort_handle(),
         };
         self.sessions.borrow_mut().insert(id, session);
@@ -565,7 +568,10 @@ impl Gateway {
     fn sweep(&self) {
         let guests = self.allow.guests();
         self.sessions.borrow_mut().retain(|(key, _), session| {
-            let why = if guests.find(key).is_none() {
+            // An editor may empty the file before it fills it again, so one look is not enough.
+            let unlisted = guests.find(key).is_none();
+            let was_unlisted = std::mem::replace(&mut session.unlisted, unlisted);
+            let why = if unlisted && was_unlisted {
                 "its key is not in the allow-file any more"
             } else if session.empty_since.is_some_and(|since| since.elapsed() > ABSENCE) {
                 "its client is gone"
