@@ -4,6 +4,7 @@ mod check;
 mod client;
 mod events;
 mod gateway;
+mod interception;
 mod keygen;
 mod policy;
 mod status;

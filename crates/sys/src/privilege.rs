@@ -1,6 +1,8 @@
 //! Giving up what a long-lived server does not need, and taking what it may have.
 
 use std::io;
+use std::os::unix::fs::lchown;
+use std::path::Path;
 
 use nix::sys::prctl::set_no_new_privs;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -41,11 +43,7 @@ pub enum DropError {
 pub fn drop_to(name: &str) -> Result<(), DropError> {
     let system =
         |error: nix::Error| DropError::System { user: name.to_owned(), error: error.into() };
-    let user =
-        User::from_name(name).map_err(system)?.ok_or_else(|| DropError::NoUser(name.to_owned()))?;
-    if user.uid.is_root() || user.gid == Gid::from_raw(0) {
-        return Err(DropError::Root(name.to_owned()));
-    }
+    let user = find(name)?;
     let already = Uid::current() == user.uid && Uid::effective() == user.uid;
     if !Uid::effective().is_root() && !already {
         return Err(DropError::NotRoot(name.to_owned()));
@@ -65,6 +63,32 @@ pub fn drop_to(name: &str) -> Result<(), DropError> {
         return Err(DropError::System { user: name.to_owned(), error });
     }
     Ok(())
+}
+
+fn find(name: &str) -> Result<User, DropError> {
+    let system =
+        |error: nix::Error| DropError::System { user: name.to_owned(), error: error.into() };
+    let user =
+        User::from_name(name).map_err(system)?.ok_or_else(|| DropError::NoUser(name.to_owned()))?;
+    if user.uid.is_root() || user.gid == Gid::from_raw(0) {
+        return Err(DropError::Root(name.to_owned()));
+    }
+    Ok(user)
+}
+
+/// Gives a file or folder to a user whom [`drop_to`] would take. Links are not followed.
+///
+/// # Errors
+/// Where there is no such user, or this process may not.
+pub fn give_to(name: &str, path: &Path) -> Result<(), DropError> {
+    let user = find(name)?;
+    lchown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+        .map_err(|error| DropError::System { user: name.to_owned(), error })
+}
+
+/// Takes a file or folder back from whomever it was given to.
+pub fn take_back(path: &Path) -> io::Result<()> {
+    lchown(path, Some(Uid::effective().as_raw()), Some(Gid::effective().as_raw()))
 }
 
 /// Whether this process may do what root may.

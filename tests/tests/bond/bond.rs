@@ -118,9 +118,14 @@ impl<'a> Keys<'a> {
     /// Starts the gateway with further options, and waits until it listens.
     #[track_caller]
     pub fn gateway(&self, more: &[&str]) -> End {
+        self.gateway_at(&format!("{GATEWAY}:4433"), more)
+    }
+
+    /// The same at another address.
+    #[track_caller]
+    pub fn gateway_at(&self, listen: &str, more: &[&str]) -> End {
         let (key, allow) = (self.file("gateway.key"), self.file("allow"));
-        let listen = format!("{GATEWAY}:4433");
-        let words = ["gateway", "--listen", &listen, "--key", &key, "--allow", &allow];
+        let words = ["gateway", "--listen", listen, "--key", &key, "--allow", &allow];
         let words = [&words[..], more].concat();
         let end = self.world.host(|| End::start(self.world, "gateway", &words));
         end.says("listens on");

@@ -1,15 +1,18 @@
 //! Who is who: keys and lists that are wrong, each with the words for it.
 
 use std::fs::{self, Permissions};
+use std::io::{self, Read};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use manyways_tests::{Finished, finish, folder, manyways};
 
-use crate::bond::{Keys, key};
+use crate::bond::{End, Keys, key};
+use crate::datagrams::arrives;
+use crate::links::{idle, speak};
 use crate::needs_bond;
-use crate::proxy::plain;
-use crate::world::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, World, accept, at};
+use crate::proxy::{Association, plain};
+use crate::world::{GATEWAY, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually};
 
 /// A public key that nobody has.
 const NOBODY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
@@ -136,6 +139,62 @@ fn a_client_that_is_not_known_is_told_and_let_in_once_it_is() {
     keys.allow(&format!("{} phone\n", keys.client));
     client.says("is up");
     gateway.says("phone: a session begins");
+}
+
+/// A device that was lost: what it has goes, and it does not come back until it may.
+#[test]
+fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
+    needs_bond!();
+    for carrier in ["tcp", "quic"] {
+        let world = World::new(&TWO_LINKS);
+        let keys = Keys::new(&world);
+        let others = format!("{} other\n", key(&world.path("other.key")));
+        keys.allow(&format!("{} phone\n{others}", keys.client));
+        let gateway = keys.gateway(&[]);
+        let (to, file) = (format!("{GATEWAY}:4433"), keys.file("other.key"));
+        let words = ["client", "--gateway", &to, "--gateway-key", &keys.gateway, "--key", &file];
+        let doorless = ["--intercept", "none", "--name", "other"];
+        let other = world.device(|| End::start(&world, "other", &[&words[..], &doorless].concat()));
+        other.says_times("is up", 2);
+        let before = gateway.descriptors();
+        let client = keys.client_at(&to, &["--intercept", "none", "--carrier", carrier]);
+        client.says_times("is up", 2);
+        let (_listener, mut application, mut server) = idle(&world);
+        let echo = world.datagrams(SERVER[0], 4000);
+        let association = Association::new(&world);
+        arrives(&echo, b"hello", || association.send(at(SERVER[0], 4000), b"hello"));
+        keys.allow(&others);
+        gateway.says("phone: the session ends, its key is not in the allow-file any more");
+        let ended = application.read(&mut [0; 1]).expect_err("it ends");
+        assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset, "{ended}");
+        let ended = server.read(&mut [0; 1]).expect_err("it ends");
+        assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset, "{ended}");
+        client.says_times("the gateway does not know this key", 2);
+        client.says("hint: add this client's public key");
+        // The sockets of its datagrams too.
+        eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
+        assert_eq!(gateway.times("other: the session ends") + other.times("is down"), 0);
+        keys.allow(&format!("{} phone\n", keys.client));
+        client.says_times("is up", 3);
+        gateway.says("other: the session ends");
+    }
+}
+
+/// As editors do that empty a file before they fill it again.
+#[test]
+fn a_list_that_is_empty_for_a_moment_ends_no_session() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let _client = keys.client();
+    let (_listener, mut application, mut server) = idle(&world);
+    keys.allow("");
+    gateway.says("allow: 0 keys");
+    keys.allow(&format!("{} phone\n", keys.client));
+    gateway.says("allow: 1 keys");
+    speak(&mut application, &mut server);
+    assert_eq!(gateway.times("the session ends"), 0, "{}", gateway.said());
 }
 
 /// What the bond does not carry yet flows as ever, however long that takes.

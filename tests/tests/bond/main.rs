@@ -18,6 +18,7 @@ mod impostor;
 mod keys;
 mod links;
 mod many;
+mod moving;
 mod privileges;
 mod proxy;
 mod readers;

@@ -1,7 +1,8 @@
 //! A gateway that gives up root.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use manyways_tests::{finish, folder, manyways};
 use nix::unistd::User;
@@ -63,6 +64,67 @@ fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
         let found = field(&gateway, name);
         assert!(!found.is_empty() && found.iter().all(|one| *one == value), "{name}: {found:?}");
     }
+}
+
+/// All below a folder that is a socket.
+fn sockets(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").flatten();
+    let found = entries.flat_map(|entry| match entry.file_type().expect("its kind") {
+        kind if kind.is_dir() => sockets(&entry.path()),
+        kind if kind.is_socket() => vec![entry.path()],
+        _ => Vec::new(),
+    });
+    found.collect()
+}
+
+#[test]
+fn a_gateway_that_gave_up_root_is_asked_and_takes_its_socket_away() {
+    needs_bond!();
+    if !matches!(User::from_name("nobody"), Ok(Some(_))) {
+        return eprintln!("skipped: needs a user nobody");
+    }
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let here = world.path("");
+    fs::set_permissions(&here, Permissions::from_mode(0o711)).expect("its permissions");
+    // Again, with what the first one left; and once more as root.
+    for user in [&["--user", "nobody"][..], &["--user", "nobody"], &[]] {
+        let gateway = keys.gateway(user);
+        let mut ask = manyways();
+        ask.env("LAB_DIR", &here).args(["bond", "status", "--gateway", "--json"]);
+        finish(&mut ask).succeeded();
+        assert_eq!(sockets(&here).len(), 1, "{user:?}");
+        drop(gateway);
+        assert_eq!(sockets(&here), Vec::<PathBuf>::new(), "{user:?}");
+    }
+}
+
+/// A list that root alone may read is that of the start, for whoever gave up root.
+#[test]
+fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
+    needs_bond!();
+    if !matches!(User::from_name("nobody"), Ok(Some(_))) {
+        return eprintln!("skipped: needs a user nobody");
+    }
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    fs::set_permissions(world.path(""), Permissions::from_mode(0o711)).expect("its permissions");
+    fs::set_permissions(world.path("allow"), Permissions::from_mode(0o600)).expect("the same");
+    let gateway = keys.gateway(&["--user", "nobody"]);
+    const SAID: &str = "the allow-file of before stays in force";
+    gateway.says(SAID);
+    assert!(gateway.said().contains("allow: Permission denied"), "{}", gateway.said());
+    // It is looked at for each of these.
+    let client = keys.client();
+    assert_eq!(gateway.times(SAID), 1, "{}", gateway.said());
+    fs::set_permissions(world.path("allow"), Permissions::from_mode(0o644)).expect("the same");
+    keys.allow("");
+    gateway.says("phone: the session ends, its key is not in the allow-file any more");
+    client.says("the gateway does not know this key");
+    // And again, since it could be read meanwhile.
+    fs::remove_file(world.path("allow")).expect("it is there");
+    gateway.says_times(SAID, 2);
+    assert!(gateway.said().contains("allow: No such file"), "{}", gateway.said());
 }
 
 #[test]

@@ -1,18 +1,15 @@
 //! `manyways bond client`: the end on the device.
 
-use std::cell::OnceCell;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, Identity, Keeping, Progress, Transport};
 use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
-use manyways_net::bond::intake::Intake;
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
@@ -23,13 +20,12 @@ use manyways_net::bond::usage::{Usage, state_folder};
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
 use manyways_sys::interface;
-use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
-use manyways_sys::tproxy::{self, Installed, Names, Selection, Target, Targets, WhenDead};
-use manyways_trace::Span;
+use manyways_sys::tproxy::{Names, Selection, WhenDead};
 use manyways_trace::nearest::nearest;
 use tokio::sync::mpsc;
 
+use super::interception::{Interception, Told};
 use super::{events, keygen, policy};
 use crate::failure::Failure;
 
@@ -196,12 +192,13 @@ async fn serve(
     let mark = (!taken.is_empty()).then(|| Names::default().own_mark);
     let keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
     let keeping = Keeping { transport: args.carrier, keepalive, mark };
-    let addresses: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
-    let identity = Identity { gateway, gateway_key: args.gateway_key, key };
+    // An address does not move.
+    let name = args.gateway.parse::<SocketAddr>().is_err().then(|| args.gateway.clone());
+    let identity = Identity { gateway, name, gateway_key: args.gateway_key, key };
     let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
     let via = args.via.iter().map(|name| name.trim().to_owned()).collect();
-    let wanted = Wanted { via, gateway: addresses.clone() };
-    let found = wanted.find()?;
+    let wanted = Wanted { via };
+    let found = wanted.find(&client.gateway())?;
     if !args.quiet {
         say_strangers(&args, &wanted.via);
     }
@@ -219,7 +216,7 @@ async fn serve(
     if let Some(path) = &args.policy {
         tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
     }
-    let intake = Rc::new(OnceCell::new());
+    let intake = Told::default();
     let _control = control(&args, &rules, &intake)?;
     if let Some(at) = args.metrics {
         let (rules, name) = (rules.clone(), args.name.clone());
@@ -243,27 +240,32 @@ async fn serve(
             eprintln!("manyways: {what} on {bound}");
         }
     }
-    let installed = match taken.is_empty() {
+    if taken.is_empty() && args.socks.is_none() && args.http_proxy.is_none() && !args.quiet {
+        eprintln!("manyways: nothing is taken in, so no application uses this bond");
+        eprintln!(
+            "hint: --socks 127.0.0.1:1080 and --http-proxy 127.0.0.1:3128 are for applications \
+             that are told to; --intercept all, as root, takes in everything"
+        );
+    }
+    let wants = Interception {
+        what: taken,
+        when_dead: args.when_dead,
+        private: args.private,
+        quiet: args.quiet,
+        gateway: args.gateway.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
+        has_proxy: args.socks.is_some() || args.http_proxy.is_some(),
+        told: intake,
+    };
+    let kept = match wants.what.is_empty() {
         true => None,
         false => tokio::select! {
-            installed = take_in(&args, taken, &doors, &client, addresses) => {
-                let (installed, what) = installed?;
-                let _ = intake.set(what);
-                Some(installed)
-            }
+            kept = wants.begin(&doors, &client) => Some(kept?),
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         },
     };
-    let refreshing = installed
-        .as_ref()
-        .map(|installed| tokio::task::spawn_local(renew(Arc::clone(installed), client.clone())));
     client.run(stop).await;
     rules.finish().await;
-    if let Some(task) = refreshing {
-        task.abort();
-        let _ = task.await;
-    }
-    drop(installed);
+    drop(kept);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -287,39 +289,11 @@ fn say_strangers(args: &Args, via: &[String]) {
     }
 }
 
-/// Keeps the rules alive as long as a network leads to the gateway. Without one for some seconds
-/// they count as those of a client that does not run: what that means is `--when-dead`.
-async fn renew(installed: Arc<Installed>, client: Client) {
-    const TURN: Duration = Duration::from_secs(2);
-    const PATIENCE: u32 = 4;
-    let mut alone = 0;
-    loop {
-        tokio::time::sleep(TURN).await;
-        alone = if client.is_connected() { 0 } else { alone + 1 };
-        if alone > PATIENCE {
-            continue;
-        }
-        let rules = Arc::clone(&installed);
-        // A program is started for it, which takes longer than a call should wait for its packets.
-        let done = tokio::task::spawn_blocking(move || match alone {
-            PATIENCE => rules.pause(),
-            _ => rules.refresh(),
-        });
-        match done.await {
-            Ok(Ok(())) if alone == PATIENCE => {
-                tracing::warn!("no network leads to the gateway: --when-dead holds until one does");
-            }
-            Ok(Err(error)) => tracing::warn!("the rules are not renewed: {error}"),
-            _ => {}
-        }
-    }
-}
-
 /// Answers `bond status` and `bond why`. A bond does not fail for want of that.
-fn control(args: &Args, rules: &Rules, intake: &Rc<OnceCell<Intake>>) -> Result<Option<Control>> {
+fn control(args: &Args, rules: &Rules, intake: &Told) -> Result<Option<Control>> {
     let (rules, name, intake) = (rules.clone(), args.name.clone(), Rc::clone(intake));
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
-    let started = Control::start(End::Client, &args.name, move |request| {
+    let started = Control::start(End::Client, &args.name, None, move |request| {
         let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
         let intake = Rc::clone(&intake);
         async move {
@@ -328,7 +302,9 @@ fn control(args: &Args, rules: &Rules, intake: &Rc<OnceCell<Intake>>) -> Result<
                     rules.find_owners(OWNERS).await;
                     Answer::Status(Box::new(rules.status(&name, policy.as_deref())))
                 }
-                Request::Why(question) => Answer::Why(Box::new(rules.why(&question, intake.get()))),
+                Request::Why(question) => {
+                    Answer::Why(Box::new(rules.why(&question, intake.borrow().as_ref())))
+                }
             }
         }
     });
@@ -358,65 +334,6 @@ fn taken(args: &Args) -> Vec<Selection> {
         .collect()
 }
 
-async fn take_in(
-    args: &Args,
-    what: Vec<Selection>,
-    doors: &Doors,
-    client: &Client,
-    gateway: Vec<IpAddr>,
-) -> Result<(Arc<Installed>, Intake)> {
-    let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-    let failed = || {
-        Failure::new("the transparent proxy cannot listen")
-            .hint("run it as root, or with --intercept none --socks 127.0.0.1:1080")
-    };
-    let ports = [
-        doors.transparent_tcp(v4).map_err(|_| failed())?,
-        doors.transparent_tcp(v6).map_err(|_| failed())?,
-        doors.transparent_udp(v4).map_err(|_| failed())?,
-        doors.transparent_udp(v6).map_err(|_| failed())?,
-    ];
-    // A family that the gateway lacks is refused here, or applications would wait for it.
-    let families = client.families();
-    let (has_v4, has_v6) = match args.when_dead {
-        // A gateway that is not there, or does not know this key, cuts nobody off.
-        WhenDead::Open => families.await,
-        WhenDead::Closed => {
-            let known = tokio::time::timeout(Duration::from_secs(10), families).await;
-            known.unwrap_or((true, false))
-        }
-    };
-    let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
-    let mut direct: Vec<Prefix> = gateway.iter().copied().map(Prefix::from).collect();
-    if !args.private {
-        direct.extend(tproxy::private());
-        direct.extend(tproxy::connected()?);
-    }
-    let rules = tproxy::Rules {
-        names: Names::default(),
-        to: Targets {
-            tcp_v4: proxy(has_v4, ports[0]),
-            tcp_v6: proxy(has_v6, ports[1]),
-            udp_v4: proxy(has_v4, ports[2]),
-            udp_v6: proxy(has_v6, ports[3]),
-        },
-        what,
-        direct,
-        own_users: Vec::new(),
-        when_dead: args.when_dead,
-        patience: Span::from_secs(8),
-    };
-    let installed = rules.install().map_err(|error| {
-        Failure::new(error.to_string())
-            .hint("without it, applications can use --socks or --http-proxy")
-    })?;
-    let host = args.gateway.rsplit_once(':').map_or("", |(host, _)| host);
-    let has_proxy = args.socks.is_some() || args.http_proxy.is_some();
-    let intake = Intake { rules, gateway: host.to_owned(), addresses: gateway, has_proxy };
-    Ok((Arc::new(installed), intake))
-}
-
 async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {
     while let Some(progress) = progress.recv().await {
         match progress {
@@ -427,6 +344,10 @@ async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {
                 }
             }
             _ if quiet => {}
+            Progress::Moved { to } => {
+                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+                eprintln!("manyways: the gateway's name stands for {} now", to.join(", "));
+            }
             Progress::Up { path } => eprintln!("manyways: {path} is up"),
             Progress::Down { path, why } => eprintln!("manyways: {path} is down: {why}"),
             Progress::Renewed => {

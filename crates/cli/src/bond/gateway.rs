@@ -29,7 +29,8 @@ Examples:
   manyways bond gateway … --open 10.8.0.0/16     (clients may go to this network too)
 
 The allow-file has a line for each client: its public key, a name, and limits where they shall
-differ, as in `KEY phone sessions=2 streams=1000 rate=20mbit`. It is read again when it changes.")]
+differ, as in `KEY phone sessions=2 streams=1000 rate=20mbit`. It is read again when it changes; the
+sessions of keys that are gone end.")]
 pub struct Args {
     /// Where to listen. May be given more than once.
     #[arg(long, value_name = "ADDR:PORT", required = true)]
@@ -58,8 +59,8 @@ pub struct Args {
 }
 
 /// Answers `bond status --gateway`. A gateway does not fail for want of that.
-fn control(name: &str, onlooker: Onlooker) -> Result<Option<Control>> {
-    let started = Control::start(End::Gateway, name, move |request| {
+fn control(name: &str, user: Option<&str>, onlooker: Onlooker) -> Result<Option<Control>> {
+    let started = Control::start(End::Gateway, name, user, move |request| {
         let onlooker = onlooker.clone();
         async move {
             match request {
@@ -102,7 +103,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let listening = gateway::listen(config).map_err(|error| {
             Failure::new(error.to_string()).hint("is another gateway running there already?")
         })?;
-        let control = control(&args.name, listening.onlooker())?;
+        let control = control(&args.name, args.user.as_deref(), listening.onlooker())?;
         if let Some(at) = args.metrics {
             let onlooker = listening.onlooker();
             let text = move || {

@@ -1,7 +1,9 @@
 //! The list of those whom a gateway lets in: a line each, `KEY NAME [LIMIT=VALUE …]`.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -136,8 +138,21 @@ pub struct AllowFile(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    state: Mutex<(Option<SystemTime>, Arc<Guests>)>,
+    state: Mutex<State>,
 }
+
+#[derive(Debug)]
+struct State {
+    guests: Arc<Guests>,
+    /// Of the file that they stand in.
+    stamp: Stamp,
+    /// Why they are of before, as it was said.
+    complaint: Option<String>,
+}
+
+/// What tells a file from the one that was there before: one may take its place within the grain
+/// of the clock.
+type Stamp = (Option<SystemTime>, u64, u64);
 
 /// Why a file is no list.
 #[derive(Debug, thiserror::Error)]
@@ -157,37 +172,47 @@ impl AllowFile {
     /// # Errors
     /// Where it cannot be read, or a line is wrong.
     pub fn open(path: &Path) -> Result<Self, FileError> {
-        let (guests, modified) = read(path)?;
-        let state = Mutex::new((modified, Arc::new(guests)));
+        let (guests, stamp) = read_unless(path, None)?.unwrap_or_default();
+        let state = Mutex::new(State { guests: Arc::new(guests), stamp, complaint: None });
         Ok(Self(Arc::new(Inner { path: path.to_owned(), state })))
     }
 
     /// Those who are let in now.
     pub fn guests(&self) -> Arc<Guests> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let modified = fs::metadata(&self.0.path).and_then(|found| found.modified()).ok();
-        if modified.is_some() && modified != state.0 {
-            match read(&self.0.path) {
-                Ok((guests, modified)) => {
-                    let keys = counted(guests.len(), "key");
-                    tracing::info!("{}: {keys}", self.0.path.display());
-                    *state = (modified, Arc::new(guests));
-                }
-                Err(error) => {
-                    tracing::warn!("the allow-file of before stays in force: {error}");
-                    state.0 = modified;
+        match read_unless(&self.0.path, Some(state.stamp)) {
+            Ok(None) => state.complaint = None,
+            Ok(Some((guests, stamp))) => {
+                let keys = counted(guests.len(), "key");
+                tracing::info!("{}: {keys}", self.0.path.display());
+                *state = State { guests: Arc::new(guests), stamp, complaint: None };
+            }
+            Err(error) => {
+                // It is looked at often, and said once.
+                let words = error.to_string();
+                if state.complaint.as_ref() != Some(&words) {
+                    tracing::warn!("the allow-file of before stays in force: {words}");
+                    state.complaint = Some(words);
                 }
             }
         }
-        Arc::clone(&state.1)
+        Arc::clone(&state.guests)
     }
 }
 
-fn read(path: &Path) -> Result<(Guests, Option<SystemTime>), FileError> {
+/// Reads the file, unless it is still the one of that stamp. It is opened in any case: that it
+/// cannot be read any more is to be known before it changes.
+fn read_unless(path: &Path, before: Option<Stamp>) -> Result<Option<(Guests, Stamp)>, FileError> {
     let failed = |error| FileError::Read(path.to_owned(), error);
-    let modified = fs::metadata(path).and_then(|found| found.modified()).map_err(failed)?;
-    let text = fs::read_to_string(path).map_err(failed)?;
-    Ok((Guests::parse(&text, &path.display().to_string())?, Some(modified)))
+    let mut file = File::open(path).map_err(failed)?;
+    let found = file.metadata().map_err(failed)?;
+    let stamp = (found.modified().ok(), found.ino(), found.len());
+    if before == Some(stamp) {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(failed)?;
+    Ok(Some((Guests::parse(&text, &path.display().to_string())?, stamp)))
 }
 
 #[cfg(test)]

@@ -413,6 +413,14 @@ impl Io {
         }
     }
 
+    /// Why a QUIC connection has ended, where it has.
+    pub(super) fn close_reason(&self) -> Option<quinn::ConnectionError> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Quic(io) => io.connection.close_reason(),
+        }
+    }
+
     /// The end is near: the other side shall know.
     /// With `bye` the session is over.
     pub(super) fn close(&self, bye: bool) {

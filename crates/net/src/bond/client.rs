@@ -1,7 +1,7 @@
 //! The client: one carrier a network, kept up, and one session over all of them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -48,6 +48,8 @@ const TRUST: u8 = 4;
 const STAGGER: Duration = Duration::from_millis(250);
 /// A carrier that does not get through for so long may be forgotten on the way: another is tried.
 const DOUBT: Duration = Duration::from_millis(800);
+/// The gateway's name is looked up no more often.
+const LOOKUP: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// When all paths have slept for so long, the gateway may forget the session before one is awake.
 const FORGOTTEN: Duration = ABSENCE.saturating_sub(Duration::from_secs(15));
@@ -55,8 +57,10 @@ const FORGOTTEN: Duration = ABSENCE.saturating_sub(Duration::from_secs(15));
 /// Who the gateway is, and who this is.
 #[derive(Debug)]
 pub struct Identity {
-    /// Where the gateway listens; the first address of a family that a path has is taken.
+    /// Where the gateway listens; all of a family that a path has are tried.
     pub gateway: Vec<SocketAddr>,
+    /// Its name and port, which may stand for other addresses one day.
+    pub name: Option<String>,
     /// The gateway's key.
     pub gateway_key: PublicKey,
     /// The client's own.
@@ -110,6 +114,11 @@ pub enum Progress {
     },
     /// The gateway has forgotten the session; connections of before have ended.
     Renewed,
+    /// The gateway's name stands for other addresses than before.
+    Moved {
+        /// These.
+        to: Vec<SocketAddr>,
+    },
 }
 
 /// What the client tells those that follow its traffic.
@@ -128,7 +137,9 @@ pub(super) enum Noted {
 pub struct Client(Rc<Inner>);
 
 struct Inner {
-    identity: Identity,
+    gateway: watch::Sender<Vec<SocketAddr>>,
+    /// Told when no path finds the gateway.
+    lost: Notify,
     tls: Arc<ClientConfig>,
     mark: Option<u32>,
     transport: Transport,
@@ -171,7 +182,8 @@ impl Client {
         let (handle, events) = Handle::new(Config::new(Role::Client));
         let (progress, told) = mpsc::unbounded_channel();
         let client = Self(Rc::new(Inner {
-            identity,
+            gateway: watch::Sender::new(identity.gateway),
+            lost: Notify::new(),
             tls,
             mark: keeping.mark,
             transport: keeping.transport,
@@ -188,6 +200,9 @@ impl Client {
         }));
         client.0.handle.with(|session| session.tally.count_single());
         tokio::task::spawn_local(client.clone().listen(events));
+        if let Some(name) = identity.name {
+            tokio::task::spawn_local(client.clone().seek(name));
+        }
         Ok((client, told))
     }
 
@@ -232,6 +247,16 @@ impl Client {
     /// The paths' names, by number.
     pub fn paths(&self) -> Vec<String> {
         self.0.paths.borrow().iter().map(|path| path.spec.name.clone()).collect()
+    }
+
+    /// Where the gateway is.
+    pub fn gateway(&self) -> Vec<SocketAddr> {
+        self.0.gateway.borrow().clone()
+    }
+
+    /// Says when the gateway is somewhere else.
+    pub(super) fn follow_gateway(&self) -> watch::Receiver<Vec<SocketAddr>> {
+        self.0.gateway.subscribe()
     }
 
     /// Waits until the gateway has said which address families it reaches: IPv4, IPv6.
@@ -441,6 +466,32 @@ impl Client {
         self.0.paths.borrow().get(usize::from(id.0)).is_some_and(|path| path.asleep.is_some())
     }
 
+    /// Looks the gateway's name up anew when no path finds it where it was.
+    async fn seek(self, name: String) {
+        loop {
+            self.0.lost.notified().await;
+            match tokio::net::lookup_host(&name).await {
+                Ok(found) => self.is_at(found.collect()),
+                Err(error) => tracing::debug!("the gateway {name} is not found: {error}"),
+            }
+            tokio::time::sleep(LOOKUP).await;
+        }
+    }
+
+    /// Dials the gateway there from now on, unless that is where it was.
+    fn is_at(&self, found: Vec<SocketAddr>) {
+        let known: HashSet<SocketAddr> = self.gateway().into_iter().collect();
+        // A resolver may turn the addresses round each time.
+        if found.is_empty() || known == found.iter().copied().collect() {
+            return;
+        }
+        self.0.gateway.send_replace(found.clone());
+        self.tell(Progress::Moved { to: found });
+        for path in self.0.paths.borrow().iter() {
+            path.wake.notify_one();
+        }
+    }
+
     /// Keeps a carrier on a path.
     async fn keep(self, id: PathId, wake: Rc<Notify>) {
         let mut pause = FIRST_PAUSE;
@@ -470,6 +521,9 @@ impl Client {
                         let path = self.name(id);
                         self.tell(Progress::Failed { path, why: Arc::new(why) });
                         said = Some(words);
+                    }
+                    if !self.is_connected() {
+                        self.0.lost.notify_one();
                     }
                 }
             }
@@ -630,9 +684,8 @@ impl Client {
         if !spec.has_carrier() {
             return Err(failed("its link is down"));
         }
-        let gateway = self.0.identity.gateway.iter().copied();
-        let servers: Vec<SocketAddr> =
-            gateway.filter(|server| spec.has_family(server.ip())).collect();
+        let mut servers = self.gateway();
+        servers.retain(|server| spec.has_family(server.ip()));
         match servers.is_empty() {
             true => Err(failed("it has no address of a family that the gateway has")),
             false => Ok(servers),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use manyways_sys::sandbox;
+use manyways_sys::{privilege, sandbox};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -111,11 +111,17 @@ impl End {
 }
 
 impl Control {
-    /// Answers requests with `answer`, on the calling thread's local tasks.
+    /// Answers requests with `answer`, on the calling thread's local tasks. A process that will
+    /// become another `user` says so, since it has to take its socket away as that user.
     ///
     /// # Errors
     /// Where another one has the name, or there is no place for a socket.
-    pub fn start<F, A>(end: End, name: &str, answer: F) -> Result<Self, ControlError>
+    pub fn start<F, A>(
+        end: End,
+        name: &str,
+        user: Option<&str>,
+        answer: F,
+    ) -> Result<Self, ControlError>
     where
         F: Fn(Request) -> A + 'static,
         A: Future<Output = Answer> + 'static,
@@ -132,13 +138,15 @@ impl Control {
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
-        // Left by one that was killed.
-        match fs::remove_file(&socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&socket).map_err(failed)?;
-        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let given = user.filter(|_| sandbox::is_root()).and_then(|user| {
+            let listening = listen_as(user, &socket);
+            // Without the right to give anything away it stays behind, and does no harm.
+            listening.inspect_err(|why| tracing::debug!("the control socket: {why}")).ok()
+        });
+        let (socket, listener) = match given {
+            Some(given) => given,
+            None => (socket.clone(), listen(&socket).map_err(failed)?),
+        };
         let answer = Rc::new(answer);
         let task = tokio::task::spawn_local(async move {
             loop {
@@ -170,18 +178,55 @@ impl Drop for Control {
     }
 }
 
+/// Listens there, in place of one that was killed.
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket)?;
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Listens in a folder of its own beside that socket, which belongs to a user in the end.
+fn listen_as(user: &str, socket: &Path) -> io::Result<(PathBuf, UnixListener)> {
+    let folder = socket.with_extension("");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    // Whose it was the last time may be somebody else, and root may lack the right to meddle.
+    privilege::take_back(&folder)?;
+    let own = given(socket);
+    let listener = listen(&own)?;
+    if let Err(error) = privilege::give_to(user, &folder) {
+        let _ = fs::remove_file(&own);
+        return Err(io::Error::other(error));
+    }
+    Ok((own, listener))
+}
+
+/// Where the socket is in place of that one, if its process became another user.
+fn given(socket: &Path) -> PathBuf {
+    socket.with_extension("").join("socket")
+}
+
 /// Asks the one of that name.
 ///
 /// # Errors
 /// Where there is none, or it does not answer.
 pub fn ask(end: End, name: &str, request: &Request) -> Result<Answer, ControlError> {
     let socket = place(&folder(), end, name)?;
-    ask_at(&socket, request).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            ControlError::Nobody { end, name: name.to_owned() }
-        }
-        _ => ControlError::Io(socket, error),
+    let asked = ask_at(&socket, request).or_else(|error| match is_nobody(&error) {
+        true => ask_at(&given(&socket), request),
+        false => Err(error),
+    });
+    asked.map_err(|error| match is_nobody(&error) {
+        true => ControlError::Nobody { end, name: name.to_owned() },
+        false => ControlError::Io(socket, error),
     })
+}
+
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 fn ask_at(socket: &Path, request: &Request) -> io::Result<Answer> {

@@ -18,6 +18,7 @@ use rustls::Connection;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
@@ -45,6 +46,8 @@ const IDLE: Duration = Duration::from_secs(3600);
 const CONNECT: Duration = Duration::from_secs(15);
 /// Its next address is tried beside the one before it after this (RFC 8305 §5).
 const STAGGER: Duration = Duration::from_millis(250);
+/// Who is to go is looked for so often.
+const SWEEP: Duration = Duration::from_secs(5);
 const MOST_ADDRESSES: usize = 8;
 
 /// What a gateway is told.
@@ -92,6 +95,10 @@ struct Session {
     empty_since: Option<Instant>,
     /// It was asked for a sign of life.
     doubted: bool,
+    /// Its key was not in the allow-file lately.
+    unlisted: bool,
+    /// Does what its client wants.
+    server: AbortHandle,
 }
 
 /// Name and version of the schema of [`GatewayStatus`].
@@ -155,6 +162,12 @@ impl Onlooker {
 }
 
 impl Session {
+    /// Ends it: its connections, and the sockets of its datagrams.
+    fn end(&self) {
+        self.handle.close();
+        self.server.abort();
+    }
+
     fn status(&self) -> SessionStatus {
         self.handle.with(|session| {
             let carriers = session.status();
@@ -304,8 +317,8 @@ impl Listening {
         let gateway = Rc::clone(&self.gateway);
         let sweep = async move {
             loop {
-                tokio::time::sleep(Duration::from_secs(5)).await;
                 gateway.sweep();
+                tokio::time::sleep(SWEEP).await;
                 match interface::addresses() {
                     Ok(own) => *gateway.own.borrow_mut() = own,
                     Err(error) => tracing::debug!("cannot tell this host's addresses: {error}"),
@@ -317,7 +330,7 @@ impl Listening {
             () = sweep => {}
         }
         for (_, session) in self.gateway.sessions.borrow_mut().drain() {
-            session.handle.close();
+            session.end();
         }
     }
 }
@@ -447,16 +460,17 @@ impl Gateway {
             handle.with(|session| session.set_limit(limit.clone()));
         }
         tracing::info!("{}: a session begins", guest.name);
+        let serve = Rc::clone(self).serve(id, guest.clone(), handle.clone(), events);
         let session = Session {
-            handle: handle.clone(),
-            guest: guest.clone(),
+            handle,
+            guest,
             carriers: 0,
             empty_since: Some(Instant::now()),
             doubted: false,
+            unlisted: false,
+            server: tokio::task::spawn_local(serve).abort_handle(),
         };
         self.sessions.borrow_mut().insert(id, session);
-        let gateway = Rc::clone(self);
-        tokio::task::spawn_local(gateway.serve(id, guest, handle, events));
     }
 
     /// Does what a session's client wants.
@@ -505,7 +519,7 @@ impl Gateway {
                 Event::Bye => {
                     tracing::info!("{name}: the session ends");
                     self.sessions.borrow_mut().remove(&id);
-                    handle.close();
+                    return handle.close();
                 }
             }
         }
@@ -519,7 +533,7 @@ impl Gateway {
         let absent = absent.filter_map(|(id, session)| Some((session.empty_since?, *id))).min();
         if let Some(gone) = absent.and_then(|(_, id)| sessions.remove(&id)) {
             tracing::info!("{}: a session ends, its client is gone", gone.guest.name);
-            gone.handle.close();
+            gone.end();
         }
     }
 
@@ -543,22 +557,31 @@ impl Gateway {
                 session.doubted = false;
                 if session.handle.with(|session| session.received()) == before {
                     tracing::info!("{}: a session ends, its client is silent", session.guest.name);
-                    session.handle.close();
+                    session.end();
                     sessions.remove(&id);
                 }
             });
         }
     }
 
-    /// Ends the sessions whose clients have been gone for long.
+    /// Ends the sessions whose clients have been gone for long, and those of keys that are not let
+    /// in any more.
     fn sweep(&self) {
-        self.sessions.borrow_mut().retain(|_, session| {
-            let gone = session.empty_since.is_some_and(|since| since.elapsed() > ABSENCE);
-            if gone {
-                tracing::info!("{}: the session ends, its client is gone", session.guest.name);
-                session.handle.close();
-            }
-            !gone
+        let guests = self.allow.guests();
+        self.sessions.borrow_mut().retain(|(key, _), session| {
+            // An editor may empty the file before it fills it again, so one look is not enough.
+            let unlisted = guests.find(key).is_none();
+            let was_unlisted = std::mem::replace(&mut session.unlisted, unlisted);
+            let why = if unlisted && was_unlisted {
+                "its key is not in the allow-file any more"
+            } else if session.empty_since.is_some_and(|since| since.elapsed() > ABSENCE) {
+                "its client is gone"
+            } else {
+                return true;
+            };
+            tracing::info!("{}: the session ends, {why}", session.guest.name);
+            session.end();
+            false
         });
     }
 

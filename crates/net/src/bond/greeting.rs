@@ -103,7 +103,7 @@ impl GreetError {
         }
     }
 
-    fn of_carrier(error: CarrierError) -> Self {
+    fn of_carrier(io: &Io, error: CarrierError) -> Self {
         match error {
             CarrierError::Tls(error) => Self::of_tls(&error),
             CarrierError::Message(DecodeError::NotOurs) => {
@@ -111,14 +111,19 @@ impl GreetError {
             }
             // Nothing has been said before, so it is not that something broke on the way.
             CarrierError::Message(error) => Self::NotOurs(error.to_string()),
-            other => Self::Broken(other.to_string()),
+            other => match io.close_reason() {
+                // With QUIC the client has finished its handshake before it is judged.
+                Some(reason) => Self::of_quic(&reason),
+                None => Self::Broken(other.to_string()),
+            },
         }
     }
 }
 
 /// The first message of the other end, and those that came with it.
 async fn first(io: &mut Io) -> Result<(Message<Chunk>, Vec<Message<Chunk>>), GreetError> {
-    let mut messages = io.messages().await.map_err(GreetError::of_carrier)?;
+    let heard = io.messages().await;
+    let mut messages = heard.map_err(|error| GreetError::of_carrier(io, error))?;
     let rest = messages.split_off(1);
     match messages.pop() {
         Some(first) => Ok((first, rest)),
@@ -127,7 +132,7 @@ async fn first(io: &mut Io) -> Result<(Message<Chunk>, Vec<Message<Chunk>>), Gre
 }
 
 async fn flush(io: &mut Io) -> Result<(), GreetError> {
-    io.flush_all().await.map_err(GreetError::of_carrier)
+    io.flush_all().await.map_err(|error| GreetError::of_carrier(io, error))
 }
 
 /// The client's part: says hello, and hears what the gateway allows.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,8 +23,6 @@ const SETTLE: Duration = Duration::from_millis(100);
 pub struct Wanted {
     /// Networks by name, the preferred one first. None means every one.
     pub via: Vec<String>,
-    /// Where the gateway is.
-    pub gateway: Vec<IpAddr>,
 }
 
 /// The networks of a client.
@@ -38,23 +36,22 @@ struct Inner {
 }
 
 impl Wanted {
-    /// The networks that can be used now, in the order of preference.
+    /// The networks that lead to a gateway there now, in the order of preference.
     ///
     /// # Errors
     /// Where the kernel does not list its interfaces.
-    pub fn find(&self) -> Result<Vec<Interface>, interface::ListError> {
-        let mut found = interface::list_towards(&self.gateway)?;
-        found.retain(|interface| interface.usable.is_ok() && self.wants(interface));
+    pub fn find(&self, gateway: &[SocketAddr]) -> Result<Vec<Interface>, interface::ListError> {
+        let gateway: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
+        let mut found = interface::list_towards(&gateway)?;
+        found.retain(|found| found.usable.is_ok() && self.wants(found, &gateway));
         found.sort_by_key(|found| self.via.iter().position(|name| *name == found.name));
         Ok(found)
     }
 
-    fn wants(&self, interface: &Interface) -> bool {
+    fn wants(&self, interface: &Interface, gateway: &[IpAddr]) -> bool {
         match self.via.is_empty() {
             // A gateway on this host is reached over loopback alone.
-            true => {
-                (interface.kind == Kind::Loopback) == self.gateway.iter().all(|ip| ip.is_loopback())
-            }
+            true => (interface.kind == Kind::Loopback) == gateway.iter().all(IpAddr::is_loopback),
             false => self.via.contains(&interface.name),
         }
     }
@@ -86,8 +83,16 @@ impl Networks {
         // The other way needs unsafe code; the watch has its descriptor for as long as it lives.
         #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
         let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
+        let mut gateway = self.0.client.follow_gateway();
         loop {
-            let mut ready = watch.readable_mut().await?;
+            let mut ready = tokio::select! {
+                ready = watch.readable_mut() => ready?,
+                // Other networks may lead to where it is now.
+                Ok(()) = gateway.changed() => {
+                    self.look().await;
+                    continue;
+                }
+            };
             // Before it is read: what comes meanwhile makes it readable again.
             ready.clear_ready();
             let mut changed = false;
@@ -108,11 +113,15 @@ impl Networks {
                 continue;
             }
             tokio::time::sleep(SETTLE).await;
-            let wanted = self.0.wanted.clone();
-            let found = tokio::task::spawn_blocking(move || wanted.find()).await;
-            if let Ok(Ok(found)) = found {
-                self.compare(found);
-            }
+            self.look().await;
+        }
+    }
+
+    async fn look(&self) {
+        let (wanted, gateway) = (self.0.wanted.clone(), self.0.client.gateway());
+        let found = tokio::task::spawn_blocking(move || wanted.find(&gateway)).await;
+        if let Ok(Ok(found)) = found {
+            self.compare(found);
         }
     }
 

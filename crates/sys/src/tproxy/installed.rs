@@ -67,9 +67,8 @@ impl Rules {
     /// Nothing is left behind then.
     pub fn install(&self) -> Result<Installed, Error> {
         // First, because it finds senseless rules before anything is changed.
-        let own = (std::process::id() as i32, started(std::process::id() as i32).unwrap_or(0));
         let before = command::nft_table(&self.names.nft)?;
-        let script = script::table(self, own, before.is_none())?;
+        let script = script::table(self, own(), before.is_none())?;
         let routing = script::routing(self)?;
         free(before.as_deref())?;
         let families = families();
@@ -127,6 +126,20 @@ impl Installed {
     /// network.
     pub fn set_direct(&self, direct: &[Prefix]) -> Result<(), Error> {
         command::nft(&script::direct(&self.names, direct))
+    }
+
+    /// Puts other rules in place of these, which differ in no name and select the same traffic. At
+    /// no time are there none, and connections go on as they began.
+    ///
+    /// # Errors
+    /// Where the table is no longer this process's, among others; it stays as it was then.
+    pub fn replace(&mut self, rules: &Rules) -> Result<(), Error> {
+        let before = command::nft_table(&self.names.nft)?;
+        free(before.as_deref())?;
+        command::nft(&script::table(rules, own(), before.is_none())?)?;
+        self.to = rules.to;
+        self.chains = chains(&command::nft_table(&self.names.nft)?.unwrap_or_default());
+        Ok(())
     }
 
     /// What is no longer as it was installed; empty when all is whole. Install again to mend it.
@@ -228,6 +241,12 @@ fn route(names: &Names, rules: &[Vec<String>], family: &str) -> Result<(), Error
         command::ip(&words)?;
     }
     Ok(())
+}
+
+/// This process, as the table names its holder.
+fn own() -> (i32, u64) {
+    let pid = std::process::id() as i32;
+    (pid, started(pid).unwrap_or(0))
 }
 
 /// Whether nobody else who lives holds the table with this text.

@@ -98,6 +98,32 @@ fn a_batch_of_datagrams_and_a_large_one_arrive_as_they_were_sent() {
 }
 
 #[test]
+fn other_targets_take_the_place_of_those_before_and_connections_go_on() {
+    let Some(world) = World::new() else { return };
+    world.run(|| {
+        let proxy = Proxy::start();
+        let all = rules(&proxy);
+        let lacking = Targets { tcp_v6: Target::Reject, udp_v6: Target::Reject, ..all.to };
+        let mut installed = Rules { to: lacking, ..all.clone() }.install().unwrap();
+        let mut before = connect(V4).unwrap();
+        assert_eq!(ask_tcp(V6).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        installed.replace(&all).unwrap();
+        for to in [V4, V6] {
+            assert_eq!(ask_tcp(to).unwrap(), proxied(to));
+            assert_eq!(ask_udp(to, None).unwrap(), proxied(to));
+        }
+        installed.replace(&Rules { to: lacking, direct: Vec::new(), ..all }).unwrap();
+        assert_eq!(ask_tcp(V6).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        assert_eq!(ask_tcp(world::PRIVATE).unwrap(), proxied(world::PRIVATE));
+        assert_eq!(world::answer(&mut before).unwrap(), proxied(V4));
+        installed.refresh().unwrap();
+        assert_eq!(installed.check().unwrap(), []);
+        drop(installed);
+        assert_eq!(ask_tcp(V6).unwrap(), "direct");
+    });
+}
+
+#[test]
 fn what_is_excluded_passes_by() {
     let Some(world) = World::new() else { return };
     world.run(|| {

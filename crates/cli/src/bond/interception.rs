@@ -1,0 +1,265 @@
+//! The kernel's rules that bring traffic to a client without its knowing: they are kept alive, and
+//! follow what the gateway reaches and where the host is.
+
+use std::cell::RefCell;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use manyways_net::bond::client::Client;
+use manyways_net::bond::intake::Intake;
+use manyways_net::bond::intercept::Doors;
+use manyways_sys::prefix::Prefix;
+use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
+use manyways_trace::Span;
+use tokio::task::{AbortHandle, spawn_blocking};
+
+use crate::failure::Failure;
+
+/// The rules are renewed so often; they hold four times as long.
+const TURN: Duration = Duration::from_secs(2);
+const HOLD: Span = Span::from_secs(8);
+/// So many turns without a network that leads to the gateway are borne.
+const PATIENCE: u32 = 4;
+
+/// What is taken in, and how.
+pub struct Interception {
+    pub what: Vec<Selection>,
+    pub when_dead: WhenDead,
+    /// Traffic to private networks too.
+    pub private: bool,
+    pub quiet: bool,
+    /// What the gateway is called.
+    pub gateway: String,
+    /// Applications may also ask the client as a proxy.
+    pub has_proxy: bool,
+    pub told: Told,
+}
+
+/// What is taken in now, for who asks; none before there are rules.
+pub type Told = Rc<RefCell<Option<Intake>>>;
+
+/// Rules that are in place until this is dropped.
+pub struct Kept {
+    task: AbortHandle,
+    installed: Shared,
+}
+
+/// None once they are taken out.
+type Shared = Arc<Mutex<Option<Installed>>>;
+
+/// Which families the gateway reaches: IPv4, IPv6.
+type Families = (bool, bool);
+
+struct Keeper {
+    wants: Interception,
+    client: Client,
+    ports: [u16; 4],
+    families: Families,
+    direct: Vec<Prefix>,
+    installed: Shared,
+}
+
+impl Interception {
+    /// Waits for the gateway to say what it reaches, puts the rules in, and keeps them.
+    pub async fn begin(self, doors: &Doors, client: &Client) -> Result<Kept> {
+        let ports = listen(doors)?;
+        if !self.quiet {
+            let what: Vec<String> = self.what.iter().map(words).collect();
+            let what = what.join(", and ");
+            eprintln!("manyways: takes in {what}, TCP and UDP, once the gateway has answered");
+        }
+        // A family that the gateway lacks is refused here, or applications would wait for it.
+        let families = client.families();
+        let families = match self.when_dead {
+            // A gateway that is not there, or does not know this key, cuts nobody off.
+            WhenDead::Open => families.await,
+            WhenDead::Closed => {
+                let known = tokio::time::timeout(Duration::from_secs(10), families).await;
+                known.unwrap_or((true, false))
+            }
+        };
+        let direct = self.direct(client)?;
+        let rules = self.rules(ports, families, direct.clone());
+        let installed = rules.install().map_err(|error| {
+            Failure::new(error.to_string())
+                .hint("without it, applications can use --socks or --http-proxy")
+        })?;
+        self.say(families);
+        self.tell(rules, client);
+        let installed = Arc::new(Mutex::new(Some(installed)));
+        let keeper = Keeper {
+            wants: self,
+            client: client.clone(),
+            ports,
+            families,
+            direct,
+            installed: Arc::clone(&installed),
+        };
+        let task = tokio::task::spawn_local(keeper.keep()).abort_handle();
+        Ok(Kept { task, installed })
+    }
+
+    fn rules(&self, ports: [u16; 4], (v4, v6): Families, direct: Vec<Prefix>) -> Rules {
+        let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
+        Rules {
+            names: Names::default(),
+            to: Targets {
+                tcp_v4: proxy(v4, ports[0]),
+                tcp_v6: proxy(v6, ports[1]),
+                udp_v4: proxy(v4, ports[2]),
+                udp_v6: proxy(v6, ports[3]),
+            },
+            what: self.what.clone(),
+            direct,
+            own_users: Vec::new(),
+            when_dead: self.when_dead,
+            patience: HOLD,
+        }
+    }
+
+    /// What is not taken in where the host is now.
+    fn direct(&self, client: &Client) -> Result<Vec<Prefix>> {
+        let gateway = client.gateway();
+        let mut direct: Vec<Prefix> = gateway.iter().map(|at| Prefix::from(at.ip())).collect();
+        if !self.private {
+            direct.extend(tproxy::private());
+            direct.extend(tproxy::connected()?);
+        }
+        Ok(direct)
+    }
+
+    fn tell(&self, rules: Rules, client: &Client) {
+        let addresses = client.gateway().iter().map(SocketAddr::ip).collect();
+        let (gateway, has_proxy) = (self.gateway.clone(), self.has_proxy);
+        self.told.replace(Some(Intake { rules, gateway, addresses, has_proxy }));
+    }
+
+    fn say(&self, families: Families) {
+        if self.quiet {
+            return;
+        }
+        match families {
+            (true, true) => eprintln!("manyways: IPv4 and IPv6 are taken in"),
+            (false, false) => eprintln!("manyways: all is refused: the gateway reaches nothing"),
+            (v4, _) => {
+                let (has, lacks) = if v4 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+                eprintln!(
+                    "manyways: {has} is taken in; {lacks} is refused, since the gateway does not \
+                     reach it"
+                );
+            }
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.task.abort();
+        // A change may be under way on another thread, which would outlive this one's interest.
+        self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl Keeper {
+    /// Keeps the rules alive as long as a network leads to the gateway. Without one for some
+    /// seconds they count as those of a client that does not run: what that means is
+    /// `--when-dead`.
+    async fn keep(mut self) {
+        let mut alone = 0;
+        loop {
+            tokio::time::sleep(TURN).await;
+            self.follow().await;
+            alone = if self.client.is_connected() { 0 } else { alone + 1 };
+            if alone > PATIENCE {
+                continue;
+            }
+            let renewed = self.change(move |rules| match alone {
+                PATIENCE => rules.pause(),
+                _ => rules.refresh(),
+            });
+            if renewed.await && alone == PATIENCE {
+                tracing::warn!("no network leads to the gateway: --when-dead holds until one does");
+            }
+        }
+    }
+
+    /// Changes the rules where the gateway reaches other families than before, or the host or the
+    /// gateway has moved.
+    async fn follow(&mut self) {
+        let families = self.client.known_families().unwrap_or(self.families);
+        let direct = self.wants.direct(&self.client).unwrap_or_else(|_| self.direct.clone());
+        if families != self.families {
+            let rules = self.wants.rules(self.ports, families, direct.clone());
+            let wanted = rules.clone();
+            if self.change(move |installed| installed.replace(&wanted)).await {
+                (self.families, self.direct) = (families, direct);
+                self.wants.say(families);
+                self.wants.tell(rules, &self.client);
+            }
+        } else if direct != self.direct {
+            let prefixes = direct.clone();
+            if self.change(move |installed| installed.set_direct(&prefixes)).await {
+                let rules = self.wants.rules(self.ports, families, direct.clone());
+                self.direct = direct;
+                self.wants.tell(rules, &self.client);
+            }
+        }
+    }
+
+    /// Whether it went well. A program is started for it, which takes longer than a call should
+    /// wait for its packets.
+    async fn change(
+        &self,
+        change: impl FnOnce(&mut Installed) -> Result<(), tproxy::Error> + Send + 'static,
+    ) -> bool {
+        let installed = Arc::clone(&self.installed);
+        let changed = spawn_blocking(move || {
+            let mut installed = installed.lock().unwrap_or_else(PoisonError::into_inner);
+            installed.as_mut().map_or(Ok(()), change)
+        });
+        match changed.await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!("the rules are not renewed: {error}");
+                false
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// The ports of TCP over IPv4 and IPv6, and of UDP.
+fn listen(doors: &Doors) -> Result<[u16; 4]> {
+    let v4 = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    let failed = || {
+        Failure::new("the transparent proxy cannot listen")
+            .hint("run it as root, or with --intercept none --socks 127.0.0.1:1080")
+    };
+    Ok([
+        doors.transparent_tcp(v4).map_err(|_| failed())?,
+        doors.transparent_tcp(v6).map_err(|_| failed())?,
+        doors.transparent_udp(v4).map_err(|_| failed())?,
+        doors.transparent_udp(v6).map_err(|_| failed())?,
+    ])
+}
+
+/// What is selected, for the log.
+fn words(selection: &Selection) -> String {
+    let list = |all: Vec<String>| all.join(", ");
+    match selection {
+        Selection::All => "all that this host sends".to_owned(),
+        Selection::Users(users) => {
+            format!("what user {} sends", list(users.iter().map(u32::to_string).collect()))
+        }
+        Selection::Cgroup(path) => format!("what cgroup {path} sends"),
+        Selection::Marked(mark) => format!("what bears the mark {mark:#x}"),
+        Selection::From(interfaces) => format!("what is forwarded from {}", interfaces.join(", ")),
+        Selection::To(prefixes) => {
+            format!("what goes to {}", list(prefixes.iter().map(Prefix::to_string).collect()))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A gateway that has several addresses, moves to another one, or reaches other families than
+//! before, while its client runs.
+
+use std::fs;
+use std::io;
+
+use crate::bond::Keys;
+use crate::links::speak;
+use crate::needs_bond;
+use crate::proxy::{plain, socks, try_plain};
+use crate::world::{
+    GATEWAY, OUTSIDE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually, ip, nft,
+};
+
+const NAME: &str = "gateway.example:4433";
+
+/// Says for which addresses the gateway's name stands, in this order.
+fn name(world: &World, addresses: &[&str]) {
+    let lines = addresses.iter().map(|address| format!("{address} gateway.example\n"));
+    let hosts = format!("127.0.0.1 localhost\n{}", lines.collect::<String>());
+    fs::write(world.path("hosts"), hosts).expect("room for some lines");
+}
+
+#[test]
+fn a_gateway_is_reached_when_one_of_its_addresses_is_silent() {
+    needs_bond!();
+    const SILENT: &str = "203.0.113.9";
+    for carrier in ["tcp", "quic"] {
+        // Either is first once, in whatever order the resolver tells them.
+        for addresses in [[SILENT, GATEWAY], [GATEWAY, SILENT]] {
+            let world = World::new(&TWO_LINKS);
+            world.host(|| {
+                nft("add table inet wall");
+                nft("add chain inet wall on { type filter hook forward priority filter; }");
+                nft(&format!("add rule inet wall on ip daddr {SILENT} drop"));
+            });
+            name(&world, &addresses);
+            let keys = Keys::new(&world);
+            let _gateway = keys.gateway(&[]);
+            let more = ["--intercept", "none", "--carrier", carrier];
+            let client = keys.client_at(NAME, &more);
+            client.says_times("is up", 2);
+            let listener = world.listen(SERVER[0], 7);
+            let _application = socks(&world, at(SERVER[0], 7));
+            accept(&listener);
+            assert_eq!(client.times("no answer"), 0, "{}", client.said());
+        }
+    }
+}
+
+#[test]
+fn a_gateway_that_moved_is_found_by_its_name() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    name(&world, &[GATEWAY]);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let client = keys.client_at(NAME, &[]);
+    client.says_times("is up", 2);
+    client.says("IPv4 and IPv6 are taken in");
+    drop(gateway);
+    client.says_times("no connection to", 2);
+    name(&world, &[OUTSIDE[0]]);
+    let _gateway = keys.gateway_at(&format!("{}:4433", OUTSIDE[0]), &[]);
+    client.says(&format!("the gateway's name stands for {}:4433 now", OUTSIDE[0]));
+    client.says_times("is up", 4);
+    let listener = world.listen(SERVER[0], 7);
+    let _application = plain(&world, at(SERVER[0], 7));
+    assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
+    // What is meant for the gateway itself is not taken in where it is now.
+    let direct = || world.device(|| nft("list set inet manyways-bond direct4")).stdout;
+    eventually("it is excepted", || direct().contains(OUTSIDE[0]).then_some(()));
+}
+
+#[test]
+fn a_family_that_the_gateway_gains_or_loses_is_taken_in_or_refused() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let route = format!("route add default via {}", SERVER[1]);
+    world.host(|| ip(&format!("-6 {}", route.replace("add", "del"))));
+    let _gateway = keys.gateway(&[]);
+    let client = keys.transparent(&[]);
+    client.says("IPv4 is taken in; IPv6 is refused, since the gateway does not reach it");
+    let four = world.listen(SERVER[0], 7);
+    let mut before = plain(&world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&four);
+    let refused = || {
+        let error = try_plain(&world, at(SERVER[1], 7)).err()?;
+        (error.kind() == io::ErrorKind::ConnectionRefused).then_some(())
+    };
+    let six = world.listen(SERVER[1], 7);
+    assert_eq!(refused(), Some(()), "it is refused at once");
+    // A carrier that comes anew says what the gateway reaches.
+    let again = |times: usize| {
+        world.set("lte", "state=no-carrier");
+        client.says_times("lte is down", times);
+        world.set("lte", "state=up");
+        client.says_times("lte is up", times + 1);
+    };
+    world.host(|| ip(&format!("-6 {route}")));
+    again(1);
+    client.says("IPv4 and IPv6 are taken in");
+    let _application = plain(&world, at(SERVER[1], 7));
+    assert_eq!(accept(&six).1.ip().to_string(), OUTSIDE[1]);
+    world.host(|| ip(&format!("-6 {}", route.replace("add", "del"))));
+    again(2);
+    client.says_times("IPv4 is taken in; IPv6 is refused", 2);
+    assert_eq!(refused(), Some(()), "it is refused again");
+    // Nobody else noticed.
+    speak(&mut before, &mut server);
+}
+
+/// For a moment the port is refused: that is no reason to leave TCP.
+#[test]
+fn a_gateway_that_is_started_anew_is_met_over_tcp_again() {
+    needs_bond!();
+    let world = World::new(&SLOW_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let client = keys.client();
+    world.host(|| {
+        nft("add table inet wall");
+        nft("add chain inet wall in { type filter hook input priority filter; }");
+        nft("add rule inet wall in tcp dport 4433 tcp flags & (syn | ack) == syn reject with tcp \
+             reset");
+    });
+    drop(gateway);
+    // QUIC would get through.
+    let gateway = keys.gateway(&[]);
+    let tried = || client.times("no connection to") + gateway.times("over quic");
+    eventually("both networks have tried", || (tried() >= 2).then_some(()));
+    assert_eq!(gateway.times("over quic"), 0, "{}", gateway.said());
+    world.host(|| nft("delete table inet wall"));
+    client.says_times("is up", 4);
+    gateway.says("path 0 from");
+    gateway.says("path 1 from");
+    assert_eq!(gateway.times("over quic"), 0, "{}", gateway.said());
+}
