@@ -190,9 +190,9 @@ fn a_list_that_is_empty_for_a_moment_ends_no_session() {
     let _client = keys.client();
     let (_listener, mut application, mut server) = idle(&world);
     keys.allow("");
-    gateway.says("allow: 0 keys");
+    gateway.says("allow: no keys");
     keys.allow(&format!("{} phone\n", keys.client));
-    gateway.says("allow: 1 keys");
+    gateway.says("allow: 1 key");
     speak(&mut application, &mut server);
     assert_eq!(gateway.times("the session ends"), 0, "{}", gateway.said());
 }
