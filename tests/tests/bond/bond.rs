@@ -175,13 +175,13 @@ impl<'a> Keys<'a> {
 
 /// What the client of this name says of its networks: the same field of each.
 #[track_caller]
-pub fn networks(world: &World, client: &str, field: &str) -> Vec<String> {
+pub fn networks(world: &World, client: &str, field: &str) -> Vec<Value> {
     let mut ask = manyways();
     ask.env("LAB_DIR", world.path("")).args(["bond", "status", "--json", "--name", client]);
     let status = finish(&mut ask).succeeded().stdout;
     let status: Value = serde_json::from_str(&status).expect("it is JSON");
     let networks = status["paths"].as_array().expect("a list");
-    networks.iter().map(|network| network[field].as_str().unwrap_or_default().to_owned()).collect()
+    networks.iter().map(|network| network[field].clone()).collect()
 }
 
 /// Whether the rules of a transparent proxy are installed where the calling thread is.
