@@ -9,6 +9,7 @@ use std::process::Command;
 use manyways_tests::{Running, finish, manyways};
 use serde_json::Value;
 
+use crate::clock;
 use crate::world::{GATEWAY, World, eventually};
 
 /// Where the client listens for applications that are told to.
@@ -33,6 +34,14 @@ impl End {
         // Where it can be asked, apart from those of other tests.
         command.env("LAB_DIR", world.path(""));
         command.env("MANYWAYS_LOG", "info").arg("bond").args(words);
+        let clock = world.path("clock");
+        if clock.exists() {
+            command.env("LD_PRELOAD", clock::library());
+            command.env("FAKETIME_TIMESTAMP_FILE", clock).env("FAKETIME_NO_CACHE", "1");
+            command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+            // What is remembered of other months is of no use to other tests.
+            command.env("XDG_STATE_HOME", world.path("state"));
+        }
         let process = world.start(&log, &mut command);
         Self { process, log }
     }

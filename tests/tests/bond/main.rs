@@ -2,12 +2,11 @@
 //! the gateway, each with a kernel stack of its own; broken input and broken networks above all.
 //!
 //! Nothing here is timed. A test waits for something to happen, with a deadline that only a hang
-//! reaches. That the clock may jump is not provoked: for what is due both ends only read the
-//! monotonic clock (clippy sees to it), which nobody can set, and which a namespace cannot have for
-//! itself once a process runs in it.
+//! reaches.
 
 mod bond;
 mod carriers;
+mod clock;
 mod damage;
 mod datagram_rules;
 mod datagrams;

@@ -1,0 +1,39 @@
+//! A wall clock that jumps. A namespace has none of its own, so a library (`faketime`) stands between
+//! both ends and the kernel's. The monotonic clock, by which all that is due is due, nobody can set.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::bond::{Keys, networks};
+use crate::links::download_while;
+use crate::needs_bond;
+use crate::world::{SLOW_LINKS, World, eventually};
+
+#[test]
+fn a_clock_that_jumps_ends_nothing() {
+    needs_bond!("faketime");
+    let world = World::new(&SLOW_LINKS);
+    world.set_clock("+0");
+    let keys = Keys::new(&world);
+    let (gateway, client) = (keys.gateway(&[]), keys.client());
+    let count =
+        |name| -> u64 { networks(&world, "default", name).iter().filter_map(Value::as_u64).sum() };
+    // All that flowed is of this month, but for what flowed since it was counted.
+    let is_counted = || count("month_bytes") + 50_000 > count("received_bytes");
+    download_while(&world, |_| {});
+    eventually("it is counted", || is_counted().then_some(()));
+    download_while(&world, |_| world.set_clock("+400d"));
+    eventually("another month", || (!is_counted()).then_some(()));
+    download_while(&world, |_| world.set_clock("-400d"));
+    download_while(&world, |_| world.set_clock("+0"));
+    assert_eq!(gateway.times("a session begins"), 1, "{}", gateway.said());
+    assert_eq!(client.times(" is down"), 0, "{}", client.said());
+}
+
+/// The library, where Debian's package has put it.
+pub fn library() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").expect("a system has libraries");
+    let names = folders.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
+    names.into_iter().find(|path| path.exists()).expect("faketime is installed")
+}
