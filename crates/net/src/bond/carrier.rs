@@ -129,7 +129,7 @@ impl TcpCarrier {
             rtt_var: state.rtt_var.unwrap_or_default(),
             window,
             slow_start: state.cwnd < state.ssthresh,
-            in_flight: bytes(state.unacked.saturating_sub(state.sacked)),
+            in_flight: Some(bytes(state.unacked.saturating_sub(state.sacked))),
             unsent,
             rate,
             acknowledged: state.bytes_acked.as_bytes(),

@@ -90,7 +90,7 @@ impl QuicCarrier {
             rtt_var: self.deviation.max(Span::from_nanos(rtt.as_nanos() / 8)),
             window,
             slow_start: false,
-            in_flight: Size::ZERO,
+            in_flight: None,
             unsent: Size::from_bytes((self.plain.len() - self.written) as u64),
             rate,
             acknowledged: stats.frame_rx.acks,

@@ -166,7 +166,7 @@ impl Watch {
                 down: watched.flows.0,
                 up: watched.flows.1,
                 unsent: condition.map(|condition| condition.unsent).unwrap_or_default(),
-                in_flight: condition.map(|condition| condition.in_flight).unwrap_or_default(),
+                in_flight: condition.map(|condition| condition.flying()).unwrap_or_default(),
                 left: plan.map(|plan| plan.monthly.saturating_sub(used)),
             });
         }

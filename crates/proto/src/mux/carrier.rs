@@ -26,8 +26,8 @@ pub struct Condition {
     pub window: Size,
     /// It grows by what is acknowledged.
     pub slow_start: bool,
-    /// What was sent and is not acknowledged.
-    pub in_flight: Size,
+    /// What was sent and is not acknowledged; none where it does not say.
+    pub in_flight: Option<Size>,
     /// What waits to be sent for the first time.
     pub unsent: Size,
     /// How fast it goes: the window in a round trip, or what was measured.
@@ -51,13 +51,18 @@ impl Condition {
             rtt_var: Span::from_nanos(rtt.as_nanos() / 2),
             window,
             slow_start: true,
-            in_flight: Size::ZERO,
+            in_flight: Some(Size::ZERO),
             unsent: Size::ZERO,
             rate: Rate::of(window, rtt.max(Span::from_micros(50))),
             acknowledged: 0,
             departed: 0,
             datagram: None,
         }
+    }
+
+    /// What is known to be on its way.
+    pub fn flying(&self) -> Size {
+        self.in_flight.unwrap_or_default()
     }
 }
 
@@ -97,6 +102,7 @@ pub(super) struct Carrier {
     pub ask: bool,
     /// Bytes that were given to it since the condition was told.
     fed: u64,
+    fed_at: Time,
     pub sent: VecDeque<Sent>,
     /// So many of these, the oldest, need not be looked at for one to give to another carrier.
     looked_at: usize,
@@ -141,6 +147,7 @@ impl Carrier {
             flight: Flight::default(),
             ask: false,
             fed: 0,
+            fed_at: now,
             sent: VecDeque::new(),
             looked_at: 0,
             acked: 0,
@@ -167,7 +174,7 @@ impl Carrier {
             rtt,
             rtt_var: condition.rtt_var,
             window: condition.window,
-            in_flight: condition.in_flight,
+            in_flight: condition.flying(),
             unsent: condition.unsent + Size::from_bytes(self.fed),
             rate: condition.rate,
             opens_in: self.flight.opens_in(now, condition, rtt, ahead),
@@ -185,13 +192,26 @@ impl Carrier {
         if condition.acknowledged > self.condition.acknowledged {
             self.lives(now);
         }
-        if (condition.in_flight + condition.unsent).is_zero() {
+        if self.is_all_acknowledged(now, &condition) {
             self.waits_since = None;
         }
         self.ask |= self.quiet.observe(&self.condition, &condition);
         self.flight.observe(now, &condition);
         self.condition = condition;
         self.fed = 0;
+    }
+
+    /// Whether nothing that it was given is on its way. Where the transport does not say, more that
+    /// is acknowledged is all, but for what was given so shortly before that it cannot be.
+    fn is_all_acknowledged(&self, now: Time, condition: &Condition) -> bool {
+        match condition.in_flight {
+            _ if !condition.unsent.is_zero() => false,
+            Some(in_flight) => in_flight.is_zero(),
+            None => {
+                let least = Span::from_nanos(condition.rtt.as_nanos() / 4);
+                condition.acknowledged > self.condition.acknowledged && self.fed_at + least <= now
+            }
+        }
     }
 
     /// There is a sign that it gets through.
@@ -211,6 +231,7 @@ impl Carrier {
         self.waits_since.get_or_insert(now);
         self.room = self.room.saturating_sub(bytes);
         self.fed += bytes as u64;
+        self.fed_at = now;
         self.flight.feed(now, &self.condition, self.fed);
     }
 

@@ -31,7 +31,7 @@ impl Flight {
         while self.departures.front().is_some_and(|(_, end)| *end <= condition.acknowledged) {
             self.departures.pop_front();
         }
-        if condition.in_flight.is_zero() {
+        if condition.flying().is_zero() {
             self.departures.clear();
             self.left = condition.departed;
         }
@@ -40,8 +40,8 @@ impl Flight {
     /// It is given `bytes` in all since then: what the window has room for leaves at once. A pause
     /// may have shrunk it to ten packets, which a transport says only when it sends again.
     pub(super) fn feed(&mut self, now: Time, condition: &Condition, bytes: u64) {
-        let on_its_way = condition.in_flight + condition.unsent + Size::from_bytes(bytes);
-        let sure = match condition.in_flight.is_zero() {
+        let on_its_way = condition.flying() + condition.unsent + Size::from_bytes(bytes);
+        let sure = match condition.flying().is_zero() {
             true => condition.window.min(Size::from_bytes(10 * PACKET)),
             false => condition.window,
         };
@@ -82,7 +82,7 @@ impl Flight {
     /// fit in the window goes as what fills it is acknowledged, a round trip after it left.
     pub(super) fn opens_in(&self, now: Time, condition: &Condition, rtt: Span, ahead: u64) -> Span {
         let window = condition.window.as_bytes();
-        let excess = (condition.in_flight.as_bytes() + ahead).saturating_sub(window);
+        let excess = (condition.flying().as_bytes() + ahead).saturating_sub(window);
         let needed = if condition.slow_start { excess.div_ceil(2) } else { excess };
         if needed == 0 {
             return Span::ZERO;
@@ -125,7 +125,7 @@ mod tests {
         fn says(&mut self, at: u64, acknowledged: u64, in_flight: u64) {
             // A handshake went before.
             self.condition.acknowledged = (1 + acknowledged) * PACKET;
-            self.condition.in_flight = Size::from_bytes(in_flight * PACKET);
+            self.condition.in_flight = Some(Size::from_bytes(in_flight * PACKET));
             self.condition.departed = (1 + acknowledged + in_flight) * PACKET;
             self.fed = 0;
             self.flight.observe(Time::ZERO + Span::from_millis(at), &self.condition);
@@ -161,10 +161,10 @@ mod tests {
         }
         // Ten packets are full of seven packets' bytes.
         transport.says(0, 0, 7);
-        transport.condition.in_flight = Size::from_bytes(10 * PACKET);
+        transport.condition.in_flight = Some(Size::from_bytes(10 * PACKET));
         assert_eq!(transport.flight.departures.len(), 7);
         transport.says(50, 7, 4);
-        transport.condition.in_flight = Size::from_bytes(10 * PACKET);
+        transport.condition.in_flight = Some(Size::from_bytes(10 * PACKET));
         assert_eq!(transport.opens_in(50), RTT, "none of the first flight is left");
     }
 

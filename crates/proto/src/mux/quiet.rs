@@ -37,13 +37,13 @@ enum Stage {
 impl Quiet {
     /// What the transport says of itself now, and said before. Whether to ask for a sign of life.
     pub(super) fn observe(&mut self, before: &Condition, now: &Condition) -> bool {
-        if (now.in_flight + now.unsent).as_bytes() > LOAD {
+        if (now.flying() + now.unsent).as_bytes() > LOAD {
             self.stage = Stage::Loaded;
             return false;
         }
         let fresh = now.acknowledged.saturating_sub(before.acknowledged);
         match self.stage {
-            Stage::Loaded if now.in_flight.is_zero() && now.unsent.is_zero() => {
+            Stage::Loaded if now.flying().is_zero() && now.unsent.is_zero() => {
                 self.stage = Stage::Asked;
                 return true;
             }
@@ -106,7 +106,7 @@ mod tests {
             let before = self.condition;
             let sample = Span::from_millis(rtt).as_nanos();
             self.condition.rtt = Span::from_nanos((before.rtt.as_nanos() * 7 + sample) / 8);
-            self.condition.in_flight = Size::from_bytes(in_flight);
+            self.condition.in_flight = Some(Size::from_bytes(in_flight));
             self.condition.acknowledged += 100;
             let asks = self.quiet.observe(&before, &self.condition);
             let expected = self.quiet.round_trip(&self.condition);

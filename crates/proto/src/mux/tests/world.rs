@@ -109,6 +109,8 @@ pub struct World {
     pub sent: Vec<(Time, CarrierId, Message<Piece>)>,
     pub breaches: Vec<&'static str>,
     pub steps: u64,
+    /// Transports do not say what is on its way.
+    pub mute: bool,
 }
 
 /// What a kernel holds unsent, as set by TCP_NOTSENT_LOWAT.
@@ -144,6 +146,7 @@ impl World {
             sent: Vec::new(),
             breaches: Vec::new(),
             steps: 0,
+            mute: false,
         }
     }
 
@@ -407,7 +410,7 @@ impl World {
         for carrier in &self.carriers {
             let lane = &carrier.lanes[end];
             let waiting = lane.messages.range(lane.waiting(self.now)..);
-            let unsent = match carrier.silent {
+            let unsent = match carrier.silent && !self.mute {
                 true => lane.bytes,
                 false => waiting.map(|(_, _, size, _)| size).sum(),
             };
@@ -417,7 +420,7 @@ impl World {
                 rtt_var: Span::from_millis(2),
                 window: carrier.link.rate.size_in(carrier.link.rtt) + Size::from_bytes(14_480),
                 slow_start: false,
-                in_flight: Size::from_bytes((flying - unsent) as u64),
+                in_flight: (!self.mute).then_some(Size::from_bytes((flying - unsent) as u64)),
                 unsent: Size::from_bytes(unsent as u64),
                 rate: carrier.link.rate,
                 acknowledged: lane.delivered,
