@@ -309,6 +309,29 @@ fn where_a_killed_client_fails_open_everything_flows_past_it() {
     assert!(!world.device(table), "the rules are gone");
 }
 
+/// It refuses nothing: it was cut from the network, or hangs.
+#[test]
+fn a_gateway_that_goes_silent_cuts_nobody_off() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let gateway = keys.gateway(&[]);
+    let client = keys.transparent(&[]);
+    let listener = world.listen(SERVER[0], 9);
+    let mut application = plain(&world, at(SERVER[0], 9));
+    assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);
+    gateway.process.signal(Signal::SIGSTOP);
+    application.write_all(b"hello").expect("the client takes it");
+    client.says("no network leads to the gateway");
+    let comes_from = || {
+        let _application = plain(&world, at(SERVER[0], 9));
+        accept(&listener).1.ip().to_string()
+    };
+    assert_eq!(comes_from(), "10.64.1.2");
+    gateway.process.signal(Signal::SIGCONT);
+    eventually("the bond is used again", || (comes_from() == OUTSIDE[0]).then_some(()));
+}
+
 #[test]
 fn where_a_killed_client_fails_closed_everything_is_refused_at_once() {
     needs_bond!();

@@ -430,9 +430,15 @@ impl Client {
         self.0.flows.borrow_mut().clear();
     }
 
-    /// Whether a path has a carrier, or would have one if there were anything to say.
+    /// Whether a path has a carrier that gets through as far as is known, or would have one if there
+    /// were anything to say.
     pub fn is_connected(&self) -> bool {
-        self.0.paths.borrow().iter().any(|path| path.carrier.is_some() || path.asleep.is_some())
+        let is_suspect = |carrier| self.0.handle.with(|session| session.is_suspect(carrier));
+        let paths = self.0.paths.borrow();
+        paths.iter().any(|path| match path.carrier {
+            Some(carrier) => !is_suspect(carrier),
+            None => path.asleep.is_some(),
+        })
     }
 
     /// Whether an application has a connection or a flow.
