@@ -63,6 +63,32 @@ fn kernels_look_after_idle_carriers() {
     }
 }
 
+/// Who only receives sends nothing that the other end's bond acknowledges.
+#[test]
+fn who_only_receives_notices_that_a_network_is_silent() {
+    needs_bond!();
+    for carrier in ["tcp", "quic"] {
+        let world = World::new(&SLOW_LINKS);
+        let keys = Keys::new(&world);
+        let _gateway = keys.gateway(&[]);
+        let more = ["--intercept", "none", "--carrier", carrier];
+        let client = keys.client_at(&format!("{GATEWAY}:4433"), &more);
+        client.says("wifi is up");
+        client.says("lte is up");
+        download_while(&world, |is_under_way| {
+            world.set("wifi", "state=silent");
+            eventually("it is suspect", || {
+                let is_suspect = networks(&world, "default", "state") == ["suspect", "up"];
+                assert!(
+                    is_suspect || is_under_way(),
+                    "{carrier}: it has not seen it in all that time"
+                );
+                is_suspect.then_some(())
+            });
+        });
+    }
+}
+
 /// Nothing is kept alive over QUIC, so what is idle ends: that is nothing that an application
 /// notices.
 #[test]
