@@ -2,6 +2,7 @@
 //! follow what the gateway reaches and where the host is.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,6 +61,8 @@ struct Keeper {
     families: Families,
     direct: Vec<Prefix>,
     installed: Shared,
+    /// What was said of changes that failed: it may be the same at every turn.
+    complaints: BTreeSet<String>,
 }
 
 impl Interception {
@@ -97,6 +100,7 @@ impl Interception {
             families,
             direct,
             installed: Arc::clone(&installed),
+            complaints: BTreeSet::new(),
         };
         let task = tokio::task::spawn_local(keeper.keep()).abort_handle();
         Ok(Kept { task, installed })
@@ -172,18 +176,33 @@ impl Keeper {
         loop {
             tokio::time::sleep(TURN).await;
             self.follow().await;
+            let mended = self.mend().await;
             alone = if self.client.is_connected() { 0 } else { alone + 1 };
-            if alone > PATIENCE {
-                continue;
-            }
-            let renewed = self.change(move |rules| match alone {
-                PATIENCE => rules.pause(),
-                _ => rules.refresh(),
-            });
-            if renewed.await && alone == PATIENCE {
-                tracing::warn!("no network leads to the gateway: --when-dead holds until one does");
+            if alone < PATIENCE {
+                self.change(|rules| rules.refresh()).await;
+            } else if alone == PATIENCE || mended {
+                let paused = self.change(|rules| rules.pause()).await.is_some();
+                if paused && alone == PATIENCE {
+                    tracing::warn!(
+                        "no network leads to the gateway: --when-dead holds until one does"
+                    );
+                }
             }
         }
+    }
+
+    /// Puts back what somebody has taken away, as whoever loads another packet filter does; says
+    /// whether there was anything.
+    async fn mend(&mut self) -> bool {
+        let rules = self.wants.rules(self.ports, self.families, self.direct.clone());
+        let Some(missing) = self.change(move |installed| installed.mend(&rules)).await else {
+            return false;
+        };
+        self.complaints.clear();
+        for part in &missing {
+            tracing::warn!("somebody has changed the rules, which are put back: {part}");
+        }
+        !missing.is_empty()
     }
 
     /// Changes the rules where the gateway reaches other families than before, or the host or the
@@ -194,14 +213,14 @@ impl Keeper {
         if families != self.families {
             let rules = self.wants.rules(self.ports, families, direct.clone());
             let wanted = rules.clone();
-            if self.change(move |installed| installed.replace(&wanted)).await {
+            if self.change(move |installed| installed.replace(&wanted)).await.is_some() {
                 (self.families, self.direct) = (families, direct);
                 self.wants.say(families);
                 self.wants.tell(rules, &self.client);
             }
         } else if direct != self.direct {
             let prefixes = direct.clone();
-            if self.change(move |installed| installed.set_direct(&prefixes)).await {
+            if self.change(move |installed| installed.set_direct(&prefixes)).await.is_some() {
                 let rules = self.wants.rules(self.ports, families, direct.clone());
                 self.direct = direct;
                 self.wants.tell(rules, &self.client);
@@ -209,24 +228,26 @@ impl Keeper {
         }
     }
 
-    /// Whether it went well. A program is started for it, which takes longer than a call should
-    /// wait for its packets.
-    async fn change(
-        &self,
-        change: impl FnOnce(&mut Installed) -> Result<(), tproxy::Error> + Send + 'static,
-    ) -> bool {
+    /// None where it failed, or the rules are out already. Programs are started for it, which takes
+    /// longer than a call should wait for its packets.
+    async fn change<T: Send + 'static>(
+        &mut self,
+        change: impl FnOnce(&mut Installed) -> Result<T, tproxy::Error> + Send + 'static,
+    ) -> Option<T> {
         let installed = Arc::clone(&self.installed);
         let changed = spawn_blocking(move || {
             let mut installed = installed.lock().unwrap_or_else(PoisonError::into_inner);
-            installed.as_mut().map_or(Ok(()), change)
+            installed.as_mut().map(change)
         });
-        match changed.await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::warn!("the rules are not renewed: {error}");
-                false
+        match changed.await.ok()?? {
+            Ok(done) => Some(done),
+            Err(error) => {
+                let complaint = format!("the rules are not renewed: {error}");
+                if self.complaints.insert(complaint.clone()) {
+                    tracing::warn!("{complaint}");
+                }
+                None
             }
-            Err(_) => false,
         }
     }
 }

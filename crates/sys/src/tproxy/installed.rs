@@ -111,7 +111,7 @@ impl Installed {
     /// times in that time, from the very loop that serves the proxy's sockets.
     ///
     /// # Errors
-    /// Where the table is gone, among others: [`Installed::check`], and install again.
+    /// Where the table is gone, among others: [`Installed::mend`].
     pub fn refresh(&self) -> Result<(), Error> {
         command::nft(&script::alive(&self.names, &self.to))
     }
@@ -142,7 +142,7 @@ impl Installed {
         Ok(())
     }
 
-    /// What is no longer as it was installed; empty when all is whole. Install again to mend it.
+    /// What is no longer as it was installed; empty when all is whole. [`Installed::mend`] mends it.
     pub fn check(&self) -> Result<Vec<Missing>, Error> {
         let mut missing = Vec::new();
         match command::nft_table(&self.names.nft)? {
@@ -162,6 +162,29 @@ impl Installed {
             if routes(&self.names, family)?.is_empty() {
                 missing.push(route);
             }
+        }
+        Ok(missing)
+    }
+
+    /// Puts back what somebody has taken away or changed; says what it was. `rules` are those that
+    /// were installed, or put in their place since. Connections go on where they still can.
+    ///
+    /// # Errors
+    /// Those of [`Rules::install`]. What is there stays then.
+    pub fn mend(&mut self, rules: &Rules) -> Result<Vec<Missing>, Error> {
+        let missing = self.check()?;
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        let routing = script::routing(rules)?;
+        // Before the table, as when they were installed: a mark needs a route.
+        for (family, there) in &mut self.families {
+            free_numbers(&self.names, family)?;
+            route(&self.names, &routing, family)?;
+            *there = rules_at(&self.names, family)?;
+        }
+        if missing.iter().any(|part| matches!(part, Missing::Table | Missing::Chains)) {
+            self.replace(rules)?;
         }
         Ok(missing)
     }
