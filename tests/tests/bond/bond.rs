@@ -24,7 +24,7 @@ pub struct End {
 
 impl End {
     /// Starts `manyways bond` with these words where the calling thread is. Its log says who came
-    /// and went.
+    /// and went. Programs in the world's `bin` take the place of the system's.
     pub fn start(world: &World, name: &str, words: &[&str]) -> Self {
         let log = (0..)
             .map(|count| world.path(&format!("{name}.{count}.log")))
@@ -41,6 +41,11 @@ impl End {
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
             // What is remembered of other months is of no use to other tests.
             command.env("XDG_STATE_HOME", world.path("state"));
+        }
+        let programs = world.path("bin");
+        if programs.exists() {
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{}:{path}", programs.display()));
         }
         let process = world.start(&log, &mut command);
         Self { process, log }

@@ -1,14 +1,18 @@
 //! The kernel's rules that bring traffic to a client: others take them away, and they are gone when
 //! it ends.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use manyways_tests::finish;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
 
 use crate::bond::Keys;
 use crate::needs_bond;
 use crate::proxy::plain;
-use crate::world::{OUTSIDE, SERVER, TWO_LINKS, World, accept, at, ip, nft};
+use crate::world::{OUTSIDE, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually, ip, nft};
 
 /// What the device opens goes through the bond.
 #[track_caller]
@@ -75,4 +79,113 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
     assert_eq!(client.times("which are put back"), 4, "{}", client.said());
     drop(client);
     assert_eq!(left(&world), "");
+}
+
+/// An `nft` that waits before it takes the rules out.
+struct Slow<'a>(&'a World);
+
+impl<'a> Slow<'a> {
+    fn new(world: &'a World) -> Self {
+        let (waits, gate) = (world.path("waits"), world.path("gate"));
+        let path = world.path("bin").join("nft");
+        fs::create_dir(world.path("bin")).expect("room for a folder");
+        let script = format!(
+            "#!/bin/sh
+            input=$(cat)
+            case $input in 'delete table'*)
+                echo $$ >> {}
+                until [ -e {} ]; do sleep 0.02; done;;
+            esac
+            PATH={}
+            printf '%s\\n' \"$input\" | nft \"$@\"\n",
+            waits.display(),
+            gate.display(),
+            std::env::var("PATH").unwrap_or_default(),
+        );
+        fs::write(&path, script).expect("room for a script");
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("its permissions");
+        Self(world)
+    }
+
+    /// The processes that have waited.
+    fn waiters(&self) -> Vec<Pid> {
+        let pids = fs::read_to_string(self.0.path("waits")).unwrap_or_default();
+        pids.split_inclusive('\n')
+            .filter_map(|line| Some(Pid::from_raw(line.strip_suffix('\n')?.parse().ok()?)))
+            .collect()
+    }
+
+    /// The first that waits after so many others.
+    #[track_caller]
+    fn waiter(&self, others: usize) -> Pid {
+        eventually("it waits", || self.waiters().get(others).copied())
+    }
+
+    fn let_go(&self) {
+        fs::write(self.0.path("gate"), "").expect("room for a file");
+    }
+}
+
+/// As a terminal does with Ctrl-C, and who ends a shell's job.
+#[test]
+fn a_client_whose_group_is_told_to_end_leaves_nothing() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut client = keys.transparent(&[]);
+        let group = Pid::from_raw(client.process.pid());
+        killpg(group, signal).expect("it is there");
+        client.process.wait(PATIENCE).expect("it ends");
+        assert_eq!(left(&world), "", "{signal}");
+    }
+    let slow = Slow::new(&world);
+    let mut client = keys.transparent(&[]);
+    client.process.signal(Signal::SIGINT);
+    slow.waiter(0);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        killpg(Pid::from_raw(client.process.pid()), signal).expect("it is there");
+    }
+    slow.let_go();
+    client.process.wait(PATIENCE).expect("it ends");
+    assert_eq!(left(&world), "");
+    assert_eq!(slow.waiters().len(), 1, "what takes the rules out was ended too");
+}
+
+/// As systemd does without `KillMode=mixed`.
+#[test]
+fn a_client_takes_its_rules_out_though_the_program_that_does_it_is_ended() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let slow = Slow::new(&world);
+    let mut client = keys.transparent(&[]);
+    client.process.signal(Signal::SIGTERM);
+    for others in 0..2 {
+        kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
+    }
+    slow.waiter(2);
+    slow.let_go();
+    client.process.wait(PATIENCE).expect("it ends");
+    assert_eq!(left(&world), "");
+    assert_eq!(client.times("cannot be taken out"), 0, "{}", client.said());
+}
+
+#[test]
+fn a_client_that_cannot_take_its_rules_out_says_so() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let slow = Slow::new(&world);
+    let mut client = keys.transparent(&[]);
+    client.process.signal(Signal::SIGTERM);
+    for others in 0..3 {
+        kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
+    }
+    client.process.wait(PATIENCE).expect("it ends");
+    client.says("the rules cannot be taken out");
+    client.says("hint: `nft delete table inet manyways-bond` does it");
 }

@@ -163,7 +163,11 @@ impl Drop for Kept {
     fn drop(&mut self) {
         self.task.abort();
         // A change may be under way on another thread, which would outlive this one's interest.
-        self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(error)) = installed.map(Installed::remove) {
+            eprintln!("manyways: the rules cannot be taken out: {error}");
+            eprintln!("hint: `nft delete table inet {}` does it", Names::default().nft);
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use crate::prefix::Prefix;
 /// The families as `ip` wants them.
 const FAMILIES: [&str; 2] = ["-4", "-6"];
 
-/// Rules that are in place; dropping this takes them out.
+/// Rules that are in place; dropping this takes them out, and [`Installed::remove`] says how that
+/// went.
 #[derive(Debug)]
 pub struct Installed {
     names: Names,
@@ -189,17 +190,17 @@ impl Installed {
         Ok(missing)
     }
 
-    /// Takes the rules out, and says how that went.
+    /// Takes the rules out, and says how that went. One that fails is tried again.
     pub fn remove(mut self) -> Result<(), Error> {
         self.removed = true;
-        take_out(&self.names).map(drop)
+        surely_take_out(&self.names).map(drop)
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
         if !self.removed {
-            let _ = take_out(&self.names);
+            let _ = surely_take_out(&self.names);
         }
     }
 }
@@ -211,7 +212,13 @@ impl Drop for Installed {
 /// [`Error::InUse`] where another living process holds the rules.
 pub fn remove(names: &Names) -> Result<bool, Error> {
     free(command::nft_table(&names.nft)?.as_deref())?;
-    take_out(names)
+    surely_take_out(names)
+}
+
+/// Again where it fails: who ends a whole service may end the programs that are started for this,
+/// each of them once.
+fn surely_take_out(names: &Names) -> Result<bool, Error> {
+    take_out(names).or_else(|_| take_out(names)).or_else(|_| take_out(names))
 }
 
 fn take_out(names: &Names) -> Result<bool, Error> {
