@@ -179,6 +179,10 @@ impl<'a> Keys<'a> {
         end.says("wifi is up");
         end.says("lte is up");
         self.world.device(|| eventually("the rules are there", || table().then_some(())));
+        if more.contains(&"closed") {
+            // Until the gateway has answered, they refuse all.
+            end.says("taken in");
+        }
         end
     }
 

@@ -2,6 +2,7 @@
 //! it ends.
 
 use std::fs::{self, Permissions};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -11,8 +12,10 @@ use nix::unistd::Pid;
 
 use crate::bond::Keys;
 use crate::needs_bond;
-use crate::proxy::plain;
-use crate::world::{OUTSIDE, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually, ip, nft};
+use crate::proxy::{plain, try_plain};
+use crate::world::{
+    GATEWAY, OUTSIDE, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually, ip, nft,
+};
 
 /// What the device opens goes through the bond.
 #[track_caller]
@@ -52,7 +55,6 @@ fn rules_that_are_flushed_come_back() {
         goes_through(&world);
     }
     assert_eq!(client.times("which are put back"), 2, "{}", client.said());
-    assert_eq!(client.times("not renewed"), 0, "{}", client.said());
     drop(client);
     assert_eq!(left(&world), "");
 }
@@ -188,4 +190,35 @@ fn a_client_that_cannot_take_its_rules_out_says_so() {
     client.process.wait(PATIENCE).expect("it ends");
     client.says("the rules cannot be taken out");
     client.says("hint: `nft delete table inet manyways-bond` does it");
+}
+
+/// The device opens nothing, and hears so at once.
+#[track_caller]
+fn is_refused(world: &World) {
+    for server in SERVER {
+        let listener = world.listen(server, 9);
+        let error = try_plain(world, at(server, 9)).expect_err("nothing goes past");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
+        listener.set_nonblocking(true).expect("a socket can be told");
+        assert!(listener.accept().is_err(), "somebody came");
+    }
+}
+
+#[test]
+fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--when-dead", "closed"]);
+    client.says("the gateway has not answered yet: all is refused");
+    is_refused(&world);
+    // Long enough for it to be as good as dead.
+    client.says("no network leads to the gateway");
+    is_refused(&world);
+    let _gateway = keys.gateway(&[]);
+    client.says("IPv4 and IPv6 are taken in");
+    goes_through(&world);
+    assert_eq!(client.times("since the gateway does not reach it"), 0, "{}", client.said());
+    drop(client);
+    assert_eq!(left(&world), "");
 }

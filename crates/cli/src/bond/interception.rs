@@ -51,8 +51,8 @@ pub struct Kept {
 /// None once they are taken out.
 type Shared = Arc<Mutex<Option<Installed>>>;
 
-/// Which families the gateway reaches: IPv4, IPv6.
-type Families = (bool, bool);
+/// Which families the gateway reaches: IPv4, IPv6; none before it has said so.
+type Families = Option<(bool, bool)>;
 
 struct Keeper {
     wants: Interception,
@@ -66,7 +66,8 @@ struct Keeper {
 }
 
 impl Interception {
-    /// Waits for the gateway to say what it reaches, puts the rules in, and keeps them.
+    /// Waits for the gateway to say what it reaches, puts the rules in, and keeps them. Where nothing
+    /// may go past the client, rules that refuse all are there before it answers.
     pub async fn begin(self, doors: &Doors, client: &Client) -> Result<Kept> {
         let ports = listen(doors)?;
         if !self.quiet {
@@ -75,14 +76,10 @@ impl Interception {
             eprintln!("manyways: takes in {what}, TCP and UDP, once the gateway has answered");
         }
         // A family that the gateway lacks is refused here, or applications would wait for it.
-        let families = client.families();
         let families = match self.when_dead {
             // A gateway that is not there, or does not know this key, cuts nobody off.
-            WhenDead::Open => families.await,
-            WhenDead::Closed => {
-                let known = tokio::time::timeout(Duration::from_secs(10), families).await;
-                known.unwrap_or((true, false))
-            }
+            WhenDead::Open => Some(client.families().await),
+            WhenDead::Closed => client.known_families(),
         };
         let direct = self.direct(client)?;
         let rules = self.rules(ports, families, direct.clone());
@@ -91,7 +88,7 @@ impl Interception {
                 .hint("without it, applications can use --socks or --http-proxy")
         })?;
         self.say(families);
-        self.tell(rules, client);
+        self.tell(rules, families, client);
         let installed = Arc::new(Mutex::new(Some(installed)));
         let keeper = Keeper {
             wants: self,
@@ -106,7 +103,8 @@ impl Interception {
         Ok(Kept { task, installed })
     }
 
-    fn rules(&self, ports: [u16; 4], (v4, v6): Families, direct: Vec<Prefix>) -> Rules {
+    fn rules(&self, ports: [u16; 4], families: Families, direct: Vec<Prefix>) -> Rules {
+        let (v4, v6) = families.unwrap_or((false, false));
         let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
         Rules {
             names: Names::default(),
@@ -135,10 +133,11 @@ impl Interception {
         Ok(direct)
     }
 
-    fn tell(&self, rules: Rules, client: &Client) {
+    fn tell(&self, rules: Rules, families: Families, client: &Client) {
         let addresses = client.gateway().iter().map(SocketAddr::ip).collect();
         let (gateway, has_proxy) = (self.gateway.clone(), self.has_proxy);
-        self.told.replace(Some(Intake { rules, gateway, addresses, has_proxy }));
+        let answered = families.is_some();
+        self.told.replace(Some(Intake { rules, answered, gateway, addresses, has_proxy }));
     }
 
     fn say(&self, families: Families) {
@@ -146,9 +145,12 @@ impl Interception {
             return;
         }
         match families {
-            (true, true) => eprintln!("manyways: IPv4 and IPv6 are taken in"),
-            (false, false) => eprintln!("manyways: all is refused: the gateway reaches nothing"),
-            (v4, _) => {
+            None => eprintln!("manyways: the gateway has not answered yet: all is refused"),
+            Some((true, true)) => eprintln!("manyways: IPv4 and IPv6 are taken in"),
+            Some((false, false)) => {
+                eprintln!("manyways: all is refused: the gateway reaches nothing");
+            }
+            Some((v4, _)) => {
                 let (has, lacks) = if v4 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
                 eprintln!(
                     "manyways: {has} is taken in; {lacks} is refused, since the gateway does not \
@@ -178,7 +180,7 @@ impl Keeper {
     async fn keep(mut self) {
         let mut alone = 0;
         loop {
-            tokio::time::sleep(TURN).await;
+            self.turn().await;
             self.follow().await;
             let mended = self.mend().await;
             alone = if self.client.is_connected() { 0 } else { alone + 1 };
@@ -193,6 +195,17 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// Waits for the next turn, which comes at once where the gateway answers for the first time.
+    async fn turn(&self) {
+        let answer = async {
+            match self.client.known_families() {
+                Some(_) => std::future::pending().await,
+                None => drop(self.client.families().await),
+            }
+        };
+        let _ = tokio::time::timeout(TURN, answer).await;
     }
 
     /// Puts back what somebody has taken away, as whoever loads another packet filter does; says
@@ -212,7 +225,7 @@ impl Keeper {
     /// Changes the rules where the gateway reaches other families than before, or the host or the
     /// gateway has moved.
     async fn follow(&mut self) {
-        let families = self.client.known_families().unwrap_or(self.families);
+        let families = self.client.known_families().or(self.families);
         let direct = self.wants.direct(&self.client).unwrap_or_else(|_| self.direct.clone());
         if families != self.families {
             let rules = self.wants.rules(self.ports, families, direct.clone());
@@ -220,14 +233,14 @@ impl Keeper {
             if self.change(move |installed| installed.replace(&wanted)).await.is_some() {
                 (self.families, self.direct) = (families, direct);
                 self.wants.say(families);
-                self.wants.tell(rules, &self.client);
+                self.wants.tell(rules, families, &self.client);
             }
         } else if direct != self.direct {
             let prefixes = direct.clone();
             if self.change(move |installed| installed.set_direct(&prefixes)).await.is_some() {
                 let rules = self.wants.rules(self.ports, families, direct.clone());
                 self.direct = direct;
-                self.wants.tell(rules, &self.client);
+                self.wants.tell(rules, families, &self.client);
             }
         }
     }
