@@ -33,14 +33,14 @@ impl End {
         let mut command = manyways();
         // Where it can be asked, apart from those of other tests.
         command.env("LAB_DIR", world.path(""));
+        // What is remembered of other months, or other gateways, is of no use to other tests.
+        command.env("XDG_STATE_HOME", world.path("state"));
         command.env("MANYWAYS_LOG", "info").arg("bond").args(words);
         let clock = world.path("clock");
         if clock.exists() {
             command.env("LD_PRELOAD", clock::library());
             command.env("FAKETIME_TIMESTAMP_FILE", clock).env("FAKETIME_NO_CACHE", "1");
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-            // What is remembered of other months is of no use to other tests.
-            command.env("XDG_STATE_HOME", world.path("state"));
         }
         let programs = world.path("bin");
         if programs.exists() {

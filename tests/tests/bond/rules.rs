@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use crate::bond::Keys;
 use crate::needs_bond;
 use crate::proxy::{plain, try_plain};
+use crate::resolver::Resolver;
 use crate::world::{
     GATEWAY, OUTSIDE, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually, ip, nft,
 };
@@ -221,4 +222,39 @@ fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
     assert_eq!(client.times("since the gateway does not reach it"), 0, "{}", client.said());
     drop(client);
     assert_eq!(left(&world), "");
+}
+
+/// The rules that a killed client left refuse the question for the gateway's name.
+#[test]
+fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
+    needs_bond!();
+    const NAME: &str = "gw.example:4433";
+    let world = World::new(&TWO_LINKS);
+    let _resolver = Resolver::start(&world);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let closed = ["--when-dead", "closed"];
+    for _ in 0..2 {
+        let mut client = keys.client_at(NAME, &closed);
+        client.says("IPv4 and IPv6 are taken in");
+        client.process.signal(Signal::SIGKILL);
+        client.process.wait(PATIENCE).expect("it ends");
+    }
+    let client = keys.client_at(NAME, &closed);
+    client.says("it is tried where it was last, at 198.18.0.1:4433");
+    client.says("IPv4 and IPv6 are taken in");
+    goes_through(&world);
+    drop(client);
+    assert_eq!(left(&world), "");
+    // Whoever remembers nothing hears what to do.
+    let mut client = keys.client_at(NAME, &closed);
+    client.says("IPv4 and IPv6 are taken in");
+    client.process.signal(Signal::SIGKILL);
+    client.process.wait(PATIENCE).expect("it ends");
+    fs::remove_dir_all(world.path("state")).expect("it is there");
+    let mut client = keys.client_at(NAME, &closed);
+    let status = client.process.wait(PATIENCE).expect("it ends");
+    assert_eq!(status.code(), Some(1), "{}", client.said());
+    client.says("the gateway \"gw.example:4433\" is not found");
+    client.says("refuse the question: `nft delete table inet manyways-bond` takes them away");
 }

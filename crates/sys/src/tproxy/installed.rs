@@ -205,6 +205,11 @@ impl Drop for Installed {
     }
 }
 
+/// Whether a process that is dead has left rules of these names. Where it cannot be known, it has not.
+pub fn is_left(names: &Names) -> bool {
+    matches!(command::nft_table(&names.nft), Ok(Some(table)) if free(Some(&table)).is_ok())
+}
+
 /// Takes out what this process, or one that was killed, left in place; says whether there was
 /// anything.
 ///
