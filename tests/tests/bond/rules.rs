@@ -258,3 +258,29 @@ fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
     client.says("the gateway \"gw.example:4433\" is not found");
     client.says("refuse the question: `nft delete table inet manyways-bond` takes them away");
 }
+
+#[test]
+fn destinations_that_are_selected_in_vain_are_said() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let vain = ["to:10.88.0.0/16", "to:127.0.0.0/8", "to:198.18.0.1", "to:0.0.0.0/0"];
+    let words: Vec<&str> = vain.iter().flat_map(|to| ["--intercept", *to]).collect();
+    let to = format!("{GATEWAY}:4433");
+    let client = keys.client_at(&to, &[&words[..], &["--when-dead", "closed"]].concat());
+    client.says("the gateway has not answered yet");
+    for words in [
+        "to:10.88.0.0/16 takes nothing in: 10.0.0.0/8 is private, or a network that this host is on",
+        "hint: --private takes such networks in too",
+        "to:127.0.0.0/8 takes nothing in: it is loopback (127.0.0.0/8)",
+        "to:198.18.0.1/32 takes nothing in: it is the gateway itself",
+    ] {
+        assert_eq!(client.times(words), 1, "{words}: {}", client.said());
+    }
+    assert_eq!(client.times("takes nothing in"), 3, "{}", client.said());
+    drop(client);
+    let client =
+        keys.client_at(&to, &["--intercept", vain[0], "--private", "--when-dead", "closed"]);
+    client.says("the gateway has not answered yet");
+    assert_eq!(client.times("takes nothing in"), 0, "{}", client.said());
+}

@@ -74,6 +74,7 @@ impl Interception {
             let what: Vec<String> = self.what.iter().map(words).collect();
             let what = what.join(", and ");
             eprintln!("manyways: takes in {what}, TCP and UDP, once the gateway has answered");
+            self.say_spared(client)?;
         }
         // A family that the gateway lacks is refused here, or applications would wait for it.
         let families = match self.when_dead {
@@ -131,6 +132,30 @@ impl Interception {
             direct.extend(tproxy::connected()?);
         }
         Ok(direct)
+    }
+
+    /// Says which destinations are selected in vain.
+    fn say_spared(&self, client: &Client) -> Result<()> {
+        let direct = self.direct(client)?;
+        let selected = self.what.iter().filter_map(|what| match what {
+            Selection::To(prefixes) => Some(prefixes),
+            _ => None,
+        });
+        for prefix in selected.flatten() {
+            let within =
+                |outer: Prefix| outer.contains(prefix.address()) && outer.bits() <= prefix.bits();
+            let vain = format!("manyways: --intercept to:{prefix} takes nothing in");
+            if let Some((outer, what)) = tproxy::never().find(|(outer, _)| within(*outer)) {
+                eprintln!("{vain}: it is {what} ({outer})");
+                eprintln!("hint: what stays on the host or on a link is never taken in");
+            } else if client.gateway().iter().any(|at| within(at.ip().into())) {
+                eprintln!("{vain}: it is the gateway itself");
+            } else if let Some(outer) = direct.iter().find(|outer| within(**outer)) {
+                eprintln!("{vain}: {outer} is private, or a network that this host is on");
+                eprintln!("hint: --private takes such networks in too");
+            }
+        }
+        Ok(())
     }
 
     fn tell(&self, rules: Rules, families: Families, client: &Client) {
