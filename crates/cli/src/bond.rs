@@ -6,6 +6,7 @@ mod events;
 mod gateway;
 mod interception;
 mod keygen;
+mod lookup;
 mod policy;
 mod status;
 mod why;

@@ -31,7 +31,7 @@ use manyways_trace::Span;
 use crate::interface;
 use crate::prefix::Prefix;
 
-pub use installed::{Installed, Missing, remove};
+pub use installed::{Installed, Missing, is_left, remove};
 pub use probe::{NoCgroups, can_match_cgroup};
 
 /// Which traffic goes to which proxy, and what does not.

@@ -24,7 +24,7 @@ pub struct End {
 
 impl End {
     /// Starts `manyways bond` with these words where the calling thread is. Its log says who came
-    /// and went.
+    /// and went. Programs in the world's `bin` take the place of the system's.
     pub fn start(world: &World, name: &str, words: &[&str]) -> Self {
         let log = (0..)
             .map(|count| world.path(&format!("{name}.{count}.log")))
@@ -33,14 +33,19 @@ impl End {
         let mut command = manyways();
         // Where it can be asked, apart from those of other tests.
         command.env("LAB_DIR", world.path(""));
+        // What is remembered of other months, or other gateways, is of no use to other tests.
+        command.env("XDG_STATE_HOME", world.path("state"));
         command.env("MANYWAYS_LOG", "info").arg("bond").args(words);
         let clock = world.path("clock");
         if clock.exists() {
             command.env("LD_PRELOAD", clock::library());
             command.env("FAKETIME_TIMESTAMP_FILE", clock).env("FAKETIME_NO_CACHE", "1");
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
-            // What is remembered of other months is of no use to other tests.
-            command.env("XDG_STATE_HOME", world.path("state"));
+        }
+        let programs = world.path("bin");
+        if programs.exists() {
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{}:{path}", programs.display()));
         }
         let process = world.start(&log, &mut command);
         Self { process, log }
@@ -174,6 +179,10 @@ impl<'a> Keys<'a> {
         end.says("wifi is up");
         end.says("lte is up");
         self.world.device(|| eventually("the rules are there", || table().then_some(())));
+        if more.contains(&"closed") {
+            // Until the gateway has answered, they refuse all.
+            end.says("taken in");
+        }
         end
     }
 

@@ -23,6 +23,7 @@ mod proxy;
 mod readers;
 mod relay;
 mod resolver;
+mod rules;
 mod selections;
 mod strangers;
 mod traces;

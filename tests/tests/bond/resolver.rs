@@ -5,11 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::world::{SERVER, World, at};
+use crate::world::{GATEWAY, SERVER, World, at};
 
 /// Names and their addresses. Every other name does not exist, but for [`SILENT`].
-const ZONE: [(&str, &str); 3] =
-    [("www.example", SERVER[0]), ("inside.example", "192.168.77.2"), ("self.example", "127.0.0.1")];
+const ZONE: [(&str, &str); 4] = [
+    ("www.example", SERVER[0]),
+    ("inside.example", "192.168.77.2"),
+    ("self.example", "127.0.0.1"),
+    ("gw.example", GATEWAY),
+];
 /// A name about which nothing is ever said.
 pub const SILENT: &str = "slow.example";
 

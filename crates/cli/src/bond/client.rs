@@ -1,6 +1,6 @@
 //! `manyways bond client`: the end on the device.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use manyways_trace::nearest::nearest;
 use tokio::sync::mpsc;
 
 use super::interception::{Interception, Told};
-use super::{events, keygen, policy};
+use super::{events, keygen, lookup, policy};
 use crate::failure::Failure;
 
 /// Whoever asks for the status waits so long for the owners of connections.
@@ -167,14 +167,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     {
         policy::say(path, &policy::warnings(&policy));
     }
-    let gateway: Vec<SocketAddr> = args
-        .gateway
-        .to_socket_addrs()
-        .map_err(|error| {
-            Failure::new(format!("the gateway {:?} is not found: {error}", args.gateway))
-                .hint("it is a host and a port, like gw.example:4433")
-        })?
-        .collect();
+    let gateway = lookup::find(&args.gateway)?;
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
@@ -206,7 +199,7 @@ async fn serve(
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
     let networks = Networks::follow(client.clone(), wanted, found);
-    tokio::task::spawn_local(report(progress, args.quiet));
+    tokio::task::spawn_local(report(progress, args.gateway.clone(), args.quiet));
     let journal = match &args.events {
         Some(path) => events::keep(path, &client)?,
         None => Journal::default(),
@@ -334,8 +327,11 @@ fn taken(args: &Args) -> Vec<Selection> {
         .collect()
 }
 
-async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, quiet: bool) {
+async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, gateway: String, quiet: bool) {
     while let Some(progress) = progress.recv().await {
+        if let Progress::Moved { to } = &progress {
+            lookup::remember(&gateway, to);
+        }
         match progress {
             Progress::Failed { path, why } => {
                 eprintln!("manyways: {path}: {why}");

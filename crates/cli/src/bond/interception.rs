@@ -2,6 +2,7 @@
 //! follow what the gateway reaches and where the host is.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,8 +51,8 @@ pub struct Kept {
 /// None once they are taken out.
 type Shared = Arc<Mutex<Option<Installed>>>;
 
-/// Which families the gateway reaches: IPv4, IPv6.
-type Families = (bool, bool);
+/// Which families the gateway reaches: IPv4, IPv6; none before it has said so.
+type Families = Option<(bool, bool)>;
 
 struct Keeper {
     wants: Interception,
@@ -60,26 +61,26 @@ struct Keeper {
     families: Families,
     direct: Vec<Prefix>,
     installed: Shared,
+    /// What was said of changes that failed: it may be the same at every turn.
+    complaints: BTreeSet<String>,
 }
 
 impl Interception {
-    /// Waits for the gateway to say what it reaches, puts the rules in, and keeps them.
+    /// Waits for the gateway to say what it reaches, puts the rules in, and keeps them. Where nothing
+    /// may go past the client, rules that refuse all are there before it answers.
     pub async fn begin(self, doors: &Doors, client: &Client) -> Result<Kept> {
         let ports = listen(doors)?;
         if !self.quiet {
             let what: Vec<String> = self.what.iter().map(words).collect();
             let what = what.join(", and ");
             eprintln!("manyways: takes in {what}, TCP and UDP, once the gateway has answered");
+            self.say_spared(client)?;
         }
         // A family that the gateway lacks is refused here, or applications would wait for it.
-        let families = client.families();
         let families = match self.when_dead {
             // A gateway that is not there, or does not know this key, cuts nobody off.
-            WhenDead::Open => families.await,
-            WhenDead::Closed => {
-                let known = tokio::time::timeout(Duration::from_secs(10), families).await;
-                known.unwrap_or((true, false))
-            }
+            WhenDead::Open => Some(client.families().await),
+            WhenDead::Closed => client.known_families(),
         };
         let direct = self.direct(client)?;
         let rules = self.rules(ports, families, direct.clone());
@@ -88,7 +89,7 @@ impl Interception {
                 .hint("without it, applications can use --socks or --http-proxy")
         })?;
         self.say(families);
-        self.tell(rules, client);
+        self.tell(rules, families, client);
         let installed = Arc::new(Mutex::new(Some(installed)));
         let keeper = Keeper {
             wants: self,
@@ -97,12 +98,14 @@ impl Interception {
             families,
             direct,
             installed: Arc::clone(&installed),
+            complaints: BTreeSet::new(),
         };
         let task = tokio::task::spawn_local(keeper.keep()).abort_handle();
         Ok(Kept { task, installed })
     }
 
-    fn rules(&self, ports: [u16; 4], (v4, v6): Families, direct: Vec<Prefix>) -> Rules {
+    fn rules(&self, ports: [u16; 4], families: Families, direct: Vec<Prefix>) -> Rules {
+        let (v4, v6) = families.unwrap_or((false, false));
         let proxy = |has: bool, port: u16| if has { Target::Proxy(port) } else { Target::Reject };
         Rules {
             names: Names::default(),
@@ -131,10 +134,35 @@ impl Interception {
         Ok(direct)
     }
 
-    fn tell(&self, rules: Rules, client: &Client) {
+    /// Says which destinations are selected in vain.
+    fn say_spared(&self, client: &Client) -> Result<()> {
+        let direct = self.direct(client)?;
+        let selected = self.what.iter().filter_map(|what| match what {
+            Selection::To(prefixes) => Some(prefixes),
+            _ => None,
+        });
+        for prefix in selected.flatten() {
+            let within =
+                |outer: Prefix| outer.contains(prefix.address()) && outer.bits() <= prefix.bits();
+            let vain = format!("manyways: --intercept to:{prefix} takes nothing in");
+            if let Some((outer, what)) = tproxy::never().find(|(outer, _)| within(*outer)) {
+                eprintln!("{vain}: it is {what} ({outer})");
+                eprintln!("hint: what stays on the host or on a link is never taken in");
+            } else if client.gateway().iter().any(|at| within(at.ip().into())) {
+                eprintln!("{vain}: it is the gateway itself");
+            } else if let Some(outer) = direct.iter().find(|outer| within(**outer)) {
+                eprintln!("{vain}: {outer} is private, or a network that this host is on");
+                eprintln!("hint: --private takes such networks in too");
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, rules: Rules, families: Families, client: &Client) {
         let addresses = client.gateway().iter().map(SocketAddr::ip).collect();
         let (gateway, has_proxy) = (self.gateway.clone(), self.has_proxy);
-        self.told.replace(Some(Intake { rules, gateway, addresses, has_proxy }));
+        let answered = families.is_some();
+        self.told.replace(Some(Intake { rules, answered, gateway, addresses, has_proxy }));
     }
 
     fn say(&self, families: Families) {
@@ -142,9 +170,12 @@ impl Interception {
             return;
         }
         match families {
-            (true, true) => eprintln!("manyways: IPv4 and IPv6 are taken in"),
-            (false, false) => eprintln!("manyways: all is refused: the gateway reaches nothing"),
-            (v4, _) => {
+            None => eprintln!("manyways: the gateway has not answered yet: all is refused"),
+            Some((true, true)) => eprintln!("manyways: IPv4 and IPv6 are taken in"),
+            Some((false, false)) => {
+                eprintln!("manyways: all is refused: the gateway reaches nothing");
+            }
+            Some((v4, _)) => {
                 let (has, lacks) = if v4 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
                 eprintln!(
                     "manyways: {has} is taken in; {lacks} is refused, since the gateway does not \
@@ -159,7 +190,11 @@ impl Drop for Kept {
     fn drop(&mut self) {
         self.task.abort();
         // A change may be under way on another thread, which would outlive this one's interest.
-        self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(error)) = installed.map(Installed::remove) {
+            eprintln!("manyways: the rules cannot be taken out: {error}");
+            eprintln!("hint: `nft delete table inet {}` does it", Names::default().nft);
+        }
     }
 }
 
@@ -170,63 +205,91 @@ impl Keeper {
     async fn keep(mut self) {
         let mut alone = 0;
         loop {
-            tokio::time::sleep(TURN).await;
+            self.turn().await;
             self.follow().await;
+            let mended = self.mend().await;
             alone = if self.client.is_connected() { 0 } else { alone + 1 };
-            if alone > PATIENCE {
-                continue;
-            }
-            let renewed = self.change(move |rules| match alone {
-                PATIENCE => rules.pause(),
-                _ => rules.refresh(),
-            });
-            if renewed.await && alone == PATIENCE {
-                tracing::warn!("no network leads to the gateway: --when-dead holds until one does");
+            if alone < PATIENCE {
+                self.change(|rules| rules.refresh()).await;
+            } else if alone == PATIENCE || mended {
+                let paused = self.change(|rules| rules.pause()).await.is_some();
+                if paused && alone == PATIENCE {
+                    tracing::warn!(
+                        "no network leads to the gateway: --when-dead holds until one does"
+                    );
+                }
             }
         }
+    }
+
+    /// Waits for the next turn, which comes at once where the gateway answers for the first time.
+    async fn turn(&self) {
+        let answer = async {
+            match self.client.known_families() {
+                Some(_) => std::future::pending().await,
+                None => drop(self.client.families().await),
+            }
+        };
+        let _ = tokio::time::timeout(TURN, answer).await;
+    }
+
+    /// Puts back what somebody has taken away, as whoever loads another packet filter does; says
+    /// whether there was anything.
+    async fn mend(&mut self) -> bool {
+        let rules = self.wants.rules(self.ports, self.families, self.direct.clone());
+        let Some(missing) = self.change(move |installed| installed.mend(&rules)).await else {
+            return false;
+        };
+        self.complaints.clear();
+        for part in &missing {
+            tracing::warn!("somebody has changed the rules, which are put back: {part}");
+        }
+        !missing.is_empty()
     }
 
     /// Changes the rules where the gateway reaches other families than before, or the host or the
     /// gateway has moved.
     async fn follow(&mut self) {
-        let families = self.client.known_families().unwrap_or(self.families);
+        let families = self.client.known_families().or(self.families);
         let direct = self.wants.direct(&self.client).unwrap_or_else(|_| self.direct.clone());
         if families != self.families {
             let rules = self.wants.rules(self.ports, families, direct.clone());
             let wanted = rules.clone();
-            if self.change(move |installed| installed.replace(&wanted)).await {
+            if self.change(move |installed| installed.replace(&wanted)).await.is_some() {
                 (self.families, self.direct) = (families, direct);
                 self.wants.say(families);
-                self.wants.tell(rules, &self.client);
+                self.wants.tell(rules, families, &self.client);
             }
         } else if direct != self.direct {
             let prefixes = direct.clone();
-            if self.change(move |installed| installed.set_direct(&prefixes)).await {
+            if self.change(move |installed| installed.set_direct(&prefixes)).await.is_some() {
                 let rules = self.wants.rules(self.ports, families, direct.clone());
                 self.direct = direct;
-                self.wants.tell(rules, &self.client);
+                self.wants.tell(rules, families, &self.client);
             }
         }
     }
 
-    /// Whether it went well. A program is started for it, which takes longer than a call should
-    /// wait for its packets.
-    async fn change(
-        &self,
-        change: impl FnOnce(&mut Installed) -> Result<(), tproxy::Error> + Send + 'static,
-    ) -> bool {
+    /// None where it failed, or the rules are out already. Programs are started for it, which takes
+    /// longer than a call should wait for its packets.
+    async fn change<T: Send + 'static>(
+        &mut self,
+        change: impl FnOnce(&mut Installed) -> Result<T, tproxy::Error> + Send + 'static,
+    ) -> Option<T> {
         let installed = Arc::clone(&self.installed);
         let changed = spawn_blocking(move || {
             let mut installed = installed.lock().unwrap_or_else(PoisonError::into_inner);
-            installed.as_mut().map_or(Ok(()), change)
+            installed.as_mut().map(change)
         });
-        match changed.await {
-            Ok(Ok(())) => true,
-            Ok(Err(error)) => {
-                tracing::warn!("the rules are not renewed: {error}");
-                false
+        match changed.await.ok()?? {
+            Ok(done) => Some(done),
+            Err(error) => {
+                let complaint = format!("the rules are not renewed: {error}");
+                if self.complaints.insert(complaint.clone()) {
+                    tracing::warn!("{complaint}");
+                }
+                None
             }
-            Err(_) => false,
         }
     }
 }

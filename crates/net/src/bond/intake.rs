@@ -17,6 +17,8 @@ const DHCP: [u16; 4] = [67, 68, 546, 547];
 pub struct Intake {
     /// The rules as they are installed.
     pub rules: Rules,
+    /// The gateway has said what it reaches.
+    pub answered: bool,
     /// What the gateway is called…
     pub gateway: String,
     /// …and its addresses.
@@ -83,7 +85,7 @@ impl Intake {
         (!self.rules.what.iter().any(may)).then(|| "--intercept does not name it".to_owned())
     }
 
-    /// A family that the gateway lacks.
+    /// A family that the gateway lacks, or all before it has said what it reaches.
     fn refused(&self, address: IpAddr, udp: bool) -> Option<String> {
         let to = &self.rules.to;
         let (target, family) = match (address, udp) {
@@ -92,7 +94,10 @@ impl Intake {
             (IpAddr::V6(_), false) => (to.tcp_v6, "IPv6"),
             (IpAddr::V6(_), true) => (to.udp_v6, "IPv6"),
         };
-        let refused = || format!("it is refused at once, as the gateway has no {family}");
+        let refused = || match self.answered {
+            true => format!("it is refused at once, as the gateway has no {family}"),
+            false => "it is refused, as the gateway has not answered yet".to_owned(),
+        };
         (target == Target::Reject).then(refused)
     }
 }
@@ -128,7 +133,8 @@ mod tests {
             patience: Span::from_secs(8),
         };
         let addresses = vec!["192.0.2.9".parse().unwrap()];
-        Intake { rules, gateway: "gw.example".into(), addresses, has_proxy: false }
+        let gateway = "gw.example".into();
+        Intake { rules, answered: true, gateway, addresses, has_proxy: false }
     }
 
     /// Of an address or else a name.

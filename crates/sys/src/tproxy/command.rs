@@ -1,6 +1,7 @@
 //! Running `nft` and `ip`.
 
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use super::Error;
@@ -37,6 +38,8 @@ fn run(program: &'static str, arguments: &[&str], input: &str) -> Result<String,
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // Ctrl-C ends a whole group: the rules are to be taken out all the same.
+        .process_group(0)
         .spawn()
         .map_err(|error| match (error.kind(), program) {
             (ErrorKind::NotFound, "nft") => Error::NoProgram { program, package: "nftables" },

@@ -10,7 +10,8 @@ use crate::prefix::Prefix;
 /// The families as `ip` wants them.
 const FAMILIES: [&str; 2] = ["-4", "-6"];
 
-/// Rules that are in place; dropping this takes them out.
+/// Rules that are in place; dropping this takes them out, and [`Installed::remove`] says how that
+/// went.
 #[derive(Debug)]
 pub struct Installed {
     names: Names,
@@ -111,7 +112,7 @@ impl Installed {
     /// times in that time, from the very loop that serves the proxy's sockets.
     ///
     /// # Errors
-    /// Where the table is gone, among others: [`Installed::check`], and install again.
+    /// Where the table is gone, among others: [`Installed::mend`].
     pub fn refresh(&self) -> Result<(), Error> {
         command::nft(&script::alive(&self.names, &self.to))
     }
@@ -142,7 +143,7 @@ impl Installed {
         Ok(())
     }
 
-    /// What is no longer as it was installed; empty when all is whole. Install again to mend it.
+    /// What is no longer as it was installed; empty when all is whole. [`Installed::mend`] mends it.
     pub fn check(&self) -> Result<Vec<Missing>, Error> {
         let mut missing = Vec::new();
         match command::nft_table(&self.names.nft)? {
@@ -166,19 +167,47 @@ impl Installed {
         Ok(missing)
     }
 
-    /// Takes the rules out, and says how that went.
+    /// Puts back what somebody has taken away or changed; says what it was. `rules` are those that
+    /// were installed, or put in their place since. Connections go on where they still can.
+    ///
+    /// # Errors
+    /// Those of [`Rules::install`]. What is there stays then.
+    pub fn mend(&mut self, rules: &Rules) -> Result<Vec<Missing>, Error> {
+        let missing = self.check()?;
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        let routing = script::routing(rules)?;
+        // Before the table, as when they were installed: a mark needs a route.
+        for (family, there) in &mut self.families {
+            free_numbers(&self.names, family)?;
+            route(&self.names, &routing, family)?;
+            *there = rules_at(&self.names, family)?;
+        }
+        if missing.iter().any(|part| matches!(part, Missing::Table | Missing::Chains)) {
+            self.replace(rules)?;
+        }
+        Ok(missing)
+    }
+
+    /// Takes the rules out, and says how that went. One that fails is tried again.
     pub fn remove(mut self) -> Result<(), Error> {
         self.removed = true;
-        take_out(&self.names).map(drop)
+        surely_take_out(&self.names).map(drop)
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
         if !self.removed {
-            let _ = take_out(&self.names);
+            let _ = surely_take_out(&self.names);
         }
     }
+}
+
+/// Whether a process that is dead has left rules of these names. Where it cannot be known, it has not.
+pub fn is_left(names: &Names) -> bool {
+    matches!(command::nft_table(&names.nft), Ok(Some(table)) if free(Some(&table)).is_ok())
 }
 
 /// Takes out what this process, or one that was killed, left in place; says whether there was
@@ -188,7 +217,13 @@ impl Drop for Installed {
 /// [`Error::InUse`] where another living process holds the rules.
 pub fn remove(names: &Names) -> Result<bool, Error> {
     free(command::nft_table(&names.nft)?.as_deref())?;
-    take_out(names)
+    surely_take_out(names)
+}
+
+/// Again where it fails: who ends a whole service may end the programs that are started for this,
+/// each of them once.
+fn surely_take_out(names: &Names) -> Result<bool, Error> {
+    take_out(names).or_else(|_| take_out(names)).or_else(|_| take_out(names))
 }
 
 fn take_out(names: &Names) -> Result<bool, Error> {

@@ -396,23 +396,26 @@ fn a_cgroup_is_selected_where_the_host_can() {
 }
 
 #[test]
-fn what_somebody_takes_away_is_missed() {
+fn what_somebody_takes_away_is_missed_and_put_back() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
         let rules = rules(&proxy);
-        let installed = rules.install().unwrap();
+        let mut installed = rules.install().unwrap();
         world::ip("-4 rule del pref 417");
         world::ip("-6 route flush table 4917");
         let missing = installed.check().unwrap();
         assert_eq!(missing, [Missing::RuleV4, Missing::RouteV6]);
+        assert_eq!(installed.mend(&rules).unwrap(), missing);
+        assert_eq!(installed.check().unwrap(), []);
+        assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
         command::nft("flush chain inet manyways-bond spare\n").unwrap();
         assert_eq!(installed.check().unwrap()[0], Missing::Chains);
         command::nft("flush ruleset\n").unwrap();
         assert_eq!(installed.check().unwrap()[0], Missing::Table);
         assert!(installed.refresh().is_err());
-        let mended = rules.install().unwrap();
-        assert_eq!(mended.check().unwrap(), []);
+        assert_eq!(installed.mend(&rules).unwrap(), [Missing::Table]);
+        assert_eq!(installed.check().unwrap(), []);
         assert_eq!(ask_tcp(V6).unwrap(), proxied(V6));
     });
 }

@@ -1,0 +1,111 @@
+//! Where the gateway is. What its name stood for last is remembered: the rules of a client that was
+//! killed may refuse the question, and a device may start before its network does.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use manyways_net::bond::usage::state_folder;
+use manyways_sys::tproxy::{self, Names};
+
+use crate::failure::Failure;
+
+/// Looks a host and its port up. Whoever is at an address of before has to know the gateway's key,
+/// so that it does no harm to try it.
+pub fn find(gateway: &str) -> Result<Vec<SocketAddr>> {
+    let error = match gateway.to_socket_addrs() {
+        Ok(found) => {
+            let found: Vec<SocketAddr> = found.collect();
+            remember(gateway, &found);
+            return Ok(found);
+        }
+        Err(error) => error,
+    };
+    let last = file().map(|file| remembered(&file, gateway)).unwrap_or_default();
+    if last.is_empty() {
+        return Err(failure(gateway, &error).into());
+    }
+    let words: Vec<String> = last.iter().map(ToString::to_string).collect();
+    tracing::warn!(
+        "the gateway {gateway:?} is not found ({error}): it is tried where it was last, at {}",
+        words.join(", ")
+    );
+    Ok(last)
+}
+
+/// Keeps what a name stands for, until it stands for something else.
+pub fn remember(gateway: &str, found: &[SocketAddr]) {
+    // An address needs nobody's memory.
+    let Some(file) = file().filter(|_| gateway.parse::<SocketAddr>().is_err()) else { return };
+    if let Err(error) = write(&file, gateway, found) {
+        tracing::debug!("where the gateway is cannot be remembered: {}: {error}", file.display());
+    }
+}
+
+fn failure(gateway: &str, error: &io::Error) -> Failure {
+    let failure = Failure::new(format!("the gateway {gateway:?} is not found: {error}"));
+    let names = Names::default();
+    if error.kind() != io::ErrorKind::InvalidInput && tproxy::is_left(&names) {
+        return failure.hint(format!(
+            "the rules of a client that was killed may refuse the question: `nft delete table inet \
+             {}` takes them away",
+            names.nft
+        ));
+    }
+    failure.hint("it is a host and a port, like gw.example:4433")
+}
+
+/// A line for each name, with its addresses behind it.
+fn file() -> Option<PathBuf> {
+    Some(state_folder()?.join("gateways"))
+}
+
+fn remembered(file: &Path, gateway: &str) -> Vec<SocketAddr> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(gateway)?.strip_prefix(' '));
+    line.into_iter().flat_map(str::split_whitespace).filter_map(|at| at.parse().ok()).collect()
+}
+
+fn write(file: &Path, gateway: &str, found: &[SocketAddr]) -> io::Result<()> {
+    let mut old = remembered(file, gateway);
+    let mut found = found.to_vec();
+    // A resolver may turn them round each time.
+    old.sort();
+    found.sort();
+    if old == found {
+        return Ok(());
+    }
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let others = text.lines().filter(|line| line.split(' ').next() != Some(gateway));
+    let words = found.iter().map(ToString::to_string);
+    let own = std::iter::once(gateway.to_owned()).chain(words).collect::<Vec<_>>().join(" ");
+    let lines: Vec<&str> = others.chain([own.as_str()]).collect();
+    if let Some(folder) = file.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let new = file.with_extension("new");
+    fs::write(&new, lines.join("\n") + "\n")?;
+    fs::rename(new, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_its_last_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state/gateways");
+        let at = |text: &str| vec![text.parse::<SocketAddr>().unwrap()];
+        let (one, two) = ("gw.example:4433", "gw.example:443");
+        assert_eq!(remembered(&file, one), []);
+        write(&file, one, &at("192.0.2.1:4433")).unwrap();
+        write(&file, two, &at("192.0.2.2:443")).unwrap();
+        write(&file, one, &at("[2001:db8::1]:4433")).unwrap();
+        assert_eq!(remembered(&file, one), at("[2001:db8::1]:4433"));
+        assert_eq!(remembered(&file, two), at("192.0.2.2:443"));
+        assert_eq!(remembered(&file, "gw.example"), []);
+    }
+}

@@ -1,0 +1,286 @@
+//! The kernel's rules that bring traffic to a client: others take them away, and they are gone when
+//! it ends.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use manyways_tests::finish;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use crate::bond::Keys;
+use crate::needs_bond;
+use crate::proxy::{plain, try_plain};
+use crate::resolver::Resolver;
+use crate::world::{
+    GATEWAY, OUTSIDE, PATIENCE, SERVER, TWO_LINKS, World, accept, at, eventually, ip, nft,
+};
+
+/// What the device opens goes through the bond.
+#[track_caller]
+fn goes_through(world: &World) {
+    for (server, outside) in SERVER.into_iter().zip(OUTSIDE) {
+        let listener = world.listen(server, 7);
+        let _application = plain(world, at(server, 7));
+        assert_eq!(accept(&listener).1.ip().to_string(), outside);
+    }
+}
+
+/// All that a client has told the device's kernel.
+fn left(world: &World) -> String {
+    let show = |words: &str| finish(Command::new("sh").args(["-c", words])).stdout;
+    world.device(|| {
+        show(
+            "nft list ruleset
+            for family in -4 -6; do
+                ip $family rule show pref 417; ip $family route show table 4917
+            done",
+        )
+    })
+}
+
+/// As the host's own packet filter does when it is loaded anew.
+#[test]
+fn rules_that_are_flushed_come_back() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let client = keys.transparent(&["--when-dead", "closed"]);
+    client.says("IPv4 and IPv6 are taken in");
+    for times in 1..=2 {
+        world.device(|| nft("flush ruleset"));
+        client.says_times("which are put back: the nftables table is gone", times);
+        goes_through(&world);
+    }
+    assert_eq!(client.times("which are put back"), 2, "{}", client.said());
+    drop(client);
+    assert_eq!(left(&world), "");
+}
+
+/// As systemd-networkd does, which takes the rules of others for leftovers.
+#[test]
+fn routing_rules_and_routes_that_are_removed_come_back() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let client = keys.transparent(&[]);
+    client.says("IPv4 and IPv6 are taken in");
+    for (words, part) in [
+        ("-4 rule del pref 417", "a routing rule of IPv4"),
+        ("-6 rule del pref 417", "a routing rule of IPv6"),
+        ("-4 route flush table 4917", "the route of IPv4"),
+        ("-6 route flush table 4917", "the route of IPv6"),
+    ] {
+        world.device(|| ip(words));
+        client.says(&format!("which are put back: {part} is gone"));
+        goes_through(&world);
+    }
+    assert_eq!(client.times("which are put back"), 4, "{}", client.said());
+    drop(client);
+    assert_eq!(left(&world), "");
+}
+
+/// An `nft` that waits before it takes the rules out.
+struct Slow<'a>(&'a World);
+
+impl<'a> Slow<'a> {
+    fn new(world: &'a World) -> Self {
+        let (waits, gate) = (world.path("waits"), world.path("gate"));
+        let path = world.path("bin").join("nft");
+        fs::create_dir(world.path("bin")).expect("room for a folder");
+        let script = format!(
+            "#!/bin/sh
+            input=$(cat)
+            case $input in 'delete table'*)
+                echo $$ >> {}
+                until [ -e {} ]; do sleep 0.02; done;;
+            esac
+            PATH={}
+            printf '%s\\n' \"$input\" | nft \"$@\"\n",
+            waits.display(),
+            gate.display(),
+            std::env::var("PATH").unwrap_or_default(),
+        );
+        fs::write(&path, script).expect("room for a script");
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("its permissions");
+        Self(world)
+    }
+
+    /// The processes that have waited.
+    fn waiters(&self) -> Vec<Pid> {
+        let pids = fs::read_to_string(self.0.path("waits")).unwrap_or_default();
+        pids.split_inclusive('\n')
+            .filter_map(|line| Some(Pid::from_raw(line.strip_suffix('\n')?.parse().ok()?)))
+            .collect()
+    }
+
+    /// The first that waits after so many others.
+    #[track_caller]
+    fn waiter(&self, others: usize) -> Pid {
+        eventually("it waits", || self.waiters().get(others).copied())
+    }
+
+    fn let_go(&self) {
+        fs::write(self.0.path("gate"), "").expect("room for a file");
+    }
+}
+
+/// As a terminal does with Ctrl-C, and who ends a shell's job.
+#[test]
+fn a_client_whose_group_is_told_to_end_leaves_nothing() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut client = keys.transparent(&[]);
+        let group = Pid::from_raw(client.process.pid());
+        killpg(group, signal).expect("it is there");
+        client.process.wait(PATIENCE).expect("it ends");
+        assert_eq!(left(&world), "", "{signal}");
+    }
+    let slow = Slow::new(&world);
+    let mut client = keys.transparent(&[]);
+    client.process.signal(Signal::SIGINT);
+    slow.waiter(0);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        killpg(Pid::from_raw(client.process.pid()), signal).expect("it is there");
+    }
+    slow.let_go();
+    client.process.wait(PATIENCE).expect("it ends");
+    assert_eq!(left(&world), "");
+    assert_eq!(slow.waiters().len(), 1, "what takes the rules out was ended too");
+}
+
+/// As systemd does without `KillMode=mixed`.
+#[test]
+fn a_client_takes_its_rules_out_though_the_program_that_does_it_is_ended() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let slow = Slow::new(&world);
+    let mut client = keys.transparent(&[]);
+    client.process.signal(Signal::SIGTERM);
+    for others in 0..2 {
+        kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
+    }
+    slow.waiter(2);
+    slow.let_go();
+    client.process.wait(PATIENCE).expect("it ends");
+    assert_eq!(left(&world), "");
+    assert_eq!(client.times("cannot be taken out"), 0, "{}", client.said());
+}
+
+#[test]
+fn a_client_that_cannot_take_its_rules_out_says_so() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let slow = Slow::new(&world);
+    let mut client = keys.transparent(&[]);
+    client.process.signal(Signal::SIGTERM);
+    for others in 0..3 {
+        kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
+    }
+    client.process.wait(PATIENCE).expect("it ends");
+    client.says("the rules cannot be taken out");
+    client.says("hint: `nft delete table inet manyways-bond` does it");
+}
+
+/// The device opens nothing, and hears so at once.
+#[track_caller]
+fn is_refused(world: &World) {
+    for server in SERVER {
+        let listener = world.listen(server, 9);
+        let error = try_plain(world, at(server, 9)).expect_err("nothing goes past");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused, "{error}");
+        listener.set_nonblocking(true).expect("a socket can be told");
+        assert!(listener.accept().is_err(), "somebody came");
+    }
+}
+
+#[test]
+fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--when-dead", "closed"]);
+    client.says("the gateway has not answered yet: all is refused");
+    is_refused(&world);
+    // Long enough for it to be as good as dead.
+    client.says("no network leads to the gateway");
+    is_refused(&world);
+    let _gateway = keys.gateway(&[]);
+    client.says("IPv4 and IPv6 are taken in");
+    goes_through(&world);
+    assert_eq!(client.times("since the gateway does not reach it"), 0, "{}", client.said());
+    drop(client);
+    assert_eq!(left(&world), "");
+}
+
+/// The rules that a killed client left refuse the question for the gateway's name.
+#[test]
+fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
+    needs_bond!();
+    const NAME: &str = "gw.example:4433";
+    let world = World::new(&TWO_LINKS);
+    let _resolver = Resolver::start(&world);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    let closed = ["--when-dead", "closed"];
+    for _ in 0..2 {
+        let mut client = keys.client_at(NAME, &closed);
+        client.says("IPv4 and IPv6 are taken in");
+        client.process.signal(Signal::SIGKILL);
+        client.process.wait(PATIENCE).expect("it ends");
+    }
+    let client = keys.client_at(NAME, &closed);
+    client.says("it is tried where it was last, at 198.18.0.1:4433");
+    client.says("IPv4 and IPv6 are taken in");
+    goes_through(&world);
+    drop(client);
+    assert_eq!(left(&world), "");
+    // Whoever remembers nothing hears what to do.
+    let mut client = keys.client_at(NAME, &closed);
+    client.says("IPv4 and IPv6 are taken in");
+    client.process.signal(Signal::SIGKILL);
+    client.process.wait(PATIENCE).expect("it ends");
+    fs::remove_dir_all(world.path("state")).expect("it is there");
+    let mut client = keys.client_at(NAME, &closed);
+    let status = client.process.wait(PATIENCE).expect("it ends");
+    assert_eq!(status.code(), Some(1), "{}", client.said());
+    client.says("the gateway \"gw.example:4433\" is not found");
+    client.says("refuse the question: `nft delete table inet manyways-bond` takes them away");
+}
+
+#[test]
+fn destinations_that_are_selected_in_vain_are_said() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let vain = ["to:10.88.0.0/16", "to:127.0.0.0/8", "to:198.18.0.1", "to:0.0.0.0/0"];
+    let words: Vec<&str> = vain.iter().flat_map(|to| ["--intercept", *to]).collect();
+    let to = format!("{GATEWAY}:4433");
+    let client = keys.client_at(&to, &[&words[..], &["--when-dead", "closed"]].concat());
+    client.says("the gateway has not answered yet");
+    for words in [
+        "to:10.88.0.0/16 takes nothing in: 10.0.0.0/8 is private, or a network that this host is on",
+        "hint: --private takes such networks in too",
+        "to:127.0.0.0/8 takes nothing in: it is loopback (127.0.0.0/8)",
+        "to:198.18.0.1/32 takes nothing in: it is the gateway itself",
+    ] {
+        assert_eq!(client.times(words), 1, "{words}: {}", client.said());
+    }
+    assert_eq!(client.times("takes nothing in"), 3, "{}", client.said());
+    drop(client);
+    let client =
+        keys.client_at(&to, &["--intercept", vain[0], "--private", "--when-dead", "closed"]);
+    client.says("the gateway has not answered yet");
+    assert_eq!(client.times("takes nothing in"), 0, "{}", client.said());
+}
