@@ -31,6 +31,8 @@ use crate::failure::Failure;
 
 /// Whoever asks for the status waits so long for the owners of connections.
 const OWNERS: Duration = Duration::from_millis(300);
+/// A gateway whose name nobody could look up is looked up again after this.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// Run the end of a bond that is on the device.
 #[derive(clap::Args)]
@@ -167,18 +169,40 @@ pub fn run(args: Args) -> Result<ExitCode> {
     {
         policy::say(path, &policy::warnings(&policy));
     }
-    let gateway: Vec<SocketAddr> = args
-        .gateway
-        .to_socket_addrs()
-        .map_err(|error| {
-            Failure::new(format!("the gateway {:?} is not found: {error}", args.gateway))
-                .hint("it is a host and a port, like gw.example:4433")
-        })?
-        .collect();
+    let gateway = look_up(&args.gateway)?;
     if let Err(error) = privilege::raise_file_limit() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }
     super::local(serve(args, policy, key, gateway))
+}
+
+/// The gateway's addresses. A device may start before its network: where nobody could say what the
+/// name stands for, somebody is asked until he can.
+fn look_up(gateway: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let mut waits = false;
+    loop {
+        let error = match gateway.to_socket_addrs() {
+            Ok(found) => return Ok(found.collect()),
+            Err(error) => error,
+        };
+        if !is_for_now(&error) {
+            return Err(Failure::new(format!("the gateway {gateway:?} is not found: {error}"))
+                .hint("it is a host and a port, like gw.example:4433"));
+        }
+        if !waits {
+            eprintln!("manyways: the gateway {gateway:?} is not found yet: {error}");
+            eprintln!("hint: it is asked for again until it is found; Ctrl-C ends that");
+        }
+        waits = true;
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// Whether the resolver may know better later. Its errors come as words alone: those of glibc, and
+/// of musl.
+fn is_for_now(error: &std::io::Error) -> bool {
+    let words = error.to_string();
+    ["Temporary failure in name resolution", "Try again"].iter().any(|end| words.ends_with(end))
 }
 
 async fn serve(
