@@ -17,6 +17,7 @@ use manyways_net::bond::metrics;
 use manyways_net::bond::networks::{Networks, Wanted};
 use manyways_net::bond::rules::Rules;
 use manyways_net::bond::usage::{Usage, state_folder};
+use manyways_net::bond::why::Entrances;
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
 use manyways_sys::interface;
@@ -264,7 +265,7 @@ async fn serve(
             eprintln!("manyways: {what} on {bound}");
         }
     }
-    if taken.is_empty() && args.socks.is_none() && args.http_proxy.is_none() && !args.quiet {
+    if taken.is_empty() && !has_proxy(&args) && !args.quiet {
         eprintln!("manyways: nothing is taken in, so no application uses this bond");
         eprintln!(
             "hint: --socks 127.0.0.1:1080 and --http-proxy 127.0.0.1:3128 are for applications \
@@ -277,7 +278,7 @@ async fn serve(
         private: args.private,
         quiet: args.quiet,
         gateway: args.gateway.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
-        has_proxy: args.socks.is_some() || args.http_proxy.is_some(),
+        has_proxy: has_proxy(&args),
         told: intake,
     };
     let kept = match wants.what.is_empty() {
@@ -314,21 +315,26 @@ fn say_strangers(args: &Args, via: &[String]) {
 }
 
 /// Answers `bond status` and `bond why`. A bond does not fail for want of that.
-fn control(args: &Args, rules: &Rules, intake: &Told) -> Result<Option<Control>> {
+fn control(args: &Args, takes_in: bool, rules: &Rules, intake: &Told) -> Result<Option<Control>> {
     let (rules, name, intake) = (rules.clone(), args.name.clone(), Rc::clone(intake));
+    let has_proxy = has_proxy(args);
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
     let started = Control::start(End::Client, &args.name, None, move |request| {
         let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
         let intake = Rc::clone(&intake);
         async move {
+            if matches!(request, Request::Status) {
+                rules.find_owners(OWNERS).await;
+            }
+            let intake = intake.borrow();
+            let entrances = Entrances { intake: intake.as_ref(), takes_in, has_proxy };
             match request {
                 Request::Status => {
-                    rules.find_owners(OWNERS).await;
-                    Answer::Status(Box::new(rules.status(&name, policy.as_deref())))
+                    let mut status = rules.status(&name, policy.as_deref());
+                    status.cut_off = rules.cut_off(entrances);
+                    Answer::Status(Box::new(status))
                 }
-                Request::Why(question) => {
-                    Answer::Why(Box::new(rules.why(&question, intake.borrow().as_ref())))
-                }
+                Request::Why(question) => Answer::Why(Box::new(rules.why(&question, entrances))),
             }
         }
     });
@@ -343,6 +349,11 @@ fn control(args: &Args, rules: &Rules, intake: &Told) -> Result<Option<Control>>
             Ok(None)
         }
     }
+}
+
+/// Applications may ask it as a proxy.
+fn has_proxy(args: &Args) -> bool {
+    args.socks.is_some() || args.http_proxy.is_some()
 }
 
 fn taken(args: &Args) -> Vec<Selection> {
