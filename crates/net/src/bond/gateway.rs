@@ -13,6 +13,7 @@ use manyways_proto::mux::{
     Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
 use manyways_sys::interface;
+use manyways_trace::Rate;
 use manyways_trace::human::counted;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::allow::{AllowFile, Guest};
+use super::allow::{AllowFile, Guest, Limits};
 use super::carrier::{Io, TcpCarrier};
 use super::door::Door;
 use super::greeting::{self, PATIENCE};
@@ -453,12 +454,8 @@ impl Gateway {
         let (handle, events) = Handle::new(config);
         let (credit, stream_credit) = (hello.credit, hello.stream_credit);
         handle.handle(Input::Allowance { credit, stream_credit });
-        if let Some(rate) = guest.limits.rate {
-            let mut limits = self.limits.borrow_mut();
-            let limit = limits.entry(id.0).or_insert_with(|| Limit::new(rate));
-            limit.set(rate);
-            handle.with(|session| session.set_limit(limit.clone()));
-        }
+        let limit = self.limit(id.0, guest.limits.rate);
+        handle.with(|session| session.set_limit(limit));
         tracing::info!("{}: a session begins", guest.name);
         let serve = Rc::clone(self).serve(id, guest.clone(), handle.clone(), events);
         let session = Session {
@@ -471,6 +468,31 @@ impl Gateway {
             server: tokio::task::spawn_local(serve).abort_handle(),
         };
         self.sessions.borrow_mut().insert(id, session);
+    }
+
+    /// What the sessions of a key share.
+    fn limit(&self, key: PublicKey, rate: Option<Rate>) -> Option<Limit> {
+        let rate = rate?;
+        let mut limits = self.limits.borrow_mut();
+        let limit = limits.entry(key).or_insert_with(|| Limit::new(rate));
+        limit.set(rate);
+        Some(limit.clone())
+    }
+
+    /// Holds a session to what the allow-file says now, as far as that is possible under way.
+    fn hold(&self, key: PublicKey, session: &mut Session, limits: Limits) {
+        let before = std::mem::replace(&mut session.guest.limits, limits);
+        let name = &session.guest.name;
+        if before.rate != limits.rate {
+            let limit = self.limit(key, limits.rate);
+            session.handle.with(|session| session.set_limit(limit));
+            let rate = limits.rate.map_or("without a limit".to_owned(), |rate| rate.to_string());
+            tracing::info!("{name}: the rate is {rate} now");
+        }
+        // Its client was told of these when it came.
+        if (before.streams, before.flows) != (limits.streams, limits.flows) {
+            tracing::info!("{name}: the new limits of streams and flows are for its next session");
+        }
     }
 
     /// Does what a session's client wants.
@@ -565,10 +587,13 @@ impl Gateway {
     }
 
     /// Ends the sessions whose clients have been gone for long, and those of keys that are not let
-    /// in any more.
+    /// in any more; the others are held to the limits of now.
     fn sweep(&self) {
         let guests = self.allow.guests();
         self.sessions.borrow_mut().retain(|(key, _), session| {
+            if let Some(guest) = guests.find(key) {
+                self.hold(*key, session, guest.limits);
+            }
             // An editor may empty the file before it fills it again, so one look is not enough.
             let unlisted = guests.find(key).is_none();
             let was_unlisted = std::mem::replace(&mut session.unlisted, unlisted);
