@@ -1,12 +1,12 @@
 //! The gateway: lets clients in and takes their connections on.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use manyways_proto::mux::{
@@ -50,6 +50,8 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Who is to go is looked for so often.
 const SWEEP: Duration = Duration::from_secs(5);
 const MOST_ADDRESSES: usize = 8;
+/// So many keys that are not known are remembered.
+const MOST_STRANGERS: usize = 1000;
 
 /// What a gateway is told.
 #[derive(Debug)]
@@ -214,11 +216,11 @@ pub struct Listening {
 /// Where it cannot listen, or TLS cannot be set up.
 pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
     let allow = config.allow.clone();
+    let said = Mutex::new(HashSet::new());
     let doorman = move |key: &PublicKey| {
         let known = allow.guests().find(key).is_some();
-        if !known {
-            tracing::info!("{key} is not in the allow-file");
-        }
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        say_key(&mut said, key, known);
         known
     };
     let tls = tls::gateway(&config.key, Arc::new(doorman))?;
@@ -353,6 +355,22 @@ fn why(error: &dyn std::error::Error) -> String {
         return "it expects a gateway with another key".to_owned();
     }
     said
+}
+
+/// Tells the log of a key that is not known. It tries again and again, and is told once: each time
+/// there is the line that says from where.
+fn say_key(said: &mut HashSet<PublicKey>, key: &PublicKey, known: bool) {
+    if known {
+        said.remove(key);
+        return;
+    }
+    // Bounded: anybody may come with any key.
+    if said.len() >= MOST_STRANGERS {
+        said.clear();
+    }
+    if said.insert(*key) {
+        tracing::info!("{key} is not in the allow-file");
+    }
 }
 
 /// Tells the log who was not let in.
