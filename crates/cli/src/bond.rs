@@ -6,17 +6,19 @@ mod events;
 mod gateway;
 mod interception;
 mod keygen;
+mod listening;
 mod lookup;
 mod policy;
 mod status;
 mod why;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use manyways_net::bond::scrape;
+use manyways_sys::prefix::{NotAPrefix, Prefix};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
@@ -88,14 +90,26 @@ async fn serve_metrics<T>(at: SocketAddr, quiet: bool, text: impl Fn() -> T + 's
 where
     T: Future<Output = String> + 'static,
 {
-    let bound = scrape::serve(at, text).await.map_err(|error| {
-        Failure::new(format!("cannot listen on {at} for metrics: {error}"))
-            .hint("name another port with --metrics")
-    })?;
+    let bound =
+        scrape::serve(at, text).await.map_err(|error| {
+            Failure::new(format!("cannot listen on {at} for metrics: {error}"))
+                .hint(listening::hint(at, &error, "name another port with --metrics"))
+        })?;
     if !quiet {
         eprintln!("manyways: metrics on http://{bound}/metrics");
     }
     Ok(())
+}
+
+/// A range of addresses, for the command line. With bits behind its length it may be another one
+/// than was meant: policies do not take it either.
+fn prefix(text: &str) -> Result<Prefix, String> {
+    let prefix: Prefix = text.parse().map_err(|error: NotAPrefix| error.to_string())?;
+    let written = text.split('/').next().and_then(|address| address.parse::<IpAddr>().ok());
+    match written == Some(prefix.address()) {
+        true => Ok(prefix),
+        false => Err(format!("`{text}` has bits behind its length: the network is {prefix}")),
+    }
 }
 
 /// Resolves when somebody wants the command to end.
@@ -108,4 +122,18 @@ fn stopped() -> Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_addresses_has_no_bits_behind_its_length() {
+        assert_eq!(prefix("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(prefix("2001:db8::1").unwrap().to_string(), "2001:db8::1/128");
+        let error = prefix("10.0.0.1/8").unwrap_err();
+        assert_eq!(error, "`10.0.0.1/8` has bits behind its length: the network is 10.0.0.0/8");
+        assert!(prefix("10.0.0.0/33").unwrap_err().contains("write it as"));
+    }
 }

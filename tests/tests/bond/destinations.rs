@@ -200,6 +200,36 @@ fn a_client_is_as_fast_as_it_may_be() {
     assert!(took > Duration::from_millis(1_150), "{took:?}");
 }
 
+/// At the rate of before it would take hours.
+#[test]
+fn a_rate_that_changes_is_for_connections_that_are_there_too() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let limits = |limits: &str| keys.allow(&format!("{} phone {limits}\n", keys.client));
+    limits("rate=100bit");
+    let (gateway, _client) = (keys.gateway(&[]), keys.client());
+    let listener = world.listen(SERVER[0], 7);
+    let mut application = socks(&world, at(SERVER[0], 7));
+    let (mut server, _) = accept(&listener);
+    let mut hear = |length: usize| {
+        application.read_exact(&mut vec![0; length]).expect("it comes");
+    };
+    server.write_all(&[1; 100_000]).expect("the other side listens");
+    hear(1);
+    limits("rate=80mbit streams=7");
+    gateway.says("phone: the rate is 80 Mbit/s now");
+    gateway.says("phone: the new limits of streams and flows are for its next session");
+    hear(99_999);
+    limits("rate=100bit");
+    gateway.says("phone: the rate is 100 bit/s now");
+    server.write_all(&[1; 100_000]).expect("the other side listens");
+    hear(1);
+    limits("");
+    gateway.says("phone: the rate is without a limit now");
+    hear(99_999);
+}
+
 #[test]
 fn a_client_may_have_so_many_streams_and_sessions() {
     needs_bond!();

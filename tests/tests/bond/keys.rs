@@ -62,6 +62,9 @@ fn a_private_key_is_there_and_its_owners_alone() {
     );
     fails(&["keygen", "--show", &nowhere], "No such file", &format!("keygen {nowhere}"));
     fails(&["keygen", &file("good")], "File exists", "keygen --show");
+    let folder = folder.path().display().to_string();
+    fails(&["keygen", &folder], "File exists", "name a file in it");
+    fails(&["keygen", "--show", &folder], "Is a directory", "name a file in it");
 }
 
 #[test]
@@ -95,6 +98,9 @@ fn a_port_that_is_taken_is_said() {
     let words = ["--listen", &address, "--allow", &file("allow"), "--key", &file("key")];
     let gateway = [&["gateway"], &words[..]].concat();
     fails(&gateway, &format!("cannot listen on {address}"), "another gateway");
+    let elsewhere = ["gateway", "--listen", "192.0.2.1:4433"];
+    let elsewhere = [&elsewhere, &words[2..]].concat();
+    fails(&elsewhere, "cannot listen on 192.0.2.1:4433", "this host has no address 192.0.2.1");
     let words = ["--gateway", "127.0.0.1:1", "--gateway-key", NOBODY, "--key", &file("key")];
     let doors = ["--intercept", "none", "--quiet", "--socks", &address];
     let done = finish(manyways().args(["bond", "client"]).args(words).args(doors));
@@ -132,6 +138,7 @@ fn a_client_that_is_not_known_is_told_and_let_in_once_it_is() {
     client.says("hint: add this client's public key");
     gateway.says(&format!("{} is not in the allow-file", keys.client));
     gateway.says_times("is not let in: its key is not in the allow-file", 2);
+    assert_eq!(gateway.times(&keys.client), 1, "{}", gateway.said());
     assert_eq!(client.times("is up") + gateway.times("a session begins"), 0);
     // One that does not read leaves all as it was.
     keys.allow("garbage\n");

@@ -8,8 +8,10 @@ use crate::bond::Keys;
 use crate::links::speak;
 use crate::needs_bond;
 use crate::proxy::{plain, socks, try_plain};
+use crate::resolver::Resolver;
 use crate::world::{
-    GATEWAY, OUTSIDE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually, ip, nft,
+    GATEWAY, OUTSIDE, PATIENCE, SERVER, SLOW_LINKS, TWO_LINKS, World, accept, at, eventually, ip,
+    nft,
 };
 
 const NAME: &str = "gateway.example:4433";
@@ -46,6 +48,31 @@ fn a_gateway_is_reached_when_one_of_its_addresses_is_silent() {
             assert_eq!(client.times("no answer"), 0, "{}", client.said());
         }
     }
+}
+
+#[test]
+fn a_client_that_starts_before_its_network_waits_for_the_gateways_name() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let _gateway = keys.gateway(&[]);
+    // No resolver is there, so nobody says that there is no such name.
+    let client = keys.client_at(NAME, &["--intercept", "none"]);
+    client.says("is not found yet");
+    name(&world, &[GATEWAY]);
+    client.says_times("is up", 2);
+    assert_eq!(client.times("is not found"), 1, "{}", client.said());
+}
+
+#[test]
+fn a_gateway_whose_name_does_not_exist_ends_its_client() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let _resolver = Resolver::start(&world);
+    let keys = Keys::new(&world);
+    let mut client = keys.client_at(NAME, &["--intercept", "none"]);
+    assert_eq!(client.process.wait(PATIENCE).expect("it ends").code(), Some(1));
+    assert_eq!(client.times("is not found:"), 1, "{}", client.said());
 }
 
 #[test]

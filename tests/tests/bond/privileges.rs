@@ -114,6 +114,7 @@ fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     const SAID: &str = "the allow-file of before stays in force";
     gateway.says(SAID);
     assert!(gateway.said().contains("allow: Permission denied"), "{}", gateway.said());
+    gateway.says("that of --user, must be able to read");
     // It is looked at for each of these.
     let client = keys.client();
     assert_eq!(gateway.times(SAID), 1, "{}", gateway.said());

@@ -201,6 +201,8 @@ fn the_event_log_tells_of_paths_connections_and_decisions() {
             ip link set lte down
             wait_for 'grep "lte is down" client.log'
             wait_for 'grep "\"path\":\"lte\",\"state\":\"down\"" events'
+            # It says where everybody goes.
+            test "$(stat -c %a events)" = 600
             end
             "#,
         )

@@ -17,6 +17,7 @@ use manyways_net::bond::metrics;
 use manyways_net::bond::networks::{Networks, Wanted};
 use manyways_net::bond::rules::Rules;
 use manyways_net::bond::usage::{Usage, state_folder};
+use manyways_net::bond::why::Entrances;
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
 use manyways_sys::interface;
@@ -26,7 +27,7 @@ use manyways_trace::nearest::nearest;
 use tokio::sync::mpsc;
 
 use super::interception::{Interception, Told};
-use super::{events, keygen, lookup, policy};
+use super::{events, keygen, listening, lookup, policy, prefix};
 use crate::failure::Failure;
 
 /// Whoever asks for the status waits so long for the owners of connections.
@@ -51,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     key: PathBuf,
     /// Use only these networks, by their names in `manyways paths`; the first is preferred.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = network)]
     via: Vec<String>,
     /// Which traffic is taken in without its knowing: all, none, user:NAME, cgroup:PATH,
     /// from:INTERFACE (what the host forwards), to:PREFIX. May be given more than once. Without it:
@@ -59,10 +60,10 @@ pub struct Args {
     #[arg(long, value_name = "WHAT", value_parser = intercept)]
     intercept: Vec<Intercept>,
     /// Also listen for SOCKS5 here.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     socks: Option<SocketAddr>,
     /// Also listen for HTTP CONNECT here.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     http_proxy: Option<SocketAddr>,
     /// Which traffic goes over which networks: docs/bond-policy.md. It is read again when it
     /// changes; `manyways bond check` says whether it reads.
@@ -78,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
     /// Serve metrics for Prometheus here, at /metrics: counts, and nothing of where anybody goes.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     metrics: Option<SocketAddr>,
     /// What carries the traffic: tcp (with TLS), quic, or auto: TCP, and QUIC where TCP does not get
     /// through.
@@ -107,16 +108,26 @@ enum Intercept {
     Some(Selection),
 }
 
+fn network(name: &str) -> Result<String, String> {
+    match name.trim() {
+        "" => Err("a name is missing: it is a list of names like wlan0,wwan0".to_owned()),
+        name => Ok(name.to_owned()),
+    }
+}
+
 fn intercept(text: &str) -> Result<Intercept, String> {
     let selection = match text.split_once(':') {
         None if text == "none" => return Ok(Intercept::None),
         None if text == "all" => Selection::All,
+        Some(("user", "")) => return Err("a user is missing, as in user:ann".to_owned()),
+        Some(("cgroup", "")) => {
+            return Err("a cgroup is missing, as in cgroup:/user.slice".to_owned());
+        }
+        Some(("from", "")) => return Err("an interface is missing, as in from:lan0".to_owned()),
         Some(("user", name)) => Selection::Users(vec![user(name)?]),
         Some(("cgroup", path)) => Selection::Cgroup(path.to_owned()),
         Some(("from", interface)) => Selection::From(vec![interface.to_owned()]),
-        Some(("to", prefix)) => {
-            Selection::To(vec![prefix.parse().map_err(|error| format!("{error}"))?])
-        }
+        Some(("to", range)) => Selection::To(vec![prefix(range)?]),
         _ => {
             return Err(
                 "there are all, none, user:NAME, cgroup:PATH, from:INTERFACE and to:PREFIX"
@@ -189,8 +200,7 @@ async fn serve(
     let name = args.gateway.parse::<SocketAddr>().is_err().then(|| args.gateway.clone());
     let identity = Identity { gateway, name, gateway_key: args.gateway_key, key };
     let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
-    let via = args.via.iter().map(|name| name.trim().to_owned()).collect();
-    let wanted = Wanted { via };
+    let wanted = Wanted { via: args.via.clone() };
     let found = wanted.find(&client.gateway())?;
     if !args.quiet {
         say_strangers(&args, &wanted.via);
@@ -210,7 +220,7 @@ async fn serve(
         tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
     }
     let intake = Told::default();
-    let _control = control(&args, &rules, &intake)?;
+    let _control = control(&args, !taken.is_empty(), &rules, &intake)?;
     if let Some(at) = args.metrics {
         let (rules, name) = (rules.clone(), args.name.clone());
         let text = move || {
@@ -227,13 +237,15 @@ async fn serve(
             "SOCKS5" => doors.socks(at).await,
             _ => doors.connect(at).await,
         };
-        let bound = bound
-            .map_err(|error| Failure::new(format!("cannot listen on {at} for {what}: {error}")))?;
+        let bound = bound.map_err(|error| {
+            Failure::new(format!("cannot listen on {at} for {what}: {error}"))
+                .hint(listening::hint(at, &error, "another program is there: name another port"))
+        })?;
         if !args.quiet {
             eprintln!("manyways: {what} on {bound}");
         }
     }
-    if taken.is_empty() && args.socks.is_none() && args.http_proxy.is_none() && !args.quiet {
+    if taken.is_empty() && !has_proxy(&args) && !args.quiet {
         eprintln!("manyways: nothing is taken in, so no application uses this bond");
         eprintln!(
             "hint: --socks 127.0.0.1:1080 and --http-proxy 127.0.0.1:3128 are for applications \
@@ -246,7 +258,7 @@ async fn serve(
         private: args.private,
         quiet: args.quiet,
         gateway: args.gateway.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
-        has_proxy: args.socks.is_some() || args.http_proxy.is_some(),
+        has_proxy: has_proxy(&args),
         told: intake,
     };
     let kept = match wants.what.is_empty() {
@@ -283,21 +295,26 @@ fn say_strangers(args: &Args, via: &[String]) {
 }
 
 /// Answers `bond status` and `bond why`. A bond does not fail for want of that.
-fn control(args: &Args, rules: &Rules, intake: &Told) -> Result<Option<Control>> {
+fn control(args: &Args, takes_in: bool, rules: &Rules, intake: &Told) -> Result<Option<Control>> {
     let (rules, name, intake) = (rules.clone(), args.name.clone(), Rc::clone(intake));
+    let has_proxy = has_proxy(args);
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
     let started = Control::start(End::Client, &args.name, None, move |request| {
         let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
         let intake = Rc::clone(&intake);
         async move {
+            if matches!(request, Request::Status) {
+                rules.find_owners(OWNERS).await;
+            }
+            let intake = intake.borrow();
+            let entrances = Entrances { intake: intake.as_ref(), takes_in, has_proxy };
             match request {
                 Request::Status => {
-                    rules.find_owners(OWNERS).await;
-                    Answer::Status(Box::new(rules.status(&name, policy.as_deref())))
+                    let mut status = rules.status(&name, policy.as_deref());
+                    status.cut_off = rules.cut_off(entrances);
+                    Answer::Status(Box::new(status))
                 }
-                Request::Why(question) => {
-                    Answer::Why(Box::new(rules.why(&question, intake.borrow().as_ref())))
-                }
+                Request::Why(question) => Answer::Why(Box::new(rules.why(&question, entrances))),
             }
         }
     });
@@ -312,6 +329,11 @@ fn control(args: &Args, rules: &Rules, intake: &Told) -> Result<Option<Control>>
             Ok(None)
         }
     }
+}
+
+/// Applications may ask it as a proxy.
+fn has_proxy(args: &Args) -> bool {
+    args.socks.is_some() || args.http_proxy.is_some()
 }
 
 fn taken(args: &Args) -> Vec<Selection> {
@@ -350,5 +372,24 @@ async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, gateway: String
                 eprintln!("manyways: the gateway has forgotten the session; connections ended");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_said_with_an_example() {
+        for (text, words) in [
+            ("user:", "a user is missing, as in user:ann"),
+            ("cgroup:", "a cgroup is missing, as in cgroup:/user.slice"),
+            ("from:", "an interface is missing, as in from:lan0"),
+            ("to:10.0.0.1/8", "`10.0.0.1/8` has bits behind its length: the network is 10.0.0.0/8"),
+        ] {
+            assert_eq!(intercept(text).unwrap_err(), words);
+        }
+        assert!(network(" ").unwrap_err().contains("wlan0,wwan0"));
+        assert_eq!(network(" wlan0").unwrap(), "wlan0");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use manyways_net::bond::client::Client;
@@ -15,7 +16,10 @@ use crate::failure::Failure;
 pub fn keep(path: &Path, client: &Client) -> Result<Journal, Failure> {
     let header = Header::new("bond", env!("CARGO_PKG_VERSION"), client.epoch());
     let begin = || -> io::Result<BufWriter<File>> {
-        let mut out = BufWriter::new(File::create(path)?);
+        // It says where everybody goes.
+        let file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut out = BufWriter::new(file);
         out.write_all(line(&header).as_bytes())?;
         out.flush()?;
         Ok(out)

@@ -9,12 +9,12 @@ use clap::ValueHint;
 use manyways_net::bond::allow::AllowFile;
 use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::door::Door;
-use manyways_net::bond::gateway::{self, GatewayConfig, Onlooker};
+use manyways_net::bond::gateway::{self, GatewayConfig, GatewayError, Onlooker};
 use manyways_net::bond::metrics;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
 
-use super::keygen;
+use super::{keygen, listening, prefix};
 use crate::failure::Failure;
 
 /// Run the end of a bond that is on a server.
@@ -33,7 +33,7 @@ differ, as in `KEY phone sessions=2 streams=1000 rate=20mbit`. It is read again 
 sessions of keys that are gone end.")]
 pub struct Args {
     /// Where to listen. May be given more than once.
-    #[arg(long, value_name = "ADDR:PORT", required = true)]
+    #[arg(long, value_name = "ADDR:PORT", required = true, value_parser = listening::anywhere)]
     listen: Vec<SocketAddr>,
     /// The gateway's private key, as `manyways bond keygen` makes it.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -42,13 +42,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     allow: PathBuf,
     /// Let clients go to this private network or address too. May be given more than once.
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     open: Vec<Prefix>,
     /// What it is called, for `manyways bond status --gateway`, where several run on a host.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
     /// Serve metrics for Prometheus here, at /metrics.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     metrics: Option<SocketAddr>,
     /// Become this user once the sockets are open.
     #[arg(long, value_name = "NAME")]
@@ -82,13 +82,21 @@ fn control(name: &str, user: Option<&str>, onlooker: Onlooker) -> Result<Option<
     }
 }
 
+fn not_listening(error: GatewayError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        GatewayError::Listen(at, why) => {
+            failure.hint(listening::hint(at, &why, "is another gateway running there already?"))
+        }
+        _ => failure,
+    }
+}
+
 pub fn run(args: Args) -> Result<ExitCode> {
     let key = keygen::read(&args.key)?;
     let public = key.public();
-    let allow = AllowFile::open(&args.allow).map_err(|error| {
-        Failure::new(error.to_string())
-            .hint("each line is a public key and a name: KEY phone (docs/bond.md)")
-    })?;
+    let allow = AllowFile::open(&args.allow)
+        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     if allow.guests().is_empty() && !args.quiet {
         eprintln!("manyways: {} lets nobody in yet", args.allow.display());
     }
@@ -100,9 +108,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     super::local(async move {
         let stop = super::stopped()?;
         let config = GatewayConfig { listen: args.listen, key, allow, door };
-        let listening = gateway::listen(config).map_err(|error| {
-            Failure::new(error.to_string()).hint("is another gateway running there already?")
-        })?;
+        let listening = gateway::listen(config).map_err(not_listening)?;
         let control = control(&args.name, args.user.as_deref(), listening.onlooker())?;
         if let Some(at) = args.metrics {
             let onlooker = listening.onlooker();

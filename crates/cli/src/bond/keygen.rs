@@ -74,6 +74,10 @@ fn not_written(file: &Path, error: KeyError) -> Failure {
 
 fn words(error: KeyError) -> Failure {
     let hint = match &error {
+        KeyError::File(path, _) if path.is_dir() => {
+            let file = path.join("phone.key");
+            Some(format!("that is a folder: name a file in it, like {}", file.display()))
+        }
         KeyError::File(path, why) if why.kind() == io::ErrorKind::AlreadyExists => {
             Some(format!("`manyways bond keygen --show {}` prints its public key", path.display()))
         }

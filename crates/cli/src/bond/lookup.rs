@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use manyways_net::bond::usage::state_folder;
@@ -12,27 +13,52 @@ use manyways_sys::tproxy::{self, Names};
 
 use crate::failure::Failure;
 
+/// The name is looked up again so soon.
+const AGAIN: Duration = Duration::from_secs(2);
+
 /// Looks a host and its port up. Whoever is at an address of before has to know the gateway's key,
-/// so that it does no harm to try it.
+/// so that it does no harm to try it. Where there is none and nobody can say what the name stands
+/// for, somebody is asked until he can.
 pub fn find(gateway: &str) -> Result<Vec<SocketAddr>> {
-    let error = match gateway.to_socket_addrs() {
-        Ok(found) => {
-            let found: Vec<SocketAddr> = found.collect();
-            remember(gateway, &found);
-            return Ok(found);
+    let mut waits = false;
+    loop {
+        let error = match gateway.to_socket_addrs() {
+            Ok(found) => {
+                let found: Vec<SocketAddr> = found.collect();
+                remember(gateway, &found);
+                return Ok(found);
+            }
+            Err(error) => error,
+        };
+        let last = file().map(|file| remembered(&file, gateway)).unwrap_or_default();
+        if !last.is_empty() {
+            let words: Vec<String> = last.iter().map(ToString::to_string).collect();
+            tracing::warn!(
+                "the gateway {gateway:?} is not found ({error}): it is tried where it was last, at {}",
+                words.join(", ")
+            );
+            return Ok(last);
         }
-        Err(error) => error,
-    };
-    let last = file().map(|file| remembered(&file, gateway)).unwrap_or_default();
-    if last.is_empty() {
-        return Err(failure(gateway, &error).into());
+        if !is_for_now(&error) {
+            return Err(failure(gateway, &error).into());
+        }
+        if !waits {
+            eprintln!("manyways: the gateway {gateway:?} is not found yet: {error}");
+            eprintln!(
+                "hint: {}; Ctrl-C ends that",
+                hint("it is asked for again until it is found")
+            );
+        }
+        waits = true;
+        std::thread::sleep(AGAIN);
     }
-    let words: Vec<String> = last.iter().map(ToString::to_string).collect();
-    tracing::warn!(
-        "the gateway {gateway:?} is not found ({error}): it is tried where it was last, at {}",
-        words.join(", ")
-    );
-    Ok(last)
+}
+
+/// Whether the resolver may know better later. Its errors come as words alone: those of glibc, and
+/// of musl.
+fn is_for_now(error: &io::Error) -> bool {
+    let words = error.to_string();
+    ["Temporary failure in name resolution", "Try again"].iter().any(|end| words.ends_with(end))
 }
 
 /// Keeps what a name stands for, until it stands for something else.
@@ -46,15 +72,24 @@ pub fn remember(gateway: &str, found: &[SocketAddr]) {
 
 fn failure(gateway: &str, error: &io::Error) -> Failure {
     let failure = Failure::new(format!("the gateway {gateway:?} is not found: {error}"));
+    let usual = "it is a host and a port, like gw.example:4433";
+    failure.hint(match error.kind() {
+        io::ErrorKind::InvalidInput => usual.to_owned(),
+        _ => hint(usual),
+    })
+}
+
+/// What to do about a name that is not found: the usual, unless there is a likelier reason.
+fn hint(usual: &str) -> String {
     let names = Names::default();
-    if error.kind() != io::ErrorKind::InvalidInput && tproxy::is_left(&names) {
-        return failure.hint(format!(
-            "the rules of a client that was killed may refuse the question: `nft delete table inet \
-             {}` takes them away",
-            names.nft
-        ));
+    if !tproxy::is_left(&names) {
+        return usual.to_owned();
     }
-    failure.hint("it is a host and a port, like gw.example:4433")
+    format!(
+        "the rules of a client that was killed may refuse the question: `nft delete table inet {}` \
+         takes them away",
+        names.nft
+    )
 }
 
 /// A line for each name, with its addresses behind it.

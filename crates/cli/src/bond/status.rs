@@ -82,6 +82,9 @@ fn text(args: &Args) -> Result<String> {
 pub fn failure(error: ControlError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
+        ControlError::Nobody { end, name } if control::is_roots(end, &name) => {
+            failure.hint("root runs one of that name: ask as root, as with sudo")
+        }
         ControlError::Nobody { end: End::Client, .. } => {
             failure.hint("start one with `manyways bond client`, as the same user; --name names it")
         }

@@ -149,12 +149,16 @@ fn words(why: &Why) -> String {
         }
         line("where the client is asked as a proxy (--socks, --http-proxy):".to_owned());
     }
+    if let Some(condition) = &why.taken_in_if {
+        line(format!("taken in if {condition}"));
+    }
     let by = match &why.rule {
         Some(rule) => format!("the rule `{rule}`"),
         None => "the default".to_owned(),
     };
     line(format!("{}, says {by}", why.action));
     match why.decision.as_str() {
+        "bond" if why.cut_off.is_some() => line(why.cut_off.iter().cloned().collect()),
         "bond" if why.waits => {
             line("it waits: none of the paths that it may use is up".to_owned());
         }
@@ -163,6 +167,9 @@ fn words(why: &Why) -> String {
             line(format!("{what}: {}", why.paths.join(", ")));
         }
         _ => {}
+    }
+    if let Some(words) = &why.gateway_refuses {
+        line(words.clone());
     }
     if let Some(name) = &why.known_as {
         line(format!("the address was asked for as {name}"));
@@ -194,6 +201,9 @@ mod tests {
             steps: Vec::new(),
             not_taken_in: Some("::1 is loopback (::/127)".into()),
             has_proxy,
+            taken_in_if: None,
+            gateway_refuses: None,
+            cut_off: None,
         };
         let alone = "not taken in: ::1 is loopback (::/127)\n";
         assert_eq!(words(&why(false)), alone);
@@ -201,6 +211,31 @@ mod tests {
         assert!(both.starts_with(alone) && both.contains("\nminrtt over all, says the"), "{both}");
         let taken = words(&Why { not_taken_in: None, ..why(false) });
         assert!(taken.starts_with("minrtt over all, says the default\npath: wifi\n"), "{taken}");
+        let taken_in_if = Some("user ann sends it".into());
+        let some = words(&Why { not_taken_in: None, taken_in_if, ..why(false) });
+        assert!(some.starts_with("taken in if user ann sends it\nminrtt over all"), "{some}");
+    }
+
+    #[test]
+    fn what_becomes_of_it_without_a_network_and_at_the_gateway_is_said() {
+        let why = Why {
+            schema: String::new(),
+            decision: "bond".into(),
+            rule: None,
+            action: "minrtt over all".into(),
+            paths: Vec::new(),
+            waits: true,
+            known_as: None,
+            steps: Vec::new(),
+            not_taken_in: None,
+            has_proxy: true,
+            taken_in_if: None,
+            gateway_refuses: Some("the gateway refuses 10.1.2.3".into()),
+            cut_off: Some("no network leads to the gateway".into()),
+        };
+        let said = words(&why);
+        let lines = "the default\nno network leads to the gateway\nthe gateway refuses 10.1.2.3\n";
+        assert!(said.contains(lines) && !said.contains("it waits"), "{said}");
     }
 
     #[test]

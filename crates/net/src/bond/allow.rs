@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,6 +61,7 @@ impl Guests {
     /// With the line that is wrong.
     pub fn parse(text: &str, path: &str) -> Result<Self, AllowError> {
         let mut guests = HashMap::new();
+        let mut names = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
@@ -68,9 +69,14 @@ impl Guests {
             }
             let wrong = |why: String| AllowError { path: path.to_owned(), line: number, why };
             let (key, guest) = entry(line).map_err(wrong)?;
-            if guests.insert(key, guest).is_some() {
+            if guests.contains_key(&key) {
                 return Err(wrong(format!("the key {key} is there twice")));
             }
+            if let Some(before) = names.insert(guest.name.clone(), number) {
+                let name = &guest.name;
+                return Err(wrong(format!("the name {name} is that of line {before} already")));
+            }
+            guests.insert(key, guest);
         }
         Ok(Self(guests))
     }
@@ -100,6 +106,7 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
         return Err(format!("a name for the key is needed before {name:?}"));
     }
     let mut limits = Limits::default();
+    let mut given = Vec::new();
     for word in words {
         let wrong = || {
             format!(
@@ -108,6 +115,10 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
             )
         };
         let (what, value) = word.split_once('=').ok_or_else(wrong)?;
+        if given.contains(&what) {
+            return Err(format!("{what} is there twice"));
+        }
+        given.push(what);
         let number = || match value.parse() {
             Ok(0) => Err(format!("{word} lets nothing pass: leave it out")),
             Ok(number) => Ok(number),
@@ -166,6 +177,20 @@ pub enum FileError {
     Line(#[from] AllowError),
 }
 
+impl FileError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Read(path, why) if why.kind() == ErrorKind::PermissionDenied => format!(
+                "the gateway's user, which is that of --user, must be able to read {} and to enter \
+                 its folder",
+                path.display()
+            ),
+            _ => "each line is a public key and a name: KEY phone (docs/bond.md)".to_owned(),
+        }
+    }
+}
+
 impl AllowFile {
     /// Reads the file.
     ///
@@ -191,7 +216,8 @@ impl AllowFile {
                 // It is looked at often, and said once.
                 let words = error.to_string();
                 if state.complaint.as_ref() != Some(&words) {
-                    tracing::warn!("the allow-file of before stays in force: {words}");
+                    let hint = error.hint();
+                    tracing::warn!("the allow-file of before stays in force: {words}; {hint}");
                     state.complaint = Some(words);
                 }
             }
@@ -220,6 +246,7 @@ mod tests {
     use super::*;
 
     const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    const OTHER: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
     #[test]
     fn a_line_is_a_key_a_name_and_limits() {
@@ -244,6 +271,8 @@ mod tests {
             (format!("{KEY} a rate=fast"), "allow:1: `fast` is not a rate"),
             (format!("{KEY} a rate=0mbit"), "allow:1: rate=0mbit lets nothing pass"),
             (format!("{KEY} a\n{KEY} b"), "allow:2: the key"),
+            (format!("{KEY} a\n{OTHER} a"), "allow:2: the name a is that of line 1 already"),
+            (format!("{KEY} a flows=1 streams=2 flows=1"), "allow:1: flows is there twice"),
         ] {
             let error = Guests::parse(&text, "allow").unwrap_err().to_string();
             assert!(error.starts_with(words), "{error}");

@@ -26,6 +26,9 @@ const MAX_REQUEST: u64 = 64 * 1024;
 const MAX_ANSWER: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Where those of root are.
+const ROOTS: &str = "/run/manyways";
+
 /// What can be asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -225,6 +228,16 @@ pub fn ask(end: End, name: &str, request: &Request) -> Result<Answer, ControlErr
     })
 }
 
+/// Whether root runs one of that name, which another user cannot ask.
+pub fn is_roots(end: End, name: &str) -> bool {
+    !sandbox::is_root() && is_within(Path::new(ROOTS), end, name)
+}
+
+/// Whether one has its socket there. That of who gave up root is in a folder that only it sees.
+fn is_within(folder: &Path, end: End, name: &str) -> bool {
+    place(folder, end, name).is_ok_and(|at| at.exists() || at.with_extension("").is_dir())
+}
+
 fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -269,7 +282,7 @@ fn folder() -> PathBuf {
         return lab;
     }
     if sandbox::is_root() {
-        return PathBuf::from("/run/manyways");
+        return PathBuf::from(ROOTS);
     }
     match set("XDG_RUNTIME_DIR") {
         Some(runtime) => runtime.join("manyways"),
@@ -294,4 +307,20 @@ fn place(folder: &Path, end: End, name: &str) -> Result<PathBuf, ControlError> {
         return Err(ControlError::Name(name.to_owned()));
     }
     Ok(folder.join(format!("bond-{}-{name}.socket", end.word())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_socket_or_a_folder_of_its_own_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let is = |end, name| is_within(folder.path(), end, name);
+        assert!(!is(End::Client, "default") && !is(End::Gateway, "default"));
+        File::create(folder.path().join("bond-client-default.socket")).unwrap();
+        fs::create_dir(folder.path().join("bond-gateway-default")).unwrap();
+        assert!(is(End::Client, "default") && is(End::Gateway, "default"));
+        assert!(!is(End::Client, "other") && !is(End::Client, "../default"));
+    }
 }

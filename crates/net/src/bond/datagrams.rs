@@ -7,6 +7,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -31,6 +32,8 @@ const PEERS: usize = 4096;
 /// So many datagrams wait until it is clear what becomes of them.
 const WAITING: usize = 16;
 const DNS: u16 = 53;
+/// Ports below this may only be had with a capability.
+const PRIVILEGED: u16 = 1024;
 
 /// One socket of an application.
 struct Outgoing {
@@ -326,7 +329,7 @@ async fn answer(
                 match transparent_udp_from(from, outgoing.mark) {
                     Ok(socket) => entry.insert(socket),
                     Err(error) => {
-                        tracing::debug!("no answer in the name of {from}: {error}");
+                        complain(from, &error);
                         continue;
                     }
                 }
@@ -336,4 +339,40 @@ async fn answer(
     }
     outgoing.end();
     let _ = gone.send((outgoing.from, outgoing.flow));
+}
+
+/// Says that an application gets no answer: of each cause once, since it may be so of each datagram.
+fn complain(from: SocketAddr, error: &io::Error) {
+    static SAID: Mutex<Vec<io::ErrorKind>> = Mutex::new(Vec::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.contains(&error.kind()) {
+        tracing::debug!("no answer in the name of {from}: {error}");
+        return;
+    }
+    said.push(error.kind());
+    let hint = hint(from, error.kind());
+    tracing::warn!("no answer in the name of {from}, nor maybe of others: {error}{hint}");
+}
+
+/// What the user can do about it.
+fn hint(from: SocketAddr, kind: io::ErrorKind) -> &'static str {
+    let is_denied = kind == io::ErrorKind::PermissionDenied;
+    match is_denied && from.port() < PRIVILEGED {
+        true => "; ports below 1024 need CAP_NET_BIND_SERVICE: has a unit taken it away?",
+        false => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_answer_as_a_name_server_hears_of_the_capability() {
+        let hint = |port, kind| hint(SocketAddr::from(([192, 0, 2, 1], port)), kind);
+        let capability = "CAP_NET_BIND_SERVICE";
+        assert!(hint(53, io::ErrorKind::PermissionDenied).contains(capability));
+        assert_eq!(hint(1024, io::ErrorKind::PermissionDenied), "");
+        assert_eq!(hint(53, io::ErrorKind::AddrInUse), "");
+    }
 }

@@ -1,18 +1,19 @@
 //! The gateway: lets clients in and takes their connections on.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use manyways_proto::mux::{
     Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
 use manyways_sys::interface;
+use manyways_trace::Rate;
 use manyways_trace::human::counted;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::allow::{AllowFile, Guest};
+use super::allow::{AllowFile, Guest, Limits};
 use super::carrier::{Io, TcpCarrier};
 use super::door::Door;
 use super::greeting::{self, PATIENCE};
@@ -49,6 +50,8 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// Who is to go is looked for so often.
 const SWEEP: Duration = Duration::from_secs(5);
 const MOST_ADDRESSES: usize = 8;
+/// So many keys that are not known are remembered.
+const MOST_STRANGERS: usize = 1000;
 
 /// What a gateway is told.
 #[derive(Debug)]
@@ -213,11 +216,11 @@ pub struct Listening {
 /// Where it cannot listen, or TLS cannot be set up.
 pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
     let allow = config.allow.clone();
+    let said = Mutex::new(HashSet::new());
     let doorman = move |key: &PublicKey| {
         let known = allow.guests().find(key).is_some();
-        if !known {
-            tracing::info!("{key} is not in the allow-file");
-        }
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        say_key(&mut said, key, known);
         known
     };
     let tls = tls::gateway(&config.key, Arc::new(doorman))?;
@@ -354,6 +357,22 @@ fn why(error: &dyn std::error::Error) -> String {
     said
 }
 
+/// Tells the log of a key that is not known. It tries again and again, and is told once: each time
+/// there is the line that says from where.
+fn say_key(said: &mut HashSet<PublicKey>, key: &PublicKey, known: bool) {
+    if known {
+        said.remove(key);
+        return;
+    }
+    // Bounded: anybody may come with any key.
+    if said.len() >= MOST_STRANGERS {
+        said.clear();
+    }
+    if said.insert(*key) {
+        tracing::info!("{key} is not in the allow-file");
+    }
+}
+
 /// Tells the log who was not let in.
 fn say(from: SocketAddr, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
     let from = shown(from);
@@ -453,12 +472,8 @@ impl Gateway {
         let (handle, events) = Handle::new(config);
         let (credit, stream_credit) = (hello.credit, hello.stream_credit);
         handle.handle(Input::Allowance { credit, stream_credit });
-        if let Some(rate) = guest.limits.rate {
-            let mut limits = self.limits.borrow_mut();
-            let limit = limits.entry(id.0).or_insert_with(|| Limit::new(rate));
-            limit.set(rate);
-            handle.with(|session| session.set_limit(limit.clone()));
-        }
+        let limit = self.limit(id.0, guest.limits.rate);
+        handle.with(|session| session.set_limit(limit));
         tracing::info!("{}: a session begins", guest.name);
         let serve = Rc::clone(self).serve(id, guest.clone(), handle.clone(), events);
         let session = Session {
@@ -471,6 +486,31 @@ impl Gateway {
             server: tokio::task::spawn_local(serve).abort_handle(),
         };
         self.sessions.borrow_mut().insert(id, session);
+    }
+
+    /// What the sessions of a key share.
+    fn limit(&self, key: PublicKey, rate: Option<Rate>) -> Option<Limit> {
+        let rate = rate?;
+        let mut limits = self.limits.borrow_mut();
+        let limit = limits.entry(key).or_insert_with(|| Limit::new(rate));
+        limit.set(rate);
+        Some(limit.clone())
+    }
+
+    /// Holds a session to what the allow-file says now, as far as that is possible under way.
+    fn hold(&self, key: PublicKey, session: &mut Session, limits: Limits) {
+        let before = std::mem::replace(&mut session.guest.limits, limits);
+        let name = &session.guest.name;
+        if before.rate != limits.rate {
+            let limit = self.limit(key, limits.rate);
+            session.handle.with(|session| session.set_limit(limit));
+            let rate = limits.rate.map_or("without a limit".to_owned(), |rate| rate.to_string());
+            tracing::info!("{name}: the rate is {rate} now");
+        }
+        // Its client was told of these when it came.
+        if (before.streams, before.flows) != (limits.streams, limits.flows) {
+            tracing::info!("{name}: the new limits of streams and flows are for its next session");
+        }
     }
 
     /// Does what a session's client wants.
@@ -565,10 +605,13 @@ impl Gateway {
     }
 
     /// Ends the sessions whose clients have been gone for long, and those of keys that are not let
-    /// in any more.
+    /// in any more; the others are held to the limits of now.
     fn sweep(&self) {
         let guests = self.allow.guests();
         self.sessions.borrow_mut().retain(|(key, _), session| {
+            if let Some(guest) = guests.find(key) {
+                self.hold(*key, session, guest.limits);
+            }
             // An editor may empty the file before it fills it again, so one look is not enough.
             let unlisted = guests.find(key).is_none();
             let was_unlisted = std::mem::replace(&mut session.unlisted, unlisted);

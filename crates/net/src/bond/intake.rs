@@ -7,6 +7,7 @@ use manyways_sys::interface;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::tproxy::{self, Rules, Selection, Target};
 
+use super::whose::name_of;
 use super::why::Question;
 
 /// The ports of DHCP, of both families.
@@ -43,8 +44,7 @@ impl Intake {
         if question.udp && DHCP.contains(&question.port) {
             return Some(format!("port {} is that of DHCP", question.port));
         }
-        let named = is_localhost(name).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let address = question.address.or(named).map(|address| address.to_canonical());
+        let address = address(question);
         address
             .and_then(|address| self.spared(address, own))
             .or_else(|| self.unselected(question, address))
@@ -85,6 +85,32 @@ impl Intake {
         (!self.rules.what.iter().any(may)).then(|| "--intercept does not name it".to_owned())
     }
 
+    /// What has to be so for it to be taken in, in words; none where it is taken in, or is not,
+    /// whatever the question leaves open.
+    pub fn depends(&self, question: &Question) -> Option<String> {
+        let address = address(question);
+        let mut conditions = Vec::new();
+        for selection in &self.rules.what {
+            conditions.push(match selection {
+                Selection::All => return None,
+                Selection::To(prefixes) => match address {
+                    Some(to) if prefixes.iter().any(|prefix| prefix.contains(to)) => return None,
+                    Some(_) => continue,
+                    None => format!("it goes to {}", listed(prefixes)),
+                },
+                Selection::Users(users) => match question.uid {
+                    Some(uid) if users.contains(&uid) => return None,
+                    Some(_) => continue,
+                    None => format!("user {} sends it", names(users)),
+                },
+                Selection::Cgroup(path) => format!("cgroup {path} sends it"),
+                Selection::Marked(mark) => format!("it bears the mark {mark:#x}"),
+                Selection::From(interfaces) => format!("it comes in on {}", listed(interfaces)),
+            });
+        }
+        Some(conditions.join(", or ")).filter(|words| !words.is_empty())
+    }
+
     /// A family that the gateway lacks, or all before it has said what it reaches.
     fn refused(&self, address: IpAddr, udp: bool) -> Option<String> {
         let to = &self.rules.to;
@@ -100,6 +126,23 @@ impl Intake {
         };
         (target == Target::Reject).then(refused)
     }
+}
+
+fn listed(all: &[impl ToString]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+/// Users by their names, as far as they have any.
+fn names(users: &[u32]) -> String {
+    let name = |uid: &u32| name_of(*uid).unwrap_or_else(|| uid.to_string());
+    listed(&users.iter().map(name).collect::<Vec<_>>())
+}
+
+/// Where a question is about, as far as that is known.
+pub(super) fn address(question: &Question) -> Option<IpAddr> {
+    let name = question.domain.as_deref().unwrap_or_default();
+    let named = is_localhost(name).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    question.address.or(named).map(|address| address.to_canonical())
 }
 
 /// A name that never leaves the host (RFC 6761).
@@ -187,5 +230,23 @@ mod tests {
         assert_eq!(by(Some(8), "192.0.2.77"), "--intercept does not name it");
         assert_eq!(by(Some(8), "192.0.2.8") + &by(Some(7), "192.0.2.77"), "");
         assert_eq!(by(None, "192.0.2.77") + &by(Some(8), "www.example.com"), "");
+    }
+
+    #[test]
+    fn what_a_question_leaves_open_is_said() {
+        let some = intake(vec![
+            Selection::Users(vec![0, 4_000_000_000]),
+            Selection::From(vec!["lan".into()]),
+            Selection::To(vec!["192.0.2.0/28".parse().unwrap()]),
+        ]);
+        let depends = |uid, host| some.depends(&Question { uid, ..to(host, 443) });
+        let users = "user root or 4000000000 sends it, or it comes in on lan";
+        assert_eq!(depends(None, "192.0.2.77").as_deref(), Some(users));
+        assert_eq!(depends(Some(7), "192.0.2.77").as_deref(), Some("it comes in on lan"));
+        let by_name = depends(Some(7), "www.example.com");
+        assert_eq!(by_name.as_deref(), Some("it comes in on lan, or it goes to 192.0.2.0/28"));
+        assert_eq!(depends(Some(0), "192.0.2.77"), None);
+        assert_eq!(depends(None, "192.0.2.8"), None);
+        assert_eq!(intake(vec![Selection::All]).depends(&to("192.0.2.77", 443)), None);
     }
 }

@@ -30,8 +30,12 @@ impl Limit {
         Self(Rc::new((Clock::start(), RefCell::new(meters))))
     }
 
+    /// Another rate begins with nothing owed: what passed at a lower one would take too long.
     pub(super) fn set(&self, rate: Rate) {
-        self.0.1.borrow_mut().rate = rate;
+        let mut meters = self.0.1.borrow_mut();
+        if meters.rate != rate {
+            *meters = Meters { rate, up: Time::ZERO, down: Time::ZERO };
+        }
     }
 
     /// How long until more may pass; nothing where it may now.

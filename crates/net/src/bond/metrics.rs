@@ -205,6 +205,7 @@ mod tests {
             version: "1".into(),
             seconds: 2.5,
             policy: None,
+            cut_off: None,
             paths: vec![path("wlan0", Some(0.025)), path("wlan1", None)],
             stream_count: 3,
             streams: Vec::new(),

@@ -238,9 +238,10 @@ impl Session {
         self.mux.carriers().any(|(carrier, suspect)| carrier == id && suspect)
     }
 
-    /// How fast its applications may be in all.
-    pub(super) fn set_limit(&mut self, limit: Limit) {
-        self.limit = Some(limit);
+    /// How fast its applications may be in all. Those that wait for a limit that was go on.
+    pub(super) fn set_limit(&mut self, limit: Option<Limit>) {
+        self.limit = limit;
+        self.pump();
     }
 
     /// Wants to hear from the other end over each carrier.

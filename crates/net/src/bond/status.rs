@@ -32,6 +32,9 @@ pub struct Status {
     pub seconds: f64,
     /// The policy's file, where there is one.
     pub policy: Option<String>,
+    /// What becomes of traffic, in words, as no network leads to the gateway; none where one does.
+    #[serde(default)]
+    pub cut_off: Option<String>,
     /// Its networks, in the order of their numbers.
     pub paths: Vec<PathStatus>,
     /// How many streams there are; [`MOST_STREAMS`] of them are in `streams`.
@@ -213,6 +216,8 @@ impl Rules {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             seconds: now.as_secs_f64(),
             policy: policy.map(str::to_owned),
+            // Known to whoever knows what is taken in.
+            cut_off: None,
             paths: views.iter().map(PathStatus::from).collect(),
             stream_count: traffic.len(),
             streams: streams.collect(),

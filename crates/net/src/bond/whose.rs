@@ -82,7 +82,7 @@ fn answer(asked: &Receiver<Question>) {
     }
 }
 
-fn name_of(uid: u32) -> Option<String> {
+pub(super) fn name_of(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     users.lines().find_map(|line| {
         let mut fields = line.split(':');

@@ -4,11 +4,13 @@ use std::net::IpAddr;
 
 use manyways_proto::mux::Target;
 use manyways_proto::policy::{Decision, Explanation, Protocol};
+use manyways_sys::tproxy::WhenDead;
 use manyways_wire::HostName;
 use serde::{Deserialize, Serialize};
 
+use super::door::Door;
 use super::facts::Facts;
-use super::intake::Intake;
+use super::intake::{self, Intake};
 use super::rules::Rules;
 
 /// Name and version of the schema of [`Why`].
@@ -71,6 +73,65 @@ pub struct Why {
     /// Applications may ask it as a proxy.
     #[serde(default)]
     pub has_proxy: bool,
+    /// What has to be so for it to be taken in, where the question does not say it.
+    #[serde(default)]
+    pub taken_in_if: Option<String>,
+    /// Why the gateway does not go there, unless it was told to.
+    #[serde(default)]
+    pub gateway_refuses: Option<String>,
+    /// What becomes of all traffic, as no network leads to the gateway.
+    #[serde(default)]
+    pub cut_off: Option<String>,
+}
+
+/// How applications get to a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrances<'a> {
+    /// What is taken in without its knowing, once there are rules for it…
+    pub intake: Option<&'a Intake>,
+    /// …and whether there will be any.
+    pub takes_in: bool,
+    /// Applications may ask it as a proxy.
+    pub has_proxy: bool,
+}
+
+impl Entrances<'_> {
+    /// Why nothing brings this to the client, in words; none where something does, or may.
+    fn lacks(&self, question: &Question) -> Option<String> {
+        let words = match self.intake {
+            Some(intake) => return intake.lacks(question),
+            None if self.takes_in => "nothing is before the gateway has answered",
+            None if self.has_proxy => return None,
+            None => "nothing is, and there is no proxy to ask: see --intercept and --socks",
+        };
+        Some(words.to_owned())
+    }
+
+    /// What becomes of traffic while no network leads to the gateway.
+    fn without_networks(&self) -> String {
+        let taken = match self.intake.map(|intake| intake.rules.when_dead) {
+            Some(WhenDead::Open) => {
+                Some("what is taken in goes directly after some 8 s of that (--when-dead open)")
+            }
+            Some(WhenDead::Closed) => {
+                Some("what is taken in is refused after some 8 s of that (--when-dead closed)")
+            }
+            None => self.takes_in.then_some("nothing is taken in before one does"),
+        };
+        let asked = self.has_proxy.then_some("what asks the proxy waits");
+        let fates: Vec<&str> = taken.into_iter().chain(asked).collect();
+        match fates.is_empty() {
+            true => "no network leads to the gateway".to_owned(),
+            false => format!("no network leads to the gateway: {}", fates.join(", and ")),
+        }
+    }
+}
+
+/// Why a gateway does not go there unless it was told to, in words; none where it does, or may.
+fn gateway_refuses(question: &Question) -> Option<String> {
+    let address = intake::address(question)?;
+    let refused = || format!("the gateway refuses {address}, unless its --open names it");
+    (!Door::default().lets(&[], address)).then(refused)
 }
 
 /// What one rule says.
@@ -87,8 +148,13 @@ pub struct WhyStep {
 }
 
 impl Rules {
-    /// What the policy says of a destination now. `intake` is what is taken in, where anything is.
-    pub fn why(&self, question: &Question, intake: Option<&Intake>) -> Why {
+    /// What becomes of traffic, in words, as no network leads to the gateway; none where one does.
+    pub fn cut_off(&self, entrances: Entrances<'_>) -> Option<String> {
+        (!self.client().is_connected()).then(|| entrances.without_networks())
+    }
+
+    /// What the policy says of a destination now.
+    pub fn why(&self, question: &Question, entrances: Entrances<'_>) -> Why {
         let known_as = match (question.address, &question.domain) {
             (Some(address), None) => self.name_of(address),
             _ => None,
@@ -109,6 +175,8 @@ impl Rules {
         };
         let explanation = self.with_engine(|engine| engine.explain(&facts.flow(question.bytes)));
         let Explanation { decision, rule, action, steps, waits } = explanation;
+        let not_taken_in = entrances.lacks(question);
+        let depends = || entrances.intake.and_then(|intake| intake.depends(question));
         let (decision, paths) = match decision {
             Decision::Bond(treatment) => {
                 let views = self.views().into_iter();
@@ -135,9 +203,47 @@ impl Rules {
                     why: step.why,
                 })
                 .collect(),
-            not_taken_in: intake.and_then(|intake| intake.lacks(question)),
-            // One that takes nothing in is nothing else.
-            has_proxy: intake.is_none_or(|intake| intake.has_proxy),
+            taken_in_if: if not_taken_in.is_none() { depends() } else { None },
+            not_taken_in,
+            has_proxy: entrances.has_proxy,
+            gateway_refuses: gateway_refuses(question).filter(|_| decision == "bond"),
+            cut_off: self.cut_off(entrances),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_nothing_in_says_so_unless_a_proxy_may_be_asked() {
+        let entrances = |takes_in, has_proxy| Entrances { intake: None, takes_in, has_proxy };
+        let lacks = |takes_in, has_proxy| {
+            entrances(takes_in, has_proxy).lacks(&Question::default()).unwrap_or_default()
+        };
+        assert!(lacks(false, false).starts_with("nothing is, and there is no proxy"));
+        assert_eq!(lacks(false, true), "");
+        assert_eq!(lacks(true, true), "nothing is before the gateway has answered");
+        assert_eq!(
+            entrances(false, true).without_networks(),
+            "no network leads to the gateway: what asks the proxy waits"
+        );
+        assert_eq!(entrances(false, false).without_networks(), "no network leads to the gateway");
+    }
+
+    #[test]
+    fn a_gateway_refuses_by_itself_what_is_not_of_the_internet() {
+        let to = |address: &str| {
+            let address = address.parse().ok();
+            gateway_refuses(&Question { address, ..Question::default() })
+        };
+        let words = "the gateway refuses 10.1.2.3, unless its --open names it";
+        assert_eq!(to("10.1.2.3").as_deref(), Some(words));
+        assert_eq!(to("93.184.216.34"), None);
+        let named = |name: &str| {
+            gateway_refuses(&Question { domain: Some(name.to_owned()), ..Question::default() })
+        };
+        assert!(named("localhost").is_some() && named("www.example.com").is_none());
     }
 }

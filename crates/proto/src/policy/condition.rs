@@ -108,6 +108,19 @@ impl Quantity {
         }
     }
 
+    /// How it is compared, in words.
+    fn forms(self) -> &'static str {
+        match self {
+            Self::Battery => "<, <=, > or >= and a share, like \"<20%\"",
+            Self::Left => "<, <=, > or >= and a size, like \">1GB\"",
+            Self::Load => "<, <=, > or >= and a share, like \">80%\"",
+            Self::Rtt => "<, <=, > or >= and a time, like \">150ms\"",
+            Self::Loss => "<, <=, > or >= and a share, like \">2%\"",
+            // The others are true or false, and nobody compares them.
+            _ => "<, <=, > or >= and a value, like \"<1mbit\"",
+        }
+    }
+
     /// The bound of a comparison.
     fn bound(self, text: &str) -> Result<u64, InvalidValue> {
         let share =
@@ -148,10 +161,7 @@ impl Test {
         let (op, bound) = ops
             .into_iter()
             .find_map(|(sign, op)| Some((op, trimmed.strip_prefix(sign)?)))
-            .ok_or_else(|| {
-                let forms = "<, <=, > or >= and a value, like \"<1mbit\"";
-                InvalidValue::new(text, "a comparison", forms)
-            })?;
+            .ok_or_else(|| InvalidValue::new(text, "a comparison", quantity.forms()))?;
         let bound = quantity.bound(bound)?;
         let (margin, hold) = match quantity {
             _ if quantity.is_measured() => (u128::from(bound) * u128::from(margin) / 100, hold),

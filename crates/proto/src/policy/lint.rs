@@ -149,14 +149,15 @@ impl Policy {
                     Some(_) => meant.any(|path| self.plan(&path.name, &path.kind).is_some()),
                     None => self.networks.iter().any(|network| network.plan.is_some()),
                 };
+                let path = known.iter().find(|path| paths.fits(path));
+                let path = path.map_or("NAME", |path| &path.name);
                 if !counted {
                     warnings.push(Warning {
                         line: rule.line,
                         sentence: format!("`{condition}` never holds: its path has no data plan"),
-                        hint: Some(
-                            "say how much there is, like monthly = \"10GB\" under [paths.lte]"
-                                .into(),
-                        ),
+                        hint: Some(format!(
+                            "say how much there is, like monthly = \"10GB\" under [paths.{path}]"
+                        )),
                     });
                 }
             }

@@ -19,10 +19,14 @@ pub fn client(status: &Status) -> String {
     let policy = status.policy.as_deref().map_or("no policy".to_owned(), quoted);
     let _ = writeln!(
         text,
-        "manyways bond `{}`, up {}, {policy}\n",
+        "manyways bond `{}`, up {}, {policy}",
         status.name,
         duration(status.seconds)
     );
+    if let Some(words) = &status.cut_off {
+        let _ = writeln!(text, "{words}");
+    }
+    text.push('\n');
     let head = ["PATH", "KIND", "STATE", "CARRIER", "DOWN", "UP", "OFFERS", "RTT", "LOSS", "QUEUE"];
     let paths = columns(head, status.paths.iter().map(path));
     let _ = writeln!(text, "{}", paths.join("\n"));
@@ -278,6 +282,7 @@ mod tests {
             version: String::new(),
             seconds: 4.0,
             policy: None,
+            cut_off: None,
             paths: vec![wlan(), PathStatus { name: "wwan0".into(), carrier: None, ..wlan() }],
             stream_count: 2,
             streams,
@@ -292,6 +297,9 @@ mod tests {
         assert_eq!(path(&wlan())[..8], cells);
         assert!(text.contains("\nwwan0   cellular  suspect  -        123 "), "{text}");
         assert_eq!(month(&wlan()), "wlp3s0 888 KB (metered, 999 MB left)");
+        let cut_off = Some("no network leads to the gateway".to_owned());
+        let text = client(&Status { cut_off, ..status });
+        assert!(text.contains("no policy\nno network leads to the gateway\n\nPATH"), "{text}");
     }
 
     #[test]

@@ -66,6 +66,8 @@ fn a_plan_that_is_missing_and_a_primary_path_that_is_not_allowed() {
     let expected = "line 2: `cellular.left >1GB` never holds: its path has no data plan";
     assert_eq!(warnings(left, &[]), [expected]);
     assert_eq!(warnings(left, &phone().paths), [expected]);
+    let hint = Policy::parse(left).unwrap().lint(&phone().paths).remove(0).hint.unwrap();
+    assert_eq!(hint, "say how much there is, like monthly = \"10GB\" under [paths.wwan0]");
     let plan = format!("{left}[paths.wwan0]\nmonthly = '10GB'");
     assert_eq!(warnings(&plan, &phone().paths), Vec::<String>::new());
     let primary = "[[rule]]\nname = 'a'\nuse = { paths = 'cellular', primary = 'wlan0' }";

@@ -153,6 +153,12 @@ fn every_error_points_at_its_line_and_says_what_to_do() {
         "",
     );
     refused(
+        &rule("use = {}\nwhen = { battery = '20' }"),
+        4,
+        "battery: `20` is not a comparison; write <, <=, > or >= and a share, like \"<20%\"",
+        "",
+    );
+    refused(
         &rule("use = {}\nwhen = { primary.rate = '<1mbit' }"),
         4,
         "this rule has no primary path",

@@ -1,0 +1,71 @@
+//! Where to listen, as the command line says it, and what to do where that is impossible.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// For others to come.
+pub fn anywhere(text: &str) -> Result<SocketAddr, String> {
+    address(text, "[::]", 4433)
+}
+
+/// For programs of this host.
+pub fn here(text: &str) -> Result<SocketAddr, String> {
+    address(text, "127.0.0.1", 1080)
+}
+
+fn address(text: &str, host: &str, port: u16) -> Result<SocketAddr, String> {
+    let named = text.rsplit(':').next().and_then(|port| port.parse().ok());
+    // Of an IPv6 address alone the end is no port.
+    let named = named.filter(|_| text.matches(':').count() <= 1);
+    let port: u16 = named.unwrap_or(port);
+    text.parse().map_err(|_| format!("it is an address and a port, like {host}:{port}"))
+}
+
+/// What the user can do about it. `taken` is for who finds somebody there already.
+pub fn hint(at: SocketAddr, error: &io::Error, taken: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => taken.to_owned(),
+        io::ErrorKind::AddrNotAvailable => {
+            let all = if at.is_ipv4() { "0.0.0.0" } else { "[::]" };
+            format!("this host has no address {}; {all} stands for all that it has", at.ip())
+        }
+        io::ErrorKind::PermissionDenied if at.port() < 1024 => {
+            "ports below 1024 need root, or CAP_NET_BIND_SERVICE".to_owned()
+        }
+        _ => "name another address or port".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_something_out_hears_how_it_is_written() {
+        for (text, words) in [
+            ("4444", "it is an address and a port, like [::]:4444"),
+            (":4444", "it is an address and a port, like [::]:4444"),
+            ("localhost:4444", "it is an address and a port, like [::]:4444"),
+            ("", "it is an address and a port, like [::]:4433"),
+            ("2001:db8::1", "it is an address and a port, like [::]:4433"),
+            ("0.0.0.0:70000", "it is an address and a port, like [::]:4433"),
+        ] {
+            assert_eq!(anywhere(text).unwrap_err(), words, "{text}");
+        }
+        assert_eq!(here("9100").unwrap_err(), "it is an address and a port, like 127.0.0.1:9100");
+        assert_eq!(here("[::1]:1080").unwrap().to_string(), "[::1]:1080");
+    }
+
+    #[test]
+    fn the_hint_is_about_what_is_wrong() {
+        let hint = |at: &str, kind: io::ErrorKind| {
+            hint(at.parse().unwrap(), &io::Error::from(kind), "somebody is there")
+        };
+        assert_eq!(hint("[::]:80", io::ErrorKind::AddrInUse), "somebody is there");
+        let words = "this host has no address 192.0.2.1; 0.0.0.0 stands for all that it has";
+        assert_eq!(hint("192.0.2.1:80", io::ErrorKind::AddrNotAvailable), words);
+        assert!(hint("[::]:80", io::ErrorKind::PermissionDenied).contains("need root"));
+        let words = "name another address or port";
+        assert_eq!(hint("[::]:8080", io::ErrorKind::PermissionDenied), words);
+    }
+}
