@@ -79,6 +79,37 @@ fn who_asks_why_hears_what_is_not_taken_in() {
     }
 }
 
+#[test]
+fn who_asks_why_hears_what_it_depends_on_and_what_is_without_a_network() {
+    needs_bond!();
+    let world = World::new(&TWO_LINKS);
+    let keys = Keys::new(&world);
+    let ask = |words: &[&str]| {
+        let mut ask = manyways();
+        ask.env("LAB_DIR", world.path("")).arg("bond").args(words);
+        world.device(|| finish(&mut ask)).stdout
+    };
+    let gateway = keys.gateway(&[]);
+    let _client = keys.transparent(&["--intercept", "user:root"]);
+    let _nothing = keys.doorless(&["--intercept", "none", "--name", "nothing"]);
+    let depends = "taken in if user root sends it\nbuffer-aware over all";
+    let why = ["why", SERVER[0]];
+    eventually("it is said", || ask(&why).starts_with(depends).then_some(()));
+    let asked = ask(&["why", SERVER[0], "--user", "root"]);
+    assert!(asked.starts_with("buffer-aware over all, says the default\npaths: "), "{asked}");
+    let refused = format!("\nthe gateway refuses {PRIVATE}, unless its --open names it\n");
+    assert!(ask(&["why", PRIVATE]).contains(&refused), "{}", ask(&["why", PRIVATE]));
+    let nothing = ["why", SERVER[0], "--name", "nothing"];
+    let words = "not taken in: nothing is, and there is no proxy to ask";
+    eventually("it is said", || ask(&nothing).starts_with(words).then_some(()));
+    assert!(!ask(&["status"]).contains("no network leads"), "{}", ask(&["status"]));
+    drop(gateway);
+    let words = "\nno network leads to the gateway: what is taken in goes directly after some 8 s of \
+                 that (--when-dead open), and what asks the proxy waits\n";
+    eventually("it is said", || ask(&why).contains(words).then_some(()));
+    eventually("it is said", || ask(&["status"]).contains(words).then_some(()));
+}
+
 /// It may come later: the client runs all the same.
 #[test]
 fn names_that_no_network_has_are_told_with_those_that_there_are() {
