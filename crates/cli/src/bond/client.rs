@@ -258,7 +258,6 @@ async fn serve(
         private: args.private,
         quiet: args.quiet,
         gateway: args.gateway.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
-        has_proxy: has_proxy(&args),
         told: intake,
     };
     let kept = match wants.what.is_empty() {

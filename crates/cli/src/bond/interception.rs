@@ -34,8 +34,6 @@ pub struct Interception {
     pub quiet: bool,
     /// What the gateway is called.
     pub gateway: String,
-    /// Applications may also ask the client as a proxy.
-    pub has_proxy: bool,
     pub told: Told,
 }
 
@@ -160,9 +158,9 @@ impl Interception {
 
     fn tell(&self, rules: Rules, families: Families, client: &Client) {
         let addresses = client.gateway().iter().map(SocketAddr::ip).collect();
-        let (gateway, has_proxy) = (self.gateway.clone(), self.has_proxy);
+        let gateway = self.gateway.clone();
         let answered = families.is_some();
-        self.told.replace(Some(Intake { rules, answered, gateway, addresses, has_proxy }));
+        self.told.replace(Some(Intake { rules, answered, gateway, addresses }));
     }
 
     fn say(&self, families: Families) {

@@ -24,8 +24,6 @@ pub struct Intake {
     pub gateway: String,
     /// …and its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Applications may also ask the client as a proxy.
-    pub has_proxy: bool,
 }
 
 impl Intake {
@@ -177,7 +175,7 @@ mod tests {
         };
         let addresses = vec!["192.0.2.9".parse().unwrap()];
         let gateway = "gw.example".into();
-        Intake { rules, answered: true, gateway, addresses, has_proxy: false }
+        Intake { rules, answered: true, gateway, addresses }
     }
 
     /// Of an address or else a name.

@@ -37,22 +37,22 @@ pub(super) fn lacking() -> Option<Error> {
 #[non_exhaustive]
 pub enum NoCgroups {
     /// Only the first version is in use.
-    #[error("this host has no cgroup2 hierarchy: select by user or by mark")]
+    #[error("this host has no cgroup2 hierarchy: select by user or by address")]
     NotMounted,
     /// `nft` looks for cgroups below `/sys/fs/cgroup` only.
-    #[error("the cgroup2 hierarchy is at {}, where nft does not look: select by user or by mark", .at.display())]
+    #[error("the cgroup2 hierarchy is at {}, where nft does not look: select by user or by address", .at.display())]
     Elsewhere {
         /// Where it is.
         at: PathBuf,
     },
     /// The kernel or `nft` does not know how.
-    #[error("nftables cannot match cgroups here ({said}): select by user or by mark")]
+    #[error("nftables cannot match cgroups here ({said}): select by user or by address")]
     Refused {
         /// What `nft` said.
         said: String,
     },
     /// There is no such cgroup.
-    #[error("there is no such cgroup: make it first, or select by user or by mark")]
+    #[error("there is no such cgroup: make it first, or select by user or by address")]
     NoSuch,
     /// The root of the hierarchy holds every process.
     #[error("it is the root, which holds everybody: select all")]
