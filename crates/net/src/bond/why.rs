@@ -109,17 +109,21 @@ impl Entrances<'_> {
 
     /// What becomes of traffic while no network leads to the gateway.
     fn without_networks(&self) -> String {
-        let taken = match self.intake.map(|intake| intake.rules.when_dead) {
-            Some(WhenDead::Open) => {
-                Some("what is taken in goes directly after some 8 s of that (--when-dead open)")
+        let taken = match self.intake.map(|intake| &intake.rules) {
+            Some(rules) => {
+                let (fate, option) = match rules.when_dead {
+                    WhenDead::Open => ("goes directly", "open"),
+                    WhenDead::Closed => ("is refused", "closed"),
+                };
+                let patience = rules.patience;
+                Some(format!(
+                    "what is taken in {fate} after some {patience} of that (--when-dead {option})"
+                ))
             }
-            Some(WhenDead::Closed) => {
-                Some("what is taken in is refused after some 8 s of that (--when-dead closed)")
-            }
-            None => self.takes_in.then_some("nothing is taken in before one does"),
+            None => self.takes_in.then(|| "nothing is taken in before one does".to_owned()),
         };
-        let asked = self.has_proxy.then_some("what asks the proxy waits");
-        let fates: Vec<&str> = taken.into_iter().chain(asked).collect();
+        let asked = self.has_proxy.then(|| "what asks the proxy waits".to_owned());
+        let fates: Vec<String> = taken.into_iter().chain(asked).collect();
         match fates.is_empty() {
             true => "no network leads to the gateway".to_owned(),
             false => format!("no network leads to the gateway: {}", fates.join(", and ")),
