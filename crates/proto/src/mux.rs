@@ -10,6 +10,7 @@
 //! each other. A peer can make this end hold no more than what it granted.
 
 mod appetite;
+mod bottleneck;
 mod carrier;
 mod datagram;
 mod event;

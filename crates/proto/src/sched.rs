@@ -49,6 +49,9 @@ pub struct View {
     pub rate: Rate,
     /// How long the congestion window stays full.
     pub opens_in: Span,
+    /// How long what is on its way and waits takes to arrive, through the queues that it has made
+    /// in the network; zero where that is not known.
+    pub drains_in: Span,
 }
 
 /// What is to be done.
@@ -111,13 +114,14 @@ impl Schedulers {
 
 impl View {
     /// When a message that is handed over now arrives: after what waits before it or when the
-    /// window opens, and half a round trip.
+    /// window opens, and half a round trip, or after what is before it in the network's queues.
     pub fn arrival(&self) -> Span {
         let wait = match self.rate.is_zero() {
             true => Span::ZERO,
             false => self.rate.time_for(self.unsent),
         };
-        wait.max(self.opens_in) + Span::from_nanos(self.rtt.as_nanos() / 2)
+        let arrival = wait.max(self.opens_in) + Span::from_nanos(self.rtt.as_nanos() / 2);
+        arrival.max(self.drains_in)
     }
 }
 

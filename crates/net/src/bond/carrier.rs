@@ -126,6 +126,7 @@ impl TcpCarrier {
         }
         Some(Condition {
             rtt,
+            least_rtt: state.min_rtt.unwrap_or(rtt),
             rtt_var: state.rtt_var.unwrap_or_default(),
             window,
             slow_start: state.cwnd < state.ssthresh,

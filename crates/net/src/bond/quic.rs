@@ -87,6 +87,7 @@ impl QuicCarrier {
         self.connection.set_send_window(window.as_bytes() + self.unsent);
         Condition {
             rtt,
+            least_rtt: rtt,
             rtt_var: self.deviation.max(Span::from_nanos(rtt.as_nanos() / 8)),
             window,
             slow_start: false,

@@ -31,7 +31,7 @@ impl<P: Payload> Mux<P> {
     /// So much may wait in a stream: what all paths send until the slowest of them delivers, or a
     /// scheduler could not tell what a slow path may skip.
     pub(super) fn most_waiting(&self) -> u64 {
-        let slowest = self.carriers.iter().map(|carrier| carrier.drained()).max();
+        let slowest = self.carriers.iter().map(|carrier| carrier.open_view().arrival()).max();
         let slowest = slowest.unwrap_or_default() + Span::from_millis(20);
         let rate: Rate = self.carriers.iter().map(|carrier| carrier.condition.rate).sum();
         (rate.size_in(slowest).as_bytes() * 2).clamp(LEAST_APPETITE, MOST_APPETITE)

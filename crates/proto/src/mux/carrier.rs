@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use manyways_trace::{Rate, Size, Span, Time};
 
+use super::bottleneck::Bottleneck;
 use super::flight::Flight;
 use super::message::{FlowId, MOST_PAYLOAD, StreamId};
 use super::quiet::Quiet;
@@ -20,6 +21,8 @@ pub struct CarrierId(pub u64);
 pub struct Condition {
     /// The smoothed round trip.
     pub rtt: Span,
+    /// The shortest one of late, or what comes next to it.
+    pub least_rtt: Span,
     /// Its mean deviation.
     pub rtt_var: Span,
     /// The congestion window.
@@ -48,6 +51,7 @@ impl Condition {
         let window = Size::from_bytes(10 * 1_448);
         Self {
             rtt,
+            least_rtt: rtt,
             rtt_var: Span::from_nanos(rtt.as_nanos() / 2),
             window,
             slow_start: true,
@@ -98,10 +102,12 @@ pub(super) struct Carrier {
     pub condition: Condition,
     quiet: Quiet,
     flight: Flight,
+    bottleneck: Bottleneck,
     /// A sign of life is wanted.
     pub ask: bool,
     /// Bytes that were given to it since the condition was told.
     fed: u64,
+    /// When it was last given any.
     fed_at: Time,
     pub sent: VecDeque<Sent>,
     /// So many of these, the oldest, need not be looked at for one to give to another carrier.
@@ -145,6 +151,7 @@ impl Carrier {
             condition,
             quiet: Quiet::default(),
             flight: Flight::default(),
+            bottleneck: Bottleneck::default(),
             ask: false,
             fed: 0,
             fed_at: now,
@@ -164,28 +171,29 @@ impl Carrier {
     }
 
     pub(super) fn view(&self, now: Time) -> View {
-        let condition = &self.condition;
-        let rtt = self.quiet.round_trip(condition);
+        let view = self.open_view();
         // With the message that it would be given next.
-        let ahead = condition.unsent.as_bytes() + self.fed + self.most_payload() as u64;
+        let ahead = view.unsent.as_bytes() + self.most_payload() as u64;
+        let opens_in = self.flight.opens_in(now, &self.condition, view.rtt, ahead);
+        View { opens_in, ..view }
+    }
+
+    /// As if its congestion window were open.
+    pub(super) fn open_view(&self) -> View {
+        let condition = &self.condition;
+        let unsent = condition.unsent + Size::from_bytes(self.fed);
         View {
             path: self.path,
             has_room: self.room > 0,
-            rtt,
+            rtt: self.quiet.round_trip(condition),
             rtt_var: condition.rtt_var,
             window: condition.window,
             in_flight: condition.flying(),
-            unsent: condition.unsent + Size::from_bytes(self.fed),
+            unsent,
             rate: condition.rate,
-            opens_in: self.flight.opens_in(now, condition, rtt, ahead),
+            opens_in: Span::ZERO,
+            drains_in: self.bottleneck.drains_in(condition, condition.flying() + unsent),
         }
-    }
-
-    /// When what it was given arrives, if its window is open.
-    pub(super) fn drained(&self) -> Span {
-        let unsent = self.condition.unsent + Size::from_bytes(self.fed);
-        let rtt = self.quiet.round_trip(&self.condition);
-        self.condition.rate.time_for(unsent) + Span::from_nanos(rtt.as_nanos() / 2)
     }
 
     pub(super) fn observe(&mut self, now: Time, condition: Condition) {
@@ -196,7 +204,8 @@ impl Carrier {
             self.waits_since = None;
         }
         self.ask |= self.quiet.observe(&self.condition, &condition);
-        self.flight.observe(now, &condition);
+        let trip = self.flight.observe(now, &condition);
+        self.bottleneck.observe(now, &self.condition, &condition, trip);
         self.condition = condition;
         self.fed = 0;
     }

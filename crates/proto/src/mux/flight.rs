@@ -24,17 +24,23 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// What the transport says now.
-    pub(super) fn observe(&mut self, now: Time, condition: &Condition) {
+    /// What the transport says now. How long the last byte took that was acknowledged since comes
+    /// back.
+    pub(super) fn observe(&mut self, now: Time, condition: &Condition) -> Option<Span> {
         self.take_back(condition.departed);
         self.depart(now, condition.departed);
-        while self.departures.front().is_some_and(|(_, end)| *end <= condition.acknowledged) {
+        let mut trip = None;
+        while let Some((at, _)) =
+            self.departures.front().filter(|(_, end)| *end <= condition.acknowledged)
+        {
+            trip = Some(now.since(*at));
             self.departures.pop_front();
         }
         if condition.flying().is_zero() {
             self.departures.clear();
             self.left = condition.departed;
         }
+        trip
     }
 
     /// It is given `bytes` in all since then: what the window has room for leaves at once. A pause

@@ -18,6 +18,7 @@ fn path(id: u8, kbps: u64, rtt: u64, unsent: u64) -> View {
         unsent: Size::from_bytes(unsent),
         rate,
         opens_in: Span::ZERO,
+        drains_in: Span::ZERO,
     }
 }
 
@@ -238,4 +239,16 @@ fn what_would_wait_for_a_full_window_goes_where_it_arrives_sooner() {
     assert_eq!(choose(Kind::BufferAware, 10_000, &[slow, full]), Choice::Wait);
     let open = View { opens_in: Span::ZERO, ..slow };
     assert_eq!(choose(Kind::BufferAware, 10_000, &[open, full]), send(0));
+}
+
+#[test]
+fn what_would_stand_in_a_queue_of_the_network_goes_where_it_arrives_sooner() {
+    // The nearer one has room, but all that was sent before has filled its queue.
+    let near = View { drains_in: Span::from_millis(100), ..path(0, 8_000, 50, 0) };
+    let far = path(1, 8_000, 70, 0);
+    assert_eq!(near.arrival(), Span::from_millis(100));
+    assert_eq!(choose(Kind::BufferAware, 1_000, &[near, far]), send(1));
+    let shallow = View { drains_in: Span::from_millis(20), ..near };
+    assert_eq!(shallow.arrival(), Span::from_millis(25), "the way takes longer");
+    assert_eq!(choose(Kind::BufferAware, 1_000, &[shallow, far]), send(0));
 }

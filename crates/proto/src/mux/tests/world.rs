@@ -417,6 +417,7 @@ impl World {
             let flying = lane.bytes;
             let condition = Condition {
                 rtt: carrier.link.rtt,
+                least_rtt: carrier.link.rtt,
                 rtt_var: Span::from_millis(2),
                 window: carrier.link.rate.size_in(carrier.link.rtt) + Size::from_bytes(14_480),
                 slow_start: false,

@@ -1,0 +1,221 @@
+//! The queue that a carrier's own bytes have made in the network.
+//!
+//! A window that grows beyond what the path holds fills the queue before its slowest link. The
+//! smoothed round trip tells that a round trip late and only in part, while the bytes on their way
+//! tell it at once: at the rate at which that link passes them on, they take so long. The rate is
+//! that at which acknowledgements come in a row, while round trips show that a queue stands: what
+//! was not held up says nothing of the link.
+
+use std::collections::VecDeque;
+
+use manyways_trace::{Rate, Size, Span, Time};
+
+use super::carrier::Condition;
+
+/// The median of so many rates is taken: a row in which the sender had nothing to send is slow, and
+/// one whose acknowledgements were held up somewhere is fast.
+const RATES: usize = 9;
+/// Over less than this no rate is measured.
+const LEAST: Span = Span::from_millis(2);
+
+/// The slowest link of a path, as far as it has shown.
+#[derive(Debug, Default)]
+pub(super) struct Bottleneck {
+    /// Acknowledgements come in a row since then, and began with this byte.
+    row: Option<(Time, u64)>,
+    /// When the last one came.
+    last: Time,
+    /// The last round trip was longer than the shortest one.
+    is_queued: bool,
+    rates: VecDeque<Rate>,
+    /// The median of these; zero where there are none.
+    rate: Rate,
+}
+
+impl Bottleneck {
+    /// What the transport says now, and said before. `trip` is how long the last packet took that
+    /// was acknowledged since.
+    pub(super) fn observe(
+        &mut self,
+        now: Time,
+        before: &Condition,
+        condition: &Condition,
+        trip: Option<Span>,
+    ) {
+        // A transport that does not say what is on its way says nothing that this could use.
+        let is_told = condition.in_flight.is_some();
+        if !is_told || condition.acknowledged <= before.acknowledged {
+            return;
+        }
+        let step = LEAST.max(Span::from_nanos(condition.least_rtt.as_nanos() / 8));
+        if let Some(trip) = trip {
+            self.is_queued = trip > condition.least_rtt + step;
+        }
+        let is_in_row = now.since(self.last) < step;
+        let is_quiet = condition.flying().is_zero() && condition.unsent.is_zero();
+        if is_quiet {
+            // A path may pass on more after a pause, or less.
+            self.rates.clear();
+            self.rate = Rate::ZERO;
+        }
+        self.last = now;
+        let Some((since, from)) = self.row.filter(|_| is_in_row && !is_quiet) else {
+            self.row = Some((now, condition.acknowledged));
+            return;
+        };
+        if now.since(since) < step {
+            return;
+        }
+        self.row = Some((now, condition.acknowledged));
+        if self.is_queued {
+            let bytes = Size::from_bytes(condition.acknowledged - from);
+            self.rates.push_back(Rate::of(bytes, now.since(since)));
+            if self.rates.len() > RATES {
+                self.rates.pop_front();
+            }
+            self.rate = median(self.rates.make_contiguous());
+        }
+    }
+
+    /// When `bytes` are there, all that is on its way and what waits before it, if all of that has
+    /// to pass the link; zero where its rate is not known.
+    pub(super) fn drains_in(&self, condition: &Condition, bytes: Size) -> Span {
+        if self.rate.is_zero() {
+            return Span::ZERO;
+        }
+        // They are acknowledged half a round trip later.
+        let back = Span::from_nanos(condition.least_rtt.as_nanos() / 2);
+        self.rate.time_for(bytes).saturating_sub(back)
+    }
+}
+
+fn median(rates: &[Rate]) -> Rate {
+    let mut rates = rates.to_vec();
+    rates.sort();
+    rates.get(rates.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Span = Span::from_millis(50);
+    const PACKET: u64 = 1_000;
+
+    /// A transport whose packets pass a link of a packet each millisecond, 8 Mbit/s.
+    struct Transport {
+        bottleneck: Bottleneck,
+        condition: Condition,
+    }
+
+    impl Transport {
+        fn new() -> Self {
+            let mut condition = Condition::fresh(RTT);
+            condition.in_flight = Some(Size::from_bytes(PACKET));
+            Self { bottleneck: Bottleneck::default(), condition }
+        }
+
+        /// So many packets are acknowledged, of which the last took so long.
+        fn says(&mut self, at: u64, packets: u64, trip: Option<u64>) {
+            let before = self.condition;
+            self.condition.acknowledged += packets * PACKET;
+            let trip = trip.map(Span::from_millis);
+            self.bottleneck.observe(Time::from_millis(at), &before, &self.condition, trip);
+        }
+
+        fn drains_in(&self, packets: u64) -> Span {
+            self.bottleneck.drains_in(&self.condition, Size::from_bytes(packets * PACKET))
+        }
+    }
+
+    #[test]
+    fn what_fills_a_queue_takes_as_long_as_its_link_needs() {
+        let mut transport = Transport::new();
+        for at in 0..40 {
+            transport.says(at, 1, Some(50 + at));
+        }
+        // The last packet of a hundred is acknowledged after 100 ms, and was there half a round
+        // trip before that.
+        assert_eq!(transport.drains_in(100), Span::from_millis(75));
+        assert_eq!(transport.drains_in(10), Span::ZERO, "the path holds more");
+        // It is known of merged acknowledgements too, and of those whose departure is not.
+        let mut transport = Transport::new();
+        transport.says(0, 5, Some(80));
+        for at in 1..20 {
+            transport.says(5 * at, 5, None);
+        }
+        assert_eq!(transport.drains_in(100), Span::from_millis(75));
+    }
+
+    #[test]
+    fn what_was_not_held_up_says_nothing_of_the_link() {
+        let mut transport = Transport::new();
+        for at in 0..400 {
+            // A call, say.
+            transport.says(5 * at, 1, Some(51));
+        }
+        assert_eq!(transport.drains_in(100), Span::ZERO);
+    }
+
+    #[test]
+    fn acknowledgements_that_were_held_up_do_not_change_the_rate() {
+        let mut transport = Transport::new();
+        for burst in 0..20 {
+            let start = 60 * burst;
+            for at in start..start + 20 {
+                transport.says(at, 1, Some(70));
+            }
+            // Acknowledgements that were held up come at once, as if the link were twice as fast.
+            transport.says(start + 22, 3, Some(70));
+            transport.says(start + 24, 1, Some(70));
+            transport.says(start + 29, 13, Some(70));
+        }
+        assert_eq!(transport.drains_in(100), Span::from_millis(75));
+    }
+
+    #[test]
+    fn a_pause_between_bursts_is_no_time_that_the_link_took() {
+        let mut transport = Transport::new();
+        for burst in 0..20 {
+            // Too short to measure.
+            for at in 0..6 {
+                transport.says(60 * burst + at, 1, Some(70));
+            }
+        }
+        assert_eq!(transport.drains_in(100), Span::ZERO);
+    }
+
+    #[test]
+    fn a_link_that_becomes_slower_is_noticed() {
+        let mut transport = Transport::new();
+        for at in 0..100 {
+            transport.says(at, 1, Some(70));
+        }
+        for at in 0..20 {
+            transport.says(100 + 4 * at, 1, Some(90));
+        }
+        assert!(transport.drains_in(100) > Span::from_millis(350), "{}", transport.drains_in(100));
+    }
+
+    #[test]
+    fn what_was_known_before_a_pause_is_forgotten() {
+        let mut transport = Transport::new();
+        for at in 0..40 {
+            transport.says(at, 1, Some(70));
+        }
+        transport.condition.in_flight = Some(Size::ZERO);
+        transport.says(40, 1, Some(70));
+        assert_eq!(transport.drains_in(100), Span::ZERO);
+    }
+
+    #[test]
+    fn who_does_not_say_what_is_on_its_way_is_not_judged() {
+        let mut transport = Transport::new();
+        transport.condition.in_flight = None;
+        transport.condition.unsent = Size::from_bytes(PACKET);
+        for at in 0..100 {
+            transport.says(at, 1, Some(90));
+        }
+        assert_eq!(transport.drains_in(100), Span::ZERO);
+    }
+}
