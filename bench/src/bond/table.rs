@@ -49,7 +49,8 @@ counts from connect() to the last byte, so slow start and the last bytes over th
 file began. The figure of a run is the 95th percentile.
 - A path goes: a stream of 1 Mbit/s, sent every 10 ms; after four seconds the link that brought most \
 of it in the last one loses its carrier, or swallows everything. The figure is the longest time \
-without a byte.
+without a byte. No other links change meanwhile: of a carrier, the kernel tells all namespaces \
+together once a second at most.
 - A call: datagrams of 160 bytes fifty times a second, which come back. Both ends share a clock; the \
 figure is the median one-way delay towards the device.
 - Loopback: the server, both ends and the load run on the same loopback and the same processors, \
