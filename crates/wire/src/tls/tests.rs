@@ -217,7 +217,8 @@ proptest! {
         size in 1_usize..600,
         order in any::<[prop::sample::Index; 2]>(),
     ) {
-        let name = labels.join(".");
+        // Without a last label of letters, 0xa would be an address.
+        let name = format!("{}.example", labels.join("."));
         let protocols: Vec<&str> = protocols.iter().map(String::as_str).collect();
         let mut extensions: Vec<Vec<u8>> =
             padding.iter().map(|(kind, length)| extension(*kind, &vec![0; *length])).collect();
