@@ -73,7 +73,7 @@ impl Bottleneck {
             if self.rates.len() > RATES {
                 self.rates.pop_front();
             }
-            self.rate = median(self.rates.make_contiguous());
+            self.rate = median(self.rates.iter().copied().collect());
         }
     }
 
@@ -89,8 +89,7 @@ impl Bottleneck {
     }
 }
 
-fn median(rates: &[Rate]) -> Rate {
-    let mut rates = rates.to_vec();
+fn median(mut rates: Vec<Rate>) -> Rate {
     rates.sort();
     rates.get(rates.len() / 2).copied().unwrap_or_default()
 }
