@@ -1,5 +1,6 @@
-//! Real TCP (smoltcp) over two pipes in virtual time. Tests of other crates include this file by
-//! its path; it needs `smoltcp` and `manyways-link` as dev-dependencies.
+//! Real TCP (smoltcp) over pipes in virtual time: one each way, or two with somebody between them
+//! who sees what passes. Tests of other crates include this file by its path; it needs `smoltcp` and
+//! `manyways-link` as dev-dependencies.
 #![allow(dead_code, reason = "not every test that includes this file uses all of it")]
 
 use std::collections::{HashMap, VecDeque};
@@ -17,9 +18,18 @@ const MTU: usize = 1500;
 
 /// One direction with the bytes of its packets.
 struct Wire {
-    pipe: Pipe,
+    /// In the order in which packets pass them.
+    pipes: Vec<Pipe>,
     bytes: HashMap<u64, Vec<u8>>,
     sent: u64,
+}
+
+/// What passed between two pipes of a direction.
+pub struct Passed {
+    pub at: Time,
+    /// It is on its way to the device.
+    pub is_down: bool,
+    pub bytes: Vec<u8>,
 }
 
 /// What a host sends and receives.
@@ -43,26 +53,43 @@ pub struct Link {
     pub server: Host,
     down: Wire,
     up: Wire,
+    passed: Vec<Passed>,
 }
 
 impl Link {
     pub fn new(down: &DirectionSpec, up: &DirectionSpec, seed: u64) -> Self {
+        Self::chain(&[down], &[up], seed)
+    }
+
+    /// Several pipes each way, those next to the sender first.
+    pub fn chain(down: &[&DirectionSpec], up: &[&DirectionSpec], seed: u64) -> Self {
         Self {
             device: Host::new([10, 0, 0, 1]),
             server: Host::new([10, 0, 0, 2]),
-            down: Wire::new(Pipe::new(down, seed)),
-            up: Wire::new(Pipe::new(up, seed.wrapping_add(1))),
+            down: Wire::new(down, seed),
+            up: Wire::new(up, seed.wrapping_add(1)),
+            passed: Vec::new(),
         }
     }
 
-    /// Towards the device.
+    /// Towards the device; of several, the first.
     pub fn down(&mut self) -> &mut Pipe {
-        &mut self.down.pipe
+        &mut self.down.pipes[0]
     }
 
-    /// From the device.
+    /// From the device; of several, the first.
     pub fn up(&mut self) -> &mut Pipe {
-        &mut self.up.pipe
+        &mut self.up.pipes[0]
+    }
+
+    /// All pipes towards the device, and all from it.
+    pub fn pipes(&self) -> [&[Pipe]; 2] {
+        [&self.down.pipes, &self.up.pipes]
+    }
+
+    /// What passed between two pipes since this was asked for last, in its order.
+    pub fn take_passed(&mut self) -> Vec<Passed> {
+        std::mem::take(&mut self.passed)
     }
 
     /// The device's socket connects to a new socket of the server: (device's, server's).
@@ -84,8 +111,12 @@ impl Link {
 
     /// Does all that is due at `now`. Call it again after sockets were used.
     pub fn pump(&mut self, now: Time) {
-        self.down.deliver(now, &mut self.device.port);
-        self.up.deliver(now, &mut self.server.port);
+        self.down.deliver(now, &mut self.device.port, |at, bytes| {
+            self.passed.push(Passed { at, is_down: true, bytes: bytes.to_vec() });
+        });
+        self.up.deliver(now, &mut self.server.port, |at, bytes| {
+            self.passed.push(Passed { at, is_down: false, bytes: bytes.to_vec() });
+        });
         self.device.poll(now);
         self.server.poll(now);
         self.up.send(now, &mut self.device.port);
@@ -94,32 +125,49 @@ impl Link {
 
     /// When to call [`Link::pump`] next, later than `now`.
     pub fn next_wakeup(&mut self, now: Time) -> Option<Time> {
-        let pipes = [self.down.pipe.next_wakeup(), self.up.pipe.next_wakeup()];
+        let pipes = self.down.pipes.iter().chain(&self.up.pipes).filter_map(Pipe::next_wakeup);
         let hosts = [self.device.next_wakeup(now), self.server.next_wakeup(now)];
-        let next = pipes.into_iter().chain(hosts).flatten().min();
+        let next = pipes.chain(hosts.into_iter().flatten()).min();
         next.map(|next| next.max(now + Span::from_nanos(1)))
     }
 }
 
 impl Wire {
-    fn new(pipe: Pipe) -> Self {
-        Self { pipe, bytes: HashMap::new(), sent: 0 }
+    fn new(specs: &[&DirectionSpec], seed: u64) -> Self {
+        // The same one alone is drawn the same way.
+        let pipe =
+            |(index, spec): (usize, &&DirectionSpec)| Pipe::new(spec, seed + 2 * index as u64);
+        let pipes = specs.iter().enumerate().map(pipe).collect();
+        Self { pipes, bytes: HashMap::new(), sent: 0 }
     }
 
     fn send(&mut self, now: Time, port: &mut Port) {
         for bytes in port.sent.drain(..) {
             let size = Size::from_bytes(bytes.len() as u64);
-            self.pipe.handle(now, Packet::single(self.sent, size));
+            self.pipes[0].handle(now, Packet::single(self.sent, size));
             self.bytes.insert(self.sent, bytes);
             self.sent += 1;
         }
     }
 
-    fn deliver(&mut self, now: Time, port: &mut Port) {
-        while let Some(output) = self.pipe.poll(now) {
-            match output {
-                Output::Deliver { id, .. } => port.received.extend(self.bytes.remove(&id)),
-                Output::Drop { id, .. } => drop(self.bytes.remove(&id)),
+    fn deliver(&mut self, now: Time, port: &mut Port, mut passes: impl FnMut(Time, &[u8])) {
+        for index in 0..self.pipes.len() {
+            while let Some(output) = self.pipes[index].poll(now) {
+                let id = match output {
+                    Output::Deliver { id, .. } => id,
+                    Output::Drop { id, .. } => {
+                        self.bytes.remove(&id);
+                        continue;
+                    }
+                };
+                match self.pipes.get_mut(index + 1) {
+                    Some(next) => {
+                        let Some(bytes) = self.bytes.get(&id) else { continue };
+                        passes(now, bytes);
+                        next.handle(now, Packet::single(id, Size::from_bytes(bytes.len() as u64)));
+                    }
+                    None => port.received.extend(self.bytes.remove(&id)),
+                }
             }
         }
     }
