@@ -1,5 +1,6 @@
 //! What is fed: one function a parser.
 
+mod capture;
 mod lab;
 mod middlebox;
 mod mux;
@@ -110,6 +111,13 @@ pub const ALL: &[Target] = &[
         words: wire::HELLO_WORDS,
         more_seeds: &[],
     },
+    Target {
+        name: "capture",
+        run: capture::capture,
+        words: capture::CAPTURE_WORDS,
+        more_seeds: &[],
+    },
+    Target { name: "frame", run: capture::frame, words: capture::FRAME_WORDS, more_seeds: &[] },
     Target {
         name: "policy",
         run: policy::policy,

@@ -1,18 +1,27 @@
-//! What the bytes of others say as they pass: which host a connection is for.
+//! What the bytes of others say as they pass: which host a connection is for, and what a capture
+//! holds.
 //!
 //! [`tls`], [`http`] and [`quic`] read the first bytes that a client sends, [`dns`] reads answers of
 //! name servers, and [`dns::Names`] remembers for an address which names it was asked by. A name
 //! that comes out is a [`HostName`]; what comes out of the beginning of a stream is a [`Peek`].
 //!
+//! [`capture`] goes through the files that captures are kept in, [`frame`] finds the IP packet in a
+//! frame of any link, [`tcp`] reads the segment in that, and [`flow`] follows what a connection's
+//! segments add up to.
+//!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod dns;
+pub mod flow;
+pub mod frame;
 pub mod http;
 mod name;
 mod peek;
 pub mod quic;
+pub mod tcp;
 pub mod tls;
 
 pub use name::HostName;

@@ -7,18 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
+use manyways_wire::capture::{LinkType, Reader, Step};
+use manyways_wire::frame::{self, Datagram, Opaque};
+use manyways_wire::tcp::{Flags, Segment};
 use manyways_wire::{Peek, dns, http, tls};
 
-/// What a TCP segment or a UDP datagram carries.
-struct Payload<'a> {
-    protocol: u8,
-    from: u16,
-    to: u16,
-    /// As much of it as was recorded.
-    there: &'a [u8],
-    /// How long it was when it was sent.
-    length: usize,
-}
+/// The protocol with which these phones' modems multiplex what they exchange with the kernel.
+const QUALCOMM_MAP: u16 = 0x00f9;
 
 /// The bytes of each recording, or none where they are absent.
 fn recordings() -> Vec<Vec<u8>> {
@@ -35,40 +30,70 @@ fn recordings() -> Vec<Vec<u8>> {
     files.iter().map(|file| std::fs::read(file).unwrap()).collect()
 }
 
-fn short(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-/// What is carried by the packets of a little-endian pcap file with Linux's cooked headers.
-fn payloads(file: &[u8]) -> Vec<Payload<'_>> {
-    let number = |at: usize| u32::from_le_bytes(*file[at..].first_chunk().unwrap());
-    assert_eq!((number(0), number(20)), (0xa1b2_c3d4, 113));
-    let (mut at, mut payloads) = (24, Vec::new());
+/// Each frame of a recording, and whether the clock stepped back before it.
+fn frames(file: &[u8]) -> Vec<(Result<Datagram<'_>, Opaque>, bool)> {
+    let (mut reader, mut at, mut frames, mut last) = (Reader::default(), 0, Vec::new(), None);
     while at < file.len() {
-        let end = at + 16 + number(at + 8) as usize;
-        payloads.extend(payload(&file[at + 16..end]));
-        at = end;
+        match reader.step(&file[at..]).unwrap() {
+            Step::Packet(packet, length) => {
+                let link = reader.interfaces()[packet.interface].link;
+                assert_eq!(link, LinkType::SLL);
+                let found = frame::datagram(link, packet.bytes, packet.length);
+                frames.push((found, last.is_some_and(|last| packet.at < last)));
+                last = Some(packet.at);
+                at += length;
+            }
+            Step::Other(length) => at += length,
+            Step::More(length) => panic!("it ends before {length} bytes"),
+        }
     }
-    payloads
+    frames
 }
 
-fn payload(frame: &[u8]) -> Option<Payload<'_>> {
-    let packet = &frame[16..];
-    let (protocol, length, rest) = match short(frame, 14) {
-        0x0800 => {
-            let header = usize::from(packet[0] & 0xf) * 4;
-            (packet[9], usize::from(short(packet, 2)) - header, &packet[header..])
+#[test]
+fn every_packet_of_the_recordings_is_read() {
+    let recordings = recordings();
+    if recordings.is_empty() {
+        return;
+    }
+    let (mut packets, mut steps, mut modem, mut others) = (0, 0, 0, 0);
+    let (mut segments, mut hellos, mut carried) = (0, 0, 0);
+    for (found, is_back) in recordings.iter().flat_map(|recording| frames(recording)) {
+        packets += 1;
+        steps += u32::from(is_back);
+        match found {
+            Ok(Datagram { protocol: 6, payload, carried: length, .. }) => {
+                let segment = Segment::read(payload, length).unwrap();
+                segments += 1;
+                hellos += u32::from(segment.flags.has(Flags::SYN));
+                carried += u64::from(segment.length);
+            }
+            Ok(_) => others += 1,
+            Err(why) => {
+                assert_eq!(why, Opaque::Protocol(QUALCOMM_MAP));
+                modem += 1;
+            }
         }
-        0x86dd => (packet[6], usize::from(short(packet, 4)), &packet[40..]),
-        _ => return None,
-    };
-    let header = match protocol {
-        6 => usize::from(rest[12] >> 4) * 4,
-        17 => 8,
-        _ => return None,
-    };
-    let (from, to) = (short(rest, 0), short(rest, 2));
-    Some(Payload { protocol, from, to, there: rest.get(header..)?, length: length - header })
+    }
+    assert_eq!([packets, steps, modem, others], [13_718, 2_117, 4_133, 728]);
+    assert_eq!((segments, hellos, carried), (8_857, 425, 9_804_821));
+}
+
+/// The ports of a TCP segment or a UDP datagram, what was recorded of what it carries, and how long
+/// that was when it was sent.
+fn payload<'a>(found: &Datagram<'a>) -> Option<(u16, u16, &'a [u8], usize)> {
+    match found.protocol {
+        6 => {
+            let segment = Segment::read(found.payload, found.carried)?;
+            Some((segment.from, segment.to, segment.payload, segment.length as usize))
+        }
+        17 => {
+            let (ports, there) = found.payload.split_at_checked(8)?;
+            let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+            Some((port(0), port(2), there, found.carried - 8))
+        }
+        _ => None,
+    }
 }
 
 #[test]
@@ -79,8 +104,9 @@ fn phones_begin_to_say_hello_and_ask_for_names() {
     }
     let (mut hellos, mut sized, mut heads, mut questions, mut answers) = (0, 0, 0, 0, 0);
     for recording in &recordings {
-        for Payload { protocol, from, to, there, length } in payloads(recording) {
-            match protocol {
+        for found in frames(recording).into_iter().filter_map(|(found, _)| found.ok()) {
+            let Some((from, to, there, length)) = payload(&found) else { continue };
+            match found.protocol {
                 6 if there.starts_with(&[22, 3]) && there.get(5) == Some(&1) => {
                     let Peek::More(whole) = tls::client_hello(there) else { panic!("{there:x?}") };
                     hellos += 1;

@@ -1,0 +1,99 @@
+//! What Android and Linux write of Bluetooth's HCI. All numbers have their upper byte first.
+
+use manyways_trace::Time;
+
+use super::number::{Order, Tick};
+use super::{BLOCK_LIMIT, Broken, Interface, LinkType, Packet, Step};
+
+pub(super) const MAGIC: &[u8] = b"btsnoop\0";
+pub(super) const HEADER: usize = 16;
+/// The bytes before a packet.
+const BEFORE: usize = 24;
+/// The Unix epoch in microseconds since the year 0.
+const EPOCH: i64 = 0x00dc_ddb3_0f2f_8000;
+
+#[derive(Debug)]
+pub(super) struct Btsnoop {
+    framing: Framing,
+    /// The packets that the capture had lost before the last one.
+    lost: u32,
+}
+
+/// How a packet says what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    /// In the record's flags.
+    Flags,
+    /// In its first byte.
+    H4,
+    /// In the record's flags, as Linux's monitor numbers them.
+    Monitor,
+    /// In ways that are not read here.
+    Other,
+}
+
+impl Btsnoop {
+    /// What the header of the file says.
+    pub(super) fn begin(header: &[u8; HEADER]) -> Result<(Self, Vec<Interface>), Broken> {
+        if !header.starts_with(MAGIC) {
+            return Err(Broken::Unknown);
+        }
+        let version = Order::Big.u32(header, 8);
+        if version != 1 {
+            return Err(Broken::Version { format: "btsnoop", version });
+        }
+        let (framing, links) = match Order::Big.u32(header, 12) {
+            1001 => (Framing::Flags, vec![LinkType::HCI_DATA, LinkType::HCI_CONTROL]),
+            1002 => (Framing::H4, vec![LinkType::HCI_H4]),
+            2001 => (Framing::Monitor, vec![LinkType::BLUETOOTH_MONITOR]),
+            // It may be anything, so that its packets are counted.
+            other => (Framing::Other, vec![LinkType(u16::try_from(other).unwrap_or(u16::MAX))]),
+        };
+        let of = |link| Interface { link, snap: 0, name: String::new(), lost: 0 };
+        Ok((Self { framing, lost: 0 }, links.into_iter().map(of).collect()))
+    }
+
+    pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
+        if bytes.len() < BEFORE {
+            return Ok(Step::More(BEFORE));
+        }
+        let number = |at| Order::Big.u32(bytes, at);
+        let captured = number(4) as usize;
+        if captured > BLOCK_LIMIT {
+            return Err(Broken::Length { what: "a packet", length: captured as u64 });
+        }
+        let end = BEFORE + captured;
+        let Some(there) = bytes.get(BEFORE..end) else { return Ok(Step::More(end)) };
+        let flags = number(8);
+        let (interface, is_sent) = match self.framing {
+            Framing::Flags => ((flags >> 1 & 1) as usize, Some(flags & 1 == 0)),
+            Framing::H4 | Framing::Other => (0, Some(flags & 1 == 0)),
+            Framing::Monitor => (0, sent_by_opcode(flags as u16)),
+        };
+        let packet = Packet {
+            at: time(Order::Big.u64(bytes, 16)),
+            interface,
+            bytes: there,
+            length: captured.max(number(0) as usize),
+            is_sent,
+            lost_before: number(12).saturating_sub(self.lost).into(),
+        };
+        self.lost = number(12);
+        Ok(Step::Packet(packet, end))
+    }
+}
+
+/// The monitor's flags are an adapter and one of its opcodes: commands and data that are sent are
+/// even, but for isochronous ones.
+fn sent_by_opcode(opcode: u16) -> Option<bool> {
+    match opcode {
+        2 | 4 | 6 | 18 => Some(true),
+        3 | 5 | 7 | 19 => Some(false),
+        _ => None,
+    }
+}
+
+fn time(micros: u64) -> Time {
+    let since = (micros as i64).saturating_sub(EPOCH);
+    Tick::Nanos(1_000).time(u64::try_from(since).unwrap_or(0), 0)
+}

@@ -1,0 +1,79 @@
+//! Numbers in a file, and the times that they stand for.
+
+use manyways_trace::Time;
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// Which byte of a number comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    /// The number at `at`; zero where the bytes end before that.
+    pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
+        let Some(bytes) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return 0 };
+        match self {
+            Self::Little => u16::from_le_bytes(*bytes),
+            Self::Big => u16::from_be_bytes(*bytes),
+        }
+    }
+
+    /// The number at `at`; zero where the bytes end before that.
+    pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
+        let Some(bytes) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return 0 };
+        match self {
+            Self::Little => u32::from_le_bytes(*bytes),
+            Self::Big => u32::from_be_bytes(*bytes),
+        }
+    }
+
+    /// The number at `at`; zero where the bytes end before that.
+    pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
+        let Some(bytes) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return 0 };
+        match self {
+            Self::Little => u64::from_le_bytes(*bytes),
+            Self::Big => u64::from_be_bytes(*bytes),
+        }
+    }
+}
+
+/// How long a tick of a clock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tick {
+    /// So many nanoseconds.
+    Nanos(u64),
+    /// So many are a nanosecond.
+    PerNano(u64),
+    /// A second is two to the power of so many, at most 127.
+    Binary(u8),
+}
+
+impl Tick {
+    /// What the option of pcapng says: the exponent of ten or, with the highest bit, of two.
+    pub(super) fn of_option(byte: u8) -> Self {
+        let exponent = u32::from(byte & 0x7f);
+        if byte & 0x80 != 0 {
+            return Self::Binary(byte & 0x7f);
+        }
+        match exponent {
+            0..=9 => Self::Nanos(10_u64.pow(9 - exponent)),
+            // Where a nanosecond has more ticks than can be counted, all of them are none.
+            _ => Self::PerNano(10_u64.checked_pow(exponent - 9).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// The time after so many ticks, and so many seconds.
+    pub(super) fn time(self, ticks: u64, seconds: i64) -> Time {
+        let nanos = match self {
+            Self::Nanos(nanos) => u128::from(ticks) * u128::from(nanos),
+            Self::PerNano(ticks_per_nano) => u128::from(ticks / ticks_per_nano),
+            Self::Binary(exponent) => (u128::from(ticks) * u128::from(NANOS_PER_SEC)) >> exponent,
+        };
+        // Both are below 2^95 and 2^93.
+        let nanos = nanos as i128 + i128::from(seconds) * i128::from(NANOS_PER_SEC);
+        Time::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,79 @@
+//! The old format: a header, then packets, all of one interface.
+
+use super::number::{Order, Tick};
+use super::{BLOCK_LIMIT, Broken, Interface, LinkType, Packet, Step};
+
+pub(super) const HEADER: usize = 24;
+
+/// Microseconds, nanoseconds, and microseconds with a longer header for each packet (Kuznetsov's).
+const MICROS: u32 = 0xa1b2_c3d4;
+const NANOS: u32 = 0xa1b2_3c4d;
+const LONGER: u32 = 0xa1b2_cd34;
+
+#[derive(Debug)]
+pub(super) struct Pcap {
+    order: Order,
+    tick: Tick,
+    /// The bytes before a packet.
+    before: usize,
+}
+
+pub(super) fn is_magic(bytes: [u8; 4]) -> bool {
+    order(bytes).is_some()
+}
+
+fn order(bytes: [u8; 4]) -> Option<(Order, u32)> {
+    let is_magic = |magic| [MICROS, NANOS, LONGER].contains(&magic);
+    let both =
+        [(Order::Little, u32::from_le_bytes(bytes)), (Order::Big, u32::from_be_bytes(bytes))];
+    both.into_iter().find(|(_, magic)| is_magic(*magic))
+}
+
+impl Pcap {
+    /// What the header of the file says.
+    pub(super) fn begin(header: &[u8; HEADER]) -> Result<(Self, Interface), Broken> {
+        let magic = *header.first_chunk().unwrap_or(&[0; 4]);
+        let (order, magic) = order(magic).ok_or(Broken::Unknown)?;
+        let version = order.u16(header, 4);
+        if version != 2 {
+            return Err(Broken::Version { format: "pcap", version: version.into() });
+        }
+        let tick = Tick::Nanos(if magic == NANOS { 1 } else { 1_000 });
+        let before = if magic == LONGER { 24 } else { 16 };
+        // The upper half says how long the checksums of frames are, which nobody reads here.
+        let link = LinkType(order.u32(header, 20) as u16);
+        let snap = order.u32(header, 16);
+        let interface = Interface { link: registered(link), snap, name: String::new(), lost: 0 };
+        Ok((Self { order, tick, before }, interface))
+    }
+
+    pub(super) fn step<'a>(&self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
+        if bytes.len() < self.before {
+            return Ok(Step::More(self.before));
+        }
+        let number = |at| self.order.u32(bytes, at);
+        let captured = number(8) as usize;
+        if captured > BLOCK_LIMIT {
+            return Err(Broken::Length { what: "a packet", length: captured as u64 });
+        }
+        let end = self.before + captured;
+        let Some(there) = bytes.get(self.before..end) else { return Ok(Step::More(end)) };
+        let packet = Packet {
+            at: self.tick.time(number(4).into(), number(0).into()),
+            interface: 0,
+            bytes: there,
+            length: captured.max(number(12) as usize),
+            is_sent: None,
+            lost_before: 0,
+        };
+        Ok(Step::Packet(packet, end))
+    }
+}
+
+/// Some systems write their own numbers of IP without a link.
+pub(super) fn registered(link: LinkType) -> LinkType {
+    match link.0 {
+        12 | 14 => LinkType::RAW,
+        _ => link,
+    }
+}

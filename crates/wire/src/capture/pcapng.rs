@@ -1,0 +1,274 @@
+//! The newer format: sections of blocks, with options.
+
+use manyways_trace::Time;
+
+use super::number::{Order, Tick};
+use super::pcap::registered;
+use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, Step};
+
+/// How a section's first block begins, in either byte order.
+pub(super) const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+const INTERFACE: u32 = 1;
+const OLD_PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const STATISTICS: u32 = 5;
+const PACKET: u32 = 6;
+/// A block's type and its length, which stands at its end again.
+const FRAME: usize = 12;
+/// A section's type, its length, its order and its version.
+const SECTION_HEAD: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Pcapng {
+    order: Order,
+    clocks: Vec<Clock>,
+    /// How many of these are of sections before this one: each numbers its own from zero.
+    earlier: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    tick: Tick,
+    /// Where it begins, in seconds after the epoch.
+    offset: i64,
+}
+
+/// A packet as its block says it.
+struct Said {
+    interface: u32,
+    ticks: u64,
+    captured: u32,
+    length: u32,
+    /// Where its bytes begin in the block's content.
+    begins: usize,
+    lost_before: u64,
+}
+
+impl Default for Pcapng {
+    fn default() -> Self {
+        Self { order: Order::Little, clocks: Vec::new(), earlier: 0 }
+    }
+}
+
+impl Pcapng {
+    pub(super) fn step<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        interfaces: &mut Vec<Interface>,
+        last: &mut Time,
+    ) -> Result<Step<'a>, Broken> {
+        let is_section = bytes.starts_with(&SECTION);
+        let head = if is_section { SECTION_HEAD } else { FRAME };
+        if bytes.len() < head {
+            return Ok(Step::More(head));
+        }
+        if is_section {
+            self.begin_section(bytes)?;
+        }
+        let length = self.order.u32(bytes, 4);
+        let whole = length as usize;
+        if !(FRAME..=BLOCK_LIMIT).contains(&whole) || !whole.is_multiple_of(4) {
+            return Err(Broken::Length { what: "a block", length: length.into() });
+        }
+        let Some(block) = bytes.get(..whole) else { return Ok(Step::More(whole)) };
+        let end = self.order.u32(block, whole - 4);
+        if end != length {
+            return Err(Broken::Ends { first: length, last: end });
+        }
+        let content = &block[8..whole - 4];
+        match self.order.u32(block, 0) {
+            PACKET => self.packet(content, interfaces, last, whole),
+            OLD_PACKET => self.old_packet(content, interfaces, last, whole),
+            SIMPLE_PACKET => self.simple_packet(content, interfaces, *last, whole),
+            kind => {
+                match kind {
+                    INTERFACE => self.describe(content, interfaces)?,
+                    STATISTICS => self.count(content, interfaces),
+                    _ if is_section => self.earlier = self.clocks.len(),
+                    _ => {}
+                }
+                Ok(Step::Other(whole))
+            }
+        }
+    }
+
+    /// A section says in which order its numbers are; its interfaces are counted anew.
+    fn begin_section(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        const MAGIC: u32 = 0x1a2b_3c4d;
+        let mut orders = [Order::Little, Order::Big].into_iter();
+        let order = orders.find(|order| order.u32(bytes, 8) == MAGIC);
+        self.order = order.ok_or(Broken::Unknown)?;
+        match self.order.u16(bytes, 12) {
+            1 => Ok(()),
+            version => Err(Broken::Version { format: "pcapng", version: version.into() }),
+        }
+    }
+
+    fn describe(&mut self, content: &[u8], interfaces: &mut Vec<Interface>) -> Result<(), Broken> {
+        if content.len() < 8 {
+            let length = (content.len() + FRAME) as u64;
+            return Err(Broken::Length { what: "the description of an interface", length });
+        }
+        if interfaces.len() >= INTERFACE_LIMIT {
+            return Err(Broken::Interfaces);
+        }
+        let mut clock = Clock { tick: Tick::Nanos(1_000), offset: 0 };
+        let mut name = String::new();
+        for (kind, value) in self.options(&content[8..]) {
+            match (kind, value) {
+                (2, text) => name = String::from_utf8_lossy(text).into_owned(),
+                (9, [byte]) => clock.tick = Tick::of_option(*byte),
+                (14, [_, _, _, _, _, _, _, _]) => clock.offset = self.order.u64(value, 0) as i64,
+                _ => {}
+            }
+        }
+        let link = registered(LinkType(self.order.u16(content, 0)));
+        let snap = self.order.u32(content, 4);
+        interfaces.push(Interface { link, snap, name, lost: 0 });
+        self.clocks.push(clock);
+        Ok(())
+    }
+
+    /// What an interface counted; the last such block has it all.
+    fn count(&self, content: &[u8], interfaces: &mut [Interface]) {
+        let interface = self.order.u32(content, 0);
+        let Some(index) = self.index(interface) else { return };
+        let mut lost = 0_u64;
+        for (kind, value) in self.options(content.get(12..).unwrap_or_default()) {
+            // What the interface dropped, and what the system did.
+            if matches!(kind, 5 | 7) && value.len() == 8 {
+                lost = lost.saturating_add(self.order.u64(value, 0));
+            }
+        }
+        interfaces[index].lost = lost;
+    }
+
+    fn index(&self, interface: u32) -> Option<usize> {
+        let index = self.earlier.checked_add(interface as usize)?;
+        (index < self.clocks.len()).then_some(index)
+    }
+
+    fn packet<'a>(
+        &self,
+        content: &'a [u8],
+        interfaces: &[Interface],
+        last: &mut Time,
+        whole: usize,
+    ) -> Result<Step<'a>, Broken> {
+        let said = Said {
+            interface: self.order.u32(content, 0),
+            ticks: self.ticks(content, 4),
+            captured: self.order.u32(content, 12),
+            length: self.order.u32(content, 16),
+            begins: 20,
+            lost_before: 0,
+        };
+        self.said(content, said, interfaces, last, whole)
+    }
+
+    fn old_packet<'a>(
+        &self,
+        content: &'a [u8],
+        interfaces: &[Interface],
+        last: &mut Time,
+        whole: usize,
+    ) -> Result<Step<'a>, Broken> {
+        let lost = self.order.u16(content, 2);
+        let said = Said {
+            interface: self.order.u16(content, 0).into(),
+            ticks: self.ticks(content, 4),
+            captured: self.order.u32(content, 12),
+            length: self.order.u32(content, 16),
+            begins: 20,
+            // All bits mean that nobody knows.
+            lost_before: if lost == u16::MAX { 0 } else { lost.into() },
+        };
+        self.said(content, said, interfaces, last, whole)
+    }
+
+    fn said<'a>(
+        &self,
+        content: &'a [u8],
+        said: Said,
+        interfaces: &[Interface],
+        last: &mut Time,
+        whole: usize,
+    ) -> Result<Step<'a>, Broken> {
+        let index = self.index(said.interface).ok_or(Broken::Interface(said.interface))?;
+        debug_assert!(index < interfaces.len(), "each clock is of an interface");
+        let captured = said.captured as usize;
+        let too_long = Broken::Length { what: "a packet", length: said.captured.into() };
+        let ends = said.begins.checked_add(captured).ok_or(too_long.clone())?;
+        let there = content.get(said.begins..ends).ok_or(too_long)?;
+        let clock = self.clocks[index];
+        let mut packet = Packet {
+            at: clock.tick.time(said.ticks, clock.offset),
+            interface: index,
+            bytes: there,
+            length: captured.max(said.length as usize),
+            is_sent: None,
+            lost_before: said.lost_before,
+        };
+        for (kind, value) in
+            self.options(content.get(ends.next_multiple_of(4)..).unwrap_or_default())
+        {
+            match (kind, value.len()) {
+                (2, 4) => {
+                    packet.is_sent = match self.order.u32(value, 0) & 3 {
+                        1 => Some(false),
+                        2 => Some(true),
+                        _ => None,
+                    }
+                }
+                (4, 8) => packet.lost_before = self.order.u64(value, 0),
+                _ => {}
+            }
+        }
+        *last = packet.at;
+        Ok(Step::Packet(packet, whole))
+    }
+
+    /// A packet of the first interface without a time of its own.
+    fn simple_packet<'a>(
+        &self,
+        content: &'a [u8],
+        interfaces: &[Interface],
+        last: Time,
+        whole: usize,
+    ) -> Result<Step<'a>, Broken> {
+        let index = self.index(0).ok_or(Broken::Interface(0))?;
+        let length = self.order.u32(content, 0) as usize;
+        let there = content.get(4..).unwrap_or_default();
+        let snap = match interfaces[index].snap as usize {
+            0 => usize::MAX,
+            snap => snap,
+        };
+        let captured = length.min(snap).min(there.len());
+        let packet = Packet {
+            at: last,
+            interface: index,
+            bytes: &there[..captured],
+            length,
+            is_sent: None,
+            lost_before: 0,
+        };
+        Ok(Step::Packet(packet, whole))
+    }
+
+    /// Times are two numbers, the upper one first in either byte order.
+    fn ticks(&self, content: &[u8], at: usize) -> u64 {
+        u64::from(self.order.u32(content, at)) << 32 | u64::from(self.order.u32(content, at + 4))
+    }
+
+    /// Kinds and values, up to the end or what is none.
+    fn options<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = (u16, &'a [u8])> {
+        let (order, mut rest) = (self.order, bytes);
+        std::iter::from_fn(move || {
+            let (kind, length) = (order.u16(rest, 0), usize::from(order.u16(rest, 2)));
+            let value = rest.get(4..4 + length)?;
+            rest = rest.get(4 + length.next_multiple_of(4)..).unwrap_or_default();
+            (kind != 0).then_some((kind, value))
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! What keeps a sender from sending faster.
+//!
+//! The time between one new segment and the next belongs to what the sender waited for in it: data
+//! from its application, room in the receiver's window, or its own congestion window; of the last,
+//! whether that was young and growing, small because packets were lost, or as large as the path and
+//! its queue allow. It is what T-RAT (Zhang et al., SIGCOMM 2002) asks, but asked of each gap: a
+//! flow may be limited by one thing after the other.
+
+use manyways_trace::{Span, Time};
+
+/// Something that limits a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Limit {
+    /// There was nothing to send, and nobody had asked for anything.
+    Application,
+    /// It was asked, and had nothing to send yet.
+    Think,
+    /// The receiver's window was full.
+    ReceiverWindow,
+    /// The path was full: what was sent stood in a queue.
+    Congestion,
+    /// Packets were lost though there was no queue.
+    Loss,
+    /// The congestion window was still growing from its first size, or an answer was on its way.
+    StartUp,
+}
+
+/// How long each of them did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitedBy {
+    spans: [Span; 6],
+}
+
+/// What is known when a new segment passes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moment {
+    /// The sender had sent all that it had before this one.
+    pub was_dry: bool,
+    /// It repairs a loss.
+    pub is_recovering: bool,
+    /// So many bytes are on their way with it.
+    pub in_flight: u64,
+    /// So many bytes the receiver's window still has room for with it, as the sender knew it.
+    pub left: Option<u64>,
+    /// The latest round trip, the shortest one, and the shortest one of the far half.
+    pub trip: Option<Span>,
+    pub least: Option<Span>,
+    pub far: Option<Span>,
+    pub mss: u32,
+}
+
+/// Says of each gap what it belongs to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Judge {
+    limited_by: LimitedBy,
+    /// The segment before.
+    before: Option<(Time, Moment)>,
+    /// When the other end said something since then.
+    asked: Option<Time>,
+    growth: Growth,
+    loss: Option<Loss>,
+}
+
+/// Whether the first growth of the window goes on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    is_over: bool,
+    /// When this round trip began, and the most in flight in it and in the one before.
+    since: Option<Time>,
+    most: u64,
+    before: u64,
+}
+
+/// The latest loss.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    had_queue: bool,
+}
+
+impl LimitedBy {
+    /// How long.
+    pub fn span(&self, limit: Limit) -> Span {
+        self.spans[limit as usize]
+    }
+
+    /// All of it.
+    pub fn all(&self) -> Span {
+        self.spans.iter().copied().sum()
+    }
+
+    /// Its share of all, zero where nothing was limited.
+    pub fn share(&self, limit: Limit) -> f64 {
+        let all = self.all();
+        if all.is_zero() { 0.0 } else { self.span(limit).as_secs_f64() / all.as_secs_f64() }
+    }
+
+    fn add(&mut self, limit: Limit, span: Span) {
+        self.spans[limit as usize] = self.span(limit) + span;
+    }
+}
+
+impl Judge {
+    pub(super) fn limited_by(&self) -> &LimitedBy {
+        &self.limited_by
+    }
+
+    /// The connection stands, and nothing was sent in it yet.
+    pub(super) fn begins(&mut self, now: Time) {
+        self.before = self.before.or(Some((now, Moment::default())));
+    }
+
+    /// The other end sent something that may be a question.
+    pub(super) fn asked(&mut self, now: Time) {
+        self.asked = Some(now);
+    }
+
+    /// The sender noticed a loss.
+    pub(super) fn lost(&mut self, trip: Option<Span>, least: Option<Span>) {
+        self.growth.is_over = true;
+        self.loss = Some(Loss { had_queue: has_queue(trip, least) });
+    }
+
+    /// New bytes pass.
+    pub(super) fn sent(&mut self, now: Time, moment: Moment) {
+        if let Some((then, before)) = self.before {
+            self.judge(then, now, &before, &moment);
+        }
+        self.growth.observe(now, &moment);
+        self.before = Some((now, moment));
+        self.asked = None;
+    }
+
+    fn judge(&mut self, then: Time, now: Time, before: &Moment, moment: &Moment) {
+        let gap = now.since(then);
+        if !moment.was_dry {
+            let limit = self.by_network(before, moment);
+            self.limited_by.add(limit, gap);
+            return;
+        }
+        let Some(asked) = self.asked else {
+            self.limited_by.add(Limit::Application, gap);
+            return;
+        };
+        self.limited_by.add(Limit::Application, asked.since(then));
+        // The question went to the sender, and the answer came back: nobody thought then.
+        let waited = now.since(asked);
+        let way = moment.far.unwrap_or_default().min(waited);
+        self.limited_by.add(Limit::StartUp, way);
+        self.limited_by.add(Limit::Think, waited.saturating_sub(way));
+    }
+
+    fn by_network(&self, before: &Moment, moment: &Moment) -> Limit {
+        let is_queued = has_queue(moment.trip, moment.least);
+        if before.is_recovering || moment.is_recovering {
+            return match self.loss {
+                Some(Loss { had_queue: true }) => Limit::Congestion,
+                _ => Limit::Loss,
+            };
+        }
+        if before.left.is_some_and(|left| left < before.mss.into()) {
+            return Limit::ReceiverWindow;
+        }
+        match (is_queued, self.growth.is_over, self.loss) {
+            (_, false, _) => Limit::StartUp,
+            (false, true, Some(Loss { had_queue: false })) => Limit::Loss,
+            _ => Limit::Congestion,
+        }
+    }
+}
+
+impl Growth {
+    /// It is over when a round trip brings less than a quarter more than the one before.
+    fn observe(&mut self, now: Time, moment: &Moment) {
+        let since = *self.since.get_or_insert(now);
+        let Some(trip) = moment.trip.filter(|_| !self.is_over) else {
+            self.most = self.most.max(moment.in_flight);
+            return;
+        };
+        if now.since(since) >= trip {
+            self.is_over = self.before > 0 && self.most < self.before + self.before / 4;
+            (self.before, self.most, self.since) = (self.most, 0, Some(now));
+        }
+        self.most = self.most.max(moment.in_flight);
+    }
+}
+
+/// A round trip that takes a quarter longer than the shortest one, and 5 ms, was in a queue.
+fn has_queue(trip: Option<Span>, least: Option<Span>) -> bool {
+    trip.zip(least).is_some_and(|(trip, least)| {
+        let more = Span::from_nanos(least.as_nanos() / 4).max(Span::from_millis(5));
+        trip > least + more
+    })
+}

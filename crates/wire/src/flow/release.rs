@@ -1,0 +1,244 @@
+//! The far half of a round trip: from an acknowledgement that passes on its way to the sender to
+//! the first segment that it made the sender send.
+//!
+//! Where both ends have stamps, that segment is the first new one which echoes the
+//! acknowledgement's stamp; where several acknowledgements have the same one, the first of them
+//! counts. Otherwise the sender's window is followed as Jaiswal et al. do (INFOCOM 2004): each
+//! acknowledgement lets it grow by what slow start or congestion avoidance allow, and the first
+//! segment beyond what was allowed before was released by it. We follow Reno only, and correct the
+//! window upwards whenever the sender sends more.
+//!
+//! Neither says anything where the sender had nothing left to send: the segment waited for data.
+
+use std::collections::VecDeque;
+
+use manyways_trace::{Span, Time};
+
+use super::samples::Samples;
+use super::stream::{Acked, Seen};
+use crate::tcp::Stamps;
+
+/// So many acknowledgements are remembered until they release something.
+const REMEMBERED: usize = 256;
+
+/// The acknowledgements that are on their way to a sender, and what they release.
+#[derive(Clone, Debug, Default)]
+pub struct Releases {
+    stamped: VecDeque<Stamped>,
+    /// The latest stamp that came back.
+    echoed: Option<u32>,
+    allowed: VecDeque<Allowed>,
+    window: Window,
+    far: Samples,
+    whole: Samples,
+    by_stamp: u64,
+    /// The latest whole round trip.
+    latest: Option<Span>,
+    /// Up to where the receiver had room, as the sender knew it when it last sent something.
+    granted: Option<u64>,
+}
+
+/// The first acknowledgement with a stamp.
+#[derive(Clone, Copy, Debug)]
+struct Stamped {
+    stamp: u32,
+    at: Time,
+    near: Option<Span>,
+    /// What the last one with it says of the receiver's window.
+    granted: u64,
+}
+
+/// An acknowledgement that lets the sender send beyond a place.
+#[derive(Clone, Copy, Debug)]
+struct Allowed {
+    beyond: u64,
+    at: Time,
+    near: Option<Span>,
+    granted: u64,
+}
+
+/// What the sender's window must be, were it Reno's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    size: u64,
+    /// Above this it grows slowly; zero before the first loss.
+    threshold: u64,
+    /// The sender may send up to there.
+    limit: u64,
+}
+
+impl Releases {
+    /// From the capture point to the sender and back.
+    pub fn far(&self) -> &Samples {
+        &self.far
+    }
+
+    /// Whole round trips: that of the acknowledgement's own half, and this one.
+    pub fn whole(&self) -> &Samples {
+        &self.whole
+    }
+
+    /// The latest whole round trip.
+    pub fn latest(&self) -> Option<Span> {
+        self.latest
+    }
+
+    /// Up to which place the receiver had room, as the sender knew it when it last sent something.
+    pub fn granted(&self) -> Option<u64> {
+        self.granted
+    }
+
+    /// So many of them were found by stamps.
+    pub fn by_stamp(&self) -> u64 {
+        self.by_stamp
+    }
+
+    /// An acknowledgement passes on its way to the sender.
+    pub fn acked(&mut self, now: Time, acked: &Acked, stamps: Option<Stamps>, mss: u32) {
+        if let Some(Stamps { value: stamp, .. }) = stamps {
+            let is_newer = self.stamped.back().is_none_or(|last| is_after(stamp, last.stamp));
+            let Acked { near, granted, .. } = *acked;
+            match self.stamped.back_mut().filter(|last| last.stamp == stamp) {
+                Some(last) => last.granted = granted,
+                None if is_newer && self.echoed.is_none_or(|echoed| is_after(stamp, echoed)) => {
+                    remember(&mut self.stamped, Stamped { stamp, at: now, near, granted });
+                }
+                // It has come back already, and says more now.
+                None if self.echoed == Some(stamp) => self.granted = Some(granted),
+                None => {}
+            }
+        }
+        if acked.bytes > 0 {
+            let beyond = self.window.limit;
+            self.window.grow(acked, mss);
+            if self.window.limit > beyond {
+                let Acked { near, granted, .. } = *acked;
+                remember(&mut self.allowed, Allowed { beyond, at: now, near, granted });
+            }
+        }
+    }
+
+    /// The sender lost something, which it noticed by its timer or not.
+    pub fn lost(&mut self, by_timer: bool, in_flight: u64, mss: u32) {
+        self.window.shrink(by_timer, in_flight, mss);
+        self.allowed.clear();
+    }
+
+    /// What the sender sends passes.
+    pub fn sent(&mut self, now: Time, seen: &Seen, stamps: Option<Stamps>) {
+        let by_window = self.allowed_by(seen.end).filter(|_| seen.is_new);
+        self.window.reach(seen);
+        let released = match stamps {
+            Some(stamps) => self.echoed_by(stamps.echo),
+            None => by_window,
+        };
+        let Some(Allowed { at, near, granted, .. }) = released else { return };
+        self.granted = Some(granted);
+        if !seen.is_new || seen.was_dry {
+            return;
+        }
+        self.by_stamp += u64::from(stamps.is_some());
+        let far = now.since(at);
+        self.far.push(far);
+        if let Some(near) = near {
+            self.whole.push(near + far);
+            self.latest = Some(near + far);
+        }
+    }
+
+    /// The acknowledgement that this is the first echo of.
+    fn echoed_by(&mut self, echo: u32) -> Option<Allowed> {
+        if self.echoed.is_some_and(|echoed| !is_after(echo, echoed)) {
+            return None;
+        }
+        let mut found = None;
+        while let Some(first) = self.stamped.front().filter(|first| !is_after(first.stamp, echo)) {
+            let Stamped { stamp, at, near, granted } = *first;
+            found = (stamp == echo).then_some(Allowed { beyond: 0, at, near, granted });
+            self.stamped.pop_front();
+        }
+        if found.is_some() {
+            self.echoed = Some(echo);
+        }
+        found
+    }
+
+    /// The latest acknowledgement without which a segment that ends there would not be sent.
+    fn allowed_by(&mut self, end: u64) -> Option<Allowed> {
+        let mut found = None;
+        while let Some(first) = self.allowed.front().filter(|first| first.beyond < end) {
+            found = Some(*first);
+            self.allowed.pop_front();
+        }
+        found
+    }
+}
+
+impl Window {
+    fn grow(&mut self, acked: &Acked, mss: u32) {
+        let in_slow_start = self.threshold == 0 || self.size < self.threshold;
+        self.size += match in_slow_start {
+            true => acked.bytes,
+            false => u64::from(mss) * acked.bytes / self.size.max(1),
+        };
+        self.limit = self.limit.max(acked.to + self.size);
+    }
+
+    fn shrink(&mut self, by_timer: bool, in_flight: u64, mss: u32) {
+        self.threshold = (in_flight / 2).max(2 * u64::from(mss));
+        self.size = if by_timer { mss.into() } else { self.threshold };
+    }
+
+    /// It sends up to there, so that it may.
+    fn reach(&mut self, seen: &Seen) {
+        let limit = if self.limit == 0 { seen.begin } else { self.limit };
+        self.size += seen.end.saturating_sub(limit);
+        self.limit = limit.max(seen.end);
+    }
+}
+
+fn remember<T>(all: &mut VecDeque<T>, one: T) {
+    if all.len() == REMEMBERED {
+        all.pop_front();
+    }
+    all.push_back(one);
+}
+
+fn is_after(stamp: u32, other: u32) -> bool {
+    (stamp.wrapping_sub(other) as i32) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_sends_as_there_is_something_to_send_releases_nothing() {
+        let mut releases = Releases::default();
+        let acked = |bytes, to| Acked { bytes, to, granted: to + 900, near: None };
+        let seen =
+            |was_dry, begin, end| Seen { is_new: true, was_dry, begin, end, ..Seen::default() };
+        let stamps = |value, echo| Some(Stamps { value, echo });
+        let time = Time::from_millis;
+        releases.acked(time(0), &acked(100, 100), stamps(7, 0), 100);
+        releases.sent(time(30), &seen(true, 100, 200), stamps(0, 7));
+        assert_eq!(releases.far().count(), 0, "it had nothing to send before");
+        // Two acknowledgements of the same moment, and the second segment that echoes it.
+        releases.acked(time(40), &acked(50, 150), stamps(8, 0), 100);
+        releases.acked(time(41), &acked(50, 200), stamps(8, 0), 100);
+        releases.sent(time(60), &seen(false, 200, 300), stamps(0, 8));
+        releases.sent(time(69), &seen(false, 300, 400), stamps(0, 8));
+        assert_eq!(
+            (releases.far().count(), releases.far().median()),
+            (1, Some(Span::from_millis(20)))
+        );
+        assert_eq!(releases.granted(), Some(1_100), "that of the second, whichever it knew");
+        // What was sent again, or echoes what did not pass, tells nothing.
+        releases.acked(time(80), &acked(100, 400), stamps(10, 0), 100);
+        releases.sent(time(90), &seen(false, 400, 500), stamps(0, 9));
+        let again = Seen { is_new: false, ..seen(false, 300, 400) };
+        releases.sent(time(99), &again, stamps(0, 10));
+        releases.sent(time(99), &seen(false, 500, 600), stamps(0, 10));
+        assert_eq!(releases.far().count(), 1);
+    }
+}

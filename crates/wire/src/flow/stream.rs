@@ -1,0 +1,371 @@
+//! One direction of a connection, as it passes: what was sent again and why, what was lost on which
+//! side of the capture point, and how long bytes and their acknowledgements take.
+//!
+//! Bytes are numbered without end: the 32 bits of a segment are unwrapped near the last ones. What
+//! was sent and is not acknowledged yet is kept, up to [`OUTSTANDING`] segments; what was skipped
+//! and may yet come is kept as holes, up to [`HOLES`].
+
+mod again;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use manyways_trace::{Span, Time};
+
+pub use self::again::Again;
+use self::again::{Cause, Resent};
+use super::samples::Samples;
+use crate::tcp::{Flags, Segment, Seq};
+
+/// So many segments on their way are remembered; of more, the oldest are forgotten.
+pub const OUTSTANDING: usize = 2_048;
+/// So many gaps are remembered.
+pub const HOLES: usize = 64;
+/// What a segment is believed to carry while nobody has said it.
+const USUAL_MSS: u32 = 1_460;
+/// An acknowledgement of a single segment that comes this much later than the fastest one was
+/// probably held back in the hope of another (RFC 1122, 4.2.3.2, allows half a second; systems
+/// take 40 ms and more).
+const HELD_BACK: Span = Span::from_millis(35);
+
+/// What one end sends.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// The first byte's place; its SYN, where that was seen.
+    first: u64,
+    /// The place behind the last byte that was seen.
+    top: u64,
+    /// What the other end has, by its own words.
+    acked: u64,
+    /// The window that the other end grants behind that.
+    granted: Option<u64>,
+    sent: VecDeque<Sent>,
+    holes: Vec<Hole>,
+    /// Acknowledgements in a row that say the same, while bytes are on their way.
+    repeats: u32,
+    /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
+    sacked: u64,
+    /// Until this is acknowledged the sender repairs what was lost…
+    recovers_to: u64,
+    /// …which it learned this way.
+    recovery: Option<Cause>,
+    resent: VecDeque<Resent>,
+    mss: u32,
+    /// Its last segment was not full, and nothing waited behind it.
+    is_dry: bool,
+    /// The latest stamp of its own clock.
+    stamp: Option<u32>,
+    counts: Counts,
+    /// From the capture point to the other end and back.
+    near: Samples,
+}
+
+/// What a stream adds up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Segments, with and without data.
+    pub segments: u64,
+    /// Bytes that were carried, those that were sent again included.
+    pub bytes: u64,
+    /// Segments with data; merged ones count as the ones that they were.
+    pub data_segments: u64,
+    /// Segments that were sent again, by cause.
+    pub again: Again,
+    /// Segments that came late because something on the way overtook them.
+    pub reordered: u64,
+    /// The same packet twice, which nobody had sent twice.
+    pub duplicated: u64,
+    /// Lost between the sender and the capture point.
+    pub lost_before: u64,
+    /// Lost between the capture point and the receiver.
+    pub lost_behind: u64,
+    /// Bytes that were acknowledged and never seen: the capture missed them.
+    pub unseen: u64,
+    /// Segments that only ask whether the other end is alive.
+    pub keep_alives: u64,
+    /// Bytes into a window that was closed, to ask whether it still is.
+    pub window_probes: u64,
+    /// The most bytes that were on their way at a time.
+    pub most_in_flight: u64,
+    /// Acknowledgements that were probably held back.
+    pub held_back: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    begin: u64,
+    end: u64,
+    /// When its last copy passed.
+    at: Time,
+    stamp: Option<u32>,
+    /// How often it passed.
+    copies: u8,
+}
+
+/// Bytes that were skipped.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    begin: u64,
+    end: u64,
+    since: Time,
+    /// The sender's clock by the segment that skipped them.
+    stamp: Option<u32>,
+}
+
+/// What a segment brought that others look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// It has bytes that were never seen, behind all others.
+    pub is_new: bool,
+    /// It has what was seen, or what had been skipped.
+    pub is_again: bool,
+    /// Before it the sender had sent all that it had: it is sent because there was something to
+    /// send, and not because it was allowed to.
+    pub was_dry: bool,
+    /// Where it begins.
+    pub begin: u64,
+    /// Where it ends.
+    pub end: u64,
+}
+
+/// What an acknowledgement did that others look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acked {
+    /// So many bytes are acknowledged that were not before.
+    pub bytes: u64,
+    /// All before this place is.
+    pub to: u64,
+    /// And up to there the other end has room.
+    pub granted: u64,
+    /// How long the last of them took to the receiver, and this acknowledgement back, where that
+    /// can be told.
+    pub near: Option<Span>,
+}
+
+impl Stream {
+    /// A stream whose first segment this is.
+    pub fn new(segment: &Segment<'_>) -> Self {
+        // Far enough from zero for all that may come late.
+        let first = (1 << 32) + u64::from(segment.seq.0);
+        Self {
+            first,
+            top: first,
+            acked: first,
+            granted: None,
+            sent: VecDeque::new(),
+            holes: Vec::new(),
+            repeats: 0,
+            sacked: 0,
+            recovers_to: first,
+            recovery: None,
+            resent: VecDeque::new(),
+            mss: USUAL_MSS,
+            is_dry: true,
+            stamp: None,
+            counts: Counts::default(),
+            near: Samples::default(),
+        }
+    }
+
+    /// The other end takes segments of so many bytes.
+    pub fn set_mss(&mut self, mss: u32) {
+        self.mss = mss.max(1);
+    }
+
+    /// What was added up so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// How long bytes took from here to the receiver and their acknowledgement back to here.
+    pub fn near(&self) -> &Samples {
+        &self.near
+    }
+
+    /// It repairs a loss.
+    pub fn is_recovering(&self) -> bool {
+        self.recovers_to > self.acked
+    }
+
+    /// So many bytes are on their way, as far as can be known here.
+    pub fn in_flight(&self) -> u64 {
+        self.top.saturating_sub(self.acked)
+    }
+
+    /// The place of its first byte, or of its SYN.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The place of a number near what passes now.
+    pub fn place(&self, seq: Seq) -> u64 {
+        seq.unwrap(self.top)
+    }
+
+    /// Its sender sent this segment.
+    pub fn sends(&mut self, now: Time, segment: &Segment<'_>) -> Seen {
+        self.counts.segments += 1;
+        self.counts.bytes += u64::from(segment.length);
+        let begin = self.place(segment.seq);
+        let end = begin + u64::from(segment.end().after(segment.seq) as u32);
+        let stamp = segment.options.stamps().map(|stamps| stamps.value);
+        let seen = Seen { begin, end, ..Seen::default() };
+        if self.asks(segment, begin) {
+            return seen;
+        }
+        if begin == end {
+            self.stamp = stamp.or(self.stamp);
+            return seen;
+        }
+        self.counts.data_segments += u64::from(segment.length.div_ceil(self.mss));
+        let seen = match end > self.top {
+            true => {
+                let seen = self.advances(now, begin, end, stamp);
+                let most = self.mss.saturating_sub(segment.options.length() as u32).max(1);
+                // Who has sent all that there was says so (RFC 9293, 3.9.1): a short segment without
+                // that fills up a window.
+                let is_full = segment.length > 0 && segment.length.is_multiple_of(most);
+                self.is_dry = !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
+                seen
+            }
+            false => self.sends_again(now, begin, end, stamp),
+        };
+        self.stamp = stamp.or(self.stamp);
+        seen
+    }
+
+    /// Whether it asks for an acknowledgement only: of all that was said before, or of a window
+    /// that was closed.
+    fn asks(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
+        let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
+        let is_said = begin + 1 == self.top && self.acked >= self.top;
+        let is_beyond = segment.length == 1 && self.granted == Some(begin);
+        if says_more || segment.length > 1 || !(is_said || is_beyond) {
+            return false;
+        }
+        match self.granted == Some(self.acked) {
+            true => self.counts.window_probes += 1,
+            false => self.counts.keep_alives += 1,
+        }
+        is_said
+    }
+
+    /// Bytes that nobody saw before, and perhaps some that everybody did.
+    fn advances(&mut self, now: Time, begin: u64, end: u64, stamp: Option<u32>) -> Seen {
+        let is_again = begin < self.top;
+        if begin > self.top {
+            if self.holes.len() == HOLES {
+                self.holes.remove(0);
+            }
+            self.holes.push(Hole { begin: self.top, end: begin, since: now, stamp });
+        }
+        let copies = if is_again { 2 } else { 1 };
+        self.sent.push_back(Sent { begin: begin.max(self.top), end, at: now, stamp, copies });
+        self.top = end;
+        if self.sent.len() > OUTSTANDING {
+            self.sent.pop_front();
+        }
+        self.counts.most_in_flight = self.counts.most_in_flight.max(self.in_flight());
+        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end }
+    }
+
+    /// The other end says what it has.
+    pub fn is_acked(&mut self, now: Time, ack: &Segment<'_>, window: u64) -> Acked {
+        if !ack.flags.has(Flags::ACK) {
+            return Acked { to: self.acked, granted: self.acked, ..Acked::default() };
+        }
+        let before = self.acked;
+        let to = ack.ack.unwrap(self.acked);
+        self.look_at_sack(ack, to);
+        let mut near = None;
+        if to > self.acked {
+            near = self.moves_on(now, to);
+        } else if to == self.acked && self.is_repeat(ack, to + window) {
+            self.repeats += 1;
+        }
+        if to >= self.acked {
+            self.granted = Some(to + window);
+        }
+        let granted = self.granted.unwrap_or(self.acked);
+        Acked { bytes: self.acked - before, to: self.acked, granted, near }
+    }
+
+    /// RFC 5681, 2; with SACK, what it says counts and not that it is said.
+    fn is_repeat(&self, ack: &Segment<'_>, granted: u64) -> bool {
+        let is_bare = ack.length == 0 && !ack.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0));
+        is_bare && self.top > self.acked && (self.granted == Some(granted) || self.sacked > 0)
+    }
+
+    /// How long the last byte and its acknowledgement took, where that can be told.
+    fn moves_on(&mut self, now: Time, to: u64) -> Option<Span> {
+        let (mut newest, mut bytes, mut is_clear) = (None, 0, true);
+        while let Some(sent) = self.sent.front_mut().filter(|sent| sent.begin < to) {
+            newest = Some(sent.at);
+            bytes += sent.end.min(to) - sent.begin;
+            // Karn: nobody knows which copy this is for.
+            is_clear &= sent.copies == 1;
+            if sent.end > to {
+                // Merged here, and not where it is acknowledged.
+                sent.begin = to;
+                break;
+            }
+            self.sent.pop_front();
+        }
+        // Nor when that came which was missing before it.
+        is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;
+        let at = newest.filter(|_| is_clear && to <= self.top);
+        let near = at.and_then(|at| self.measure(now.since(at), bytes));
+        self.forget_holes(to);
+        if to > self.top {
+            self.counts.unseen += to - self.top;
+            self.top = to;
+        }
+        self.acked = to;
+        self.repeats = 0;
+        near
+    }
+
+    fn measure(&mut self, trip: Span, bytes: u64) -> Option<Span> {
+        let least = self.near.least().unwrap_or(trip);
+        if bytes <= u64::from(self.mss) && trip.saturating_sub(least) >= HELD_BACK {
+            self.counts.held_back += 1;
+            return None;
+        }
+        self.near.push(trip);
+        Some(trip)
+    }
+
+    /// What was skipped and is acknowledged has passed without being seen.
+    fn forget_holes(&mut self, to: u64) {
+        let mut unseen = 0;
+        self.holes.retain_mut(|hole| {
+            unseen += to.min(hole.end).saturating_sub(hole.begin);
+            hole.begin = hole.begin.max(to);
+            hole.begin < hole.end
+        });
+        self.counts.unseen += unseen;
+    }
+
+    fn look_at_sack(&mut self, ack: &Segment<'_>, to: u64) {
+        let blocks = ack.options.sack();
+        let mut beyond = 0;
+        for (index, (begin, end)) in blocks.as_slice().iter().enumerate() {
+            let (begin, end) = (begin.unwrap(to), end.unwrap(to));
+            if begin >= end {
+                continue;
+            }
+            let is_within =
+                |other: &(Seq, Seq)| other.0.unwrap(to) <= begin && end <= other.1.unwrap(to);
+            // RFC 2883: the first block says what came twice.
+            let is_double = index == 0
+                && (end <= to.max(self.acked) || blocks.as_slice().iter().skip(1).any(is_within));
+            if is_double {
+                self.came_twice(begin, end);
+            } else if end > to {
+                beyond += end - begin.max(to);
+            }
+        }
+        self.sacked = beyond;
+    }
+}

@@ -1,0 +1,230 @@
+//! What passes although it is not new: why it does, and what that says of the first copy.
+
+use manyways_trace::{Span, Time};
+
+use super::{Hole, OUTSTANDING, Seen, Sent, Stream};
+
+/// So many repeated acknowledgements tell a sender of a loss (RFC 5681, 3.2).
+const REPEATS: u32 = 3;
+/// So many bytes behind a gap tell it the same, in segments (RFC 6675).
+const SACKED: u64 = 3;
+/// Without anything better, what comes within this after it was skipped was overtaken.
+const OVERTAKEN: Span = Span::from_millis(3);
+/// Two copies of a packet that nobody sent twice are this close.
+const DUPLICATED: Span = Span::from_millis(1);
+/// A sender waits at least so long before it takes silence for a loss (Linux; RFC 6298 has a
+/// second), while a probe for the tail's loss comes two round trips after the last segment
+/// (RFC 8985, 7.2).
+const TIMEOUT: Span = Span::from_millis(200);
+/// So many segments that were sent again are remembered until it shows what became of them.
+const REMEMBERED: usize = 64;
+
+/// Segments that were sent again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Again {
+    /// As acknowledgements repeated themselves, or SACK told of a gap.
+    pub fast: u64,
+    /// As none came for long.
+    pub timeout: u64,
+    /// The last one of those on their way, to find out whether it came.
+    pub probe: u64,
+    /// Whatever made the sender do so: the receiver had it already.
+    pub spurious: u64,
+}
+
+/// Why a segment was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// See [`Again::fast`].
+    Fast,
+    /// See [`Again::timeout`].
+    Timeout,
+    /// See [`Again::probe`].
+    Probe,
+}
+
+/// What was sent again, as long as the receiver may say that it came twice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resent {
+    begin: u64,
+    end: u64,
+    cause: Cause,
+    /// The first copy did not pass here.
+    is_from_hole: bool,
+}
+
+impl Again {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.fast + self.timeout + self.probe + self.spurious
+    }
+
+    fn of(&mut self, cause: Cause) -> &mut u64 {
+        match cause {
+            Cause::Fast => &mut self.fast,
+            Cause::Timeout => &mut self.timeout,
+            Cause::Probe => &mut self.probe,
+        }
+    }
+}
+
+impl Stream {
+    /// All of it is before the last byte that was seen.
+    pub(super) fn sends_again(
+        &mut self,
+        now: Time,
+        begin: u64,
+        end: u64,
+        stamp: Option<u32>,
+    ) -> Seen {
+        let seen = Seen { is_again: true, begin, end, ..Seen::default() };
+        let mut is_filling = false;
+        while let Some(index) =
+            self.holes.iter().position(|hole| begin < hole.end && hole.begin < end)
+        {
+            self.fills(now, index, begin, end, stamp);
+            is_filling = true;
+        }
+        if is_filling {
+            return seen;
+        }
+        let segments = self.segments(begin, end);
+        let Some(first) = self.sent.iter().position(|sent| begin < sent.end && sent.begin < end)
+        else {
+            // The receiver has said that it has this.
+            match is_older(stamp, self.stamp) {
+                true => self.counts.duplicated += segments,
+                false => self.counts.again.spurious += segments,
+            }
+            return seen;
+        };
+        let before = self.sent[first];
+        if self.is_duplicate(now, &before, stamp) {
+            self.counts.duplicated += segments;
+            return seen;
+        }
+        let cause = self.cause(now, first, &before);
+        for sent in self.sent.iter_mut().skip(first).take_while(|sent| sent.begin < end) {
+            sent.at = now;
+            sent.stamp = stamp;
+            sent.copies = sent.copies.saturating_add(1);
+        }
+        *self.counts.again.of(cause) += segments;
+        self.counts.lost_behind += segments;
+        self.remember(Resent { begin, end, cause, is_from_hole: false });
+        self.recovers(cause);
+        seen
+    }
+
+    /// Bytes come that were skipped: late, or sent again because they were lost before they passed.
+    fn fills(&mut self, now: Time, index: usize, begin: u64, end: u64, stamp: Option<u32>) {
+        let hole = self.holes[index];
+        let (from, to) = (begin.max(hole.begin), end.min(hole.end));
+        let is_late = match (stamp, hole.stamp) {
+            (Some(_), Some(_)) => !is_older(hole.stamp, stamp),
+            _ => now.since(hole.since) < self.near().least().unwrap_or(OVERTAKEN),
+        };
+        self.holes.remove(index);
+        for (begin, end) in [(hole.begin, from), (to, hole.end)] {
+            if begin < end {
+                self.holes.push(Hole { begin, end, ..hole });
+            }
+        }
+        let segments = self.segments(from, to);
+        let copies = if is_late { 1 } else { 2 };
+        let place = self.sent.partition_point(|sent| sent.begin < from);
+        self.sent.insert(place, Sent { begin: from, end: to, at: now, stamp, copies });
+        if self.sent.len() > OUTSTANDING {
+            self.sent.pop_front();
+        }
+        if is_late {
+            self.counts.reordered += segments;
+            return;
+        }
+        let cause = match self.was_told() || self.is_recovering() {
+            true => Cause::Fast,
+            false => Cause::Timeout,
+        };
+        *self.counts.again.of(cause) += segments;
+        self.counts.lost_before += segments;
+        self.remember(Resent { begin: from, end: to, cause, is_from_hole: true });
+        self.recovers(cause);
+    }
+
+    fn is_duplicate(&self, now: Time, before: &Sent, stamp: Option<u32>) -> bool {
+        let is_close = now.since(before.at)
+            < self
+                .near()
+                .least()
+                .map_or(DUPLICATED, |least| DUPLICATED.min(Span::from_nanos(least.as_nanos() / 2)));
+        is_close && stamp == before.stamp && !self.was_told()
+    }
+
+    fn cause(&self, now: Time, index: usize, before: &Sent) -> Cause {
+        let is_last = before.end == self.top;
+        let silence = now.since(before.at);
+        if self.was_told() {
+            return Cause::Fast;
+        }
+        // A timer sends the first one again that is on its way, a probe the last.
+        if is_last && before.copies == 1 && (index > 0 || silence < TIMEOUT) {
+            return Cause::Probe;
+        }
+        match self.recovery.filter(|_| self.is_recovering()) {
+            Some(cause) if cause != Cause::Probe => cause,
+            _ => Cause::Timeout,
+        }
+    }
+
+    /// Acknowledgements told the sender of a loss.
+    fn was_told(&self) -> bool {
+        self.repeats >= REPEATS || self.sacked >= SACKED * u64::from(self.mss)
+    }
+
+    fn recovers(&mut self, cause: Cause) {
+        if !self.is_recovering() || cause == Cause::Timeout {
+            self.recovery = Some(cause);
+        }
+        self.recovers_to = self.top;
+    }
+
+    fn remember(&mut self, resent: Resent) {
+        if self.resent.len() == REMEMBERED {
+            self.resent.pop_front();
+        }
+        self.resent.push_back(resent);
+    }
+
+    /// The receiver got these bytes a second time: they were sent again for nothing.
+    pub(super) fn came_twice(&mut self, begin: u64, end: u64) {
+        while let Some(index) =
+            self.resent.iter().position(|resent| resent.begin < end && begin < resent.end)
+        {
+            let Some(resent) = self.resent.remove(index) else { break };
+            let (from, to) = (begin.max(resent.begin), end.min(resent.end));
+            let segments = self.segments(from, to);
+            let counts = &mut self.counts;
+            let cause = counts.again.of(resent.cause);
+            *cause = cause.saturating_sub(segments);
+            counts.again.spurious += segments;
+            match resent.is_from_hole {
+                // It had passed, and the capture missed it.
+                true => {
+                    counts.lost_before = counts.lost_before.saturating_sub(segments);
+                    counts.unseen += to - from;
+                }
+                false => counts.lost_behind = counts.lost_behind.saturating_sub(segments),
+            }
+        }
+    }
+
+    /// As the segments that they were, whatever merged them since.
+    fn segments(&self, begin: u64, end: u64) -> u64 {
+        (end - begin).div_ceil(u64::from(self.mss))
+    }
+}
+
+/// The first stamp is of an earlier moment than the second.
+fn is_older(stamp: Option<u32>, other: Option<u32>) -> bool {
+    stamp.zip(other).is_some_and(|(stamp, other)| (stamp.wrapping_sub(other) as i32) < 0)
+}

@@ -1,0 +1,134 @@
+//! IP, with what stands between its header and what it carries.
+//!
+//! Packets in captures are cut anywhere, and merged ones say zero as their length. A packet comes
+//! out wherever its addresses are there.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Datagram, Fragment, Rest};
+
+/// So many extension headers are read through.
+const EXTENSIONS: usize = 8;
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+const MOBILITY: u8 = 135;
+const HOST_IDENTITY: u8 = 139;
+const SHIM6: u8 = 140;
+
+/// The packet that a rest begins with; none where it has no header of one.
+pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
+    match rest.u8(0)? >> 4 {
+        4 => v4(rest),
+        6 => v6(rest),
+        _ => None,
+    }
+}
+
+fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
+    let address = |at: usize| -> Option<IpAddr> {
+        let bytes: [u8; 4] = *rest.bytes.get(at..)?.first_chunk()?;
+        Some(Ipv4Addr::from(bytes).into())
+    };
+    let header = usize::from(rest.u8(0)? & 0xf) * 4;
+    if header < 20 {
+        return None;
+    }
+    let (declared, part) = (rest.u16(2)?, rest.u16(6)?);
+    let fragment = Fragment {
+        id: rest.u16(4)?.into(),
+        offset: u32::from(part & 0x1fff) * 8,
+        has_more: part & 0x2000 != 0,
+    };
+    let packet = Packet {
+        source: address(12)?,
+        destination: address(16)?,
+        length: match usize::from(declared) {
+            declared if declared >= header => declared,
+            _ => rest.length,
+        },
+        fragment: Some(fragment).filter(|part| part.has_more || part.offset > 0),
+        ecn: rest.u8(1)? & 3,
+        hop_limit: rest.u8(8)?,
+    };
+    Some(packet.carrying(rest, rest.u8(9)?, header))
+}
+
+fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {
+    const HEADER: usize = 40;
+    let address = |at: usize| -> Option<IpAddr> {
+        let bytes: [u8; 16] = *rest.bytes.get(at..)?.first_chunk()?;
+        Some(Ipv6Addr::from(bytes).into())
+    };
+    let packet = Packet {
+        source: address(8)?,
+        destination: address(24)?,
+        length: match rest.u16(4)? {
+            0 => rest.length,
+            declared => usize::from(declared) + HEADER,
+        },
+        fragment: None,
+        ecn: rest.u8(1)? >> 4 & 3,
+        hop_limit: rest.u8(7)?,
+    };
+    Some(packet.carrying(rest, rest.u8(6)?, HEADER))
+}
+
+/// What a packet's own header says.
+struct Packet {
+    source: IpAddr,
+    destination: IpAddr,
+    length: usize,
+    fragment: Option<Fragment>,
+    ecn: u8,
+    hop_limit: u8,
+}
+
+impl Packet {
+    /// With what it carries: `protocol`, or what follows the extensions that begin with it `at`.
+    fn carrying(mut self, rest: Rest<'_>, mut protocol: u8, mut at: usize) -> Datagram<'_> {
+        for _ in 0..EXTENSIONS {
+            // What follows in a later fragment is no header.
+            if self.fragment.is_some_and(|part| part.offset > 0) {
+                break;
+            }
+            let Some((next, length)) = rest.u8(at).zip(rest.u8(at + 1)) else { break };
+            let length = usize::from(length);
+            match protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HOST_IDENTITY | SHIM6
+                    if self.source.is_ipv6() =>
+                {
+                    at += (length + 1) * 8;
+                }
+                AUTHENTICATION => at += (length + 2) * 4,
+                FRAGMENT if self.source.is_ipv6() => {
+                    let Some((part, id)) = rest.u16(at + 2).zip(rest.u32(at + 4)) else { break };
+                    let part =
+                        Fragment { id, offset: (part & 0xfff8).into(), has_more: part & 1 == 1 };
+                    // Some put that header before whole packets.
+                    self.fragment = Some(part).filter(|part| part.has_more || part.offset > 0);
+                    at += 8;
+                }
+                _ => break,
+            }
+            protocol = next;
+        }
+        let length = self.length.max(at);
+        let end = rest.bytes.len().min(length);
+        Datagram {
+            source: self.source,
+            destination: self.destination,
+            protocol,
+            payload: rest.bytes.get(at..end).unwrap_or_default(),
+            carried: length - at,
+            length,
+            fragment: self.fragment,
+            ecn: self.ecn,
+            hop_limit: self.hop_limit,
+            is_tunnelled: false,
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What a capture point sees of a connection beside what is true: real TCP in virtual time, over two
+//! links with the capture point between them.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod limits;
+#[path = "../../../link/tests/tcp/link.rs"]
+mod link;
+mod stream;
+mod world;

@@ -1,0 +1,84 @@
+//! Captures, the frames in them, and the segments in these.
+
+use manyways_wire::capture::{INTERFACE_LIMIT, LinkType, Reader, Step};
+use manyways_wire::frame::{self, Datagram};
+use manyways_wire::tcp::Segment;
+
+pub(super) const CAPTURE_WORDS: &[&str] = &[
+    "\u{a}\r\r\u{a}\0\0\0\u{1c}\u{1a}+<M\0\u{1}\0\0",
+    "\0\0\0\u{1}\0\0\0\u{14}\0\u{1}\0\0\0\0\0\0\0\0\0\u{14}",
+    "\0\0\0\u{6}\0\0\0\u{20}",
+    "\0\0\0\u{5}\0\0\0\u{18}",
+    "btsnoop\0\0\0\0\u{1}\0\0\u{3}",
+];
+pub(super) const FRAME_WORDS: &[&str] = &[
+    "E\0\0(\0\0\0\0@\u{6}\0\0",
+    "`\0\0\0\0\u{14}\u{6}@",
+    "\u{8}\0E\0",
+    "\u{c}\0\0\0\0\0\0\0",
+    "0\0\u{8}\0",
+    "\u{8}h\u{8}h",
+];
+
+/// However it comes, the same packets are in a file, and each can be looked into.
+pub(super) fn capture(bytes: &[u8]) {
+    let whole = packets(bytes, bytes.len());
+    assert_eq!(whole, packets(bytes, 7));
+}
+
+/// How many packets there are, what their times and lengths add up to, and where it ends. So many
+/// bytes more than were asked for are there each time.
+fn packets(file: &[u8], more: usize) -> (u64, u64, usize) {
+    let (mut reader, mut count, mut sum, mut at) = (Reader::default(), 0, 0_u64, 0);
+    let mut end = more.min(file.len());
+    loop {
+        match reader.step(&file[at..end]) {
+            Ok(Step::Packet(packet, length)) => {
+                assert!(length > 0 && packet.bytes.len() <= packet.length);
+                let link = reader.interfaces()[packet.interface].link;
+                if let Ok(found) = frame::datagram(link, packet.bytes, packet.length) {
+                    look(&found);
+                }
+                let said = packet.at.as_nanos() ^ packet.lost_before;
+                sum = sum.rotate_left(5).wrapping_add(said).wrapping_add(packet.length as u64);
+                count += 1;
+                at += length;
+            }
+            Ok(Step::Other(length)) => at += length,
+            Ok(Step::More(length)) => {
+                assert!(length > end - at);
+                if end == file.len() {
+                    break;
+                }
+                end = (at + length).saturating_add(more).min(file.len());
+            }
+            Err(why) => {
+                assert!(!why.to_string().is_empty());
+                break;
+            }
+        }
+        assert!(at <= end && reader.interfaces().len() <= INTERFACE_LIMIT);
+    }
+    (count, sum, at)
+}
+
+/// The first two bytes say which link the others are a frame of; a quarter of it was captured, too.
+pub(super) fn frame(bytes: &[u8]) {
+    let Some((link, frame)) = bytes.split_first_chunk() else { return };
+    let link = LinkType(u16::from_be_bytes(*link));
+    for there in [frame, &frame[..frame.len() / 4]] {
+        if let Ok(found) = frame::datagram(link, there, frame.len()) {
+            look(&found);
+        }
+    }
+}
+
+fn look(found: &Datagram<'_>) {
+    assert!(found.payload.len() <= found.carried && found.carried <= found.length);
+    let Some(segment) = Segment::read(found.payload, found.carried) else { return };
+    assert!(segment.payload.len() <= segment.length as usize);
+    let options = segment.options;
+    assert!(options.sack().as_slice().len() <= 4);
+    assert!(options.window_scale().is_none_or(|scale| scale <= 14));
+    let _ = (options.mss(), options.mptcp(), options.stamps(), segment.end());
+}
