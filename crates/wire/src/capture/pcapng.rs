@@ -18,6 +18,8 @@ const PACKET: u32 = 6;
 const FRAME: usize = 12;
 /// A section's type, its length, its order and its version.
 const SECTION_HEAD: usize = 16;
+/// Where a packet's bytes begin in the content of its block.
+const PACKET_BEGINS: usize = 20;
 
 #[derive(Debug)]
 pub(super) struct Pcapng {
@@ -32,17 +34,6 @@ struct Clock {
     tick: Tick,
     /// Where it begins, in seconds after the epoch.
     offset: i64,
-}
-
-/// A packet as its block says it.
-struct Said {
-    interface: u32,
-    ticks: u64,
-    captured: u32,
-    length: u32,
-    /// Where its bytes begin in the block's content.
-    begins: usize,
-    lost_before: u64,
 }
 
 impl Default for Pcapng {
@@ -78,8 +69,7 @@ impl Pcapng {
         }
         let content = &block[8..whole - 4];
         match self.order.u32(block, 0) {
-            PACKET => self.packet(content, interfaces, last, whole),
-            OLD_PACKET => self.old_packet(content, interfaces, last, whole),
+            kind @ (PACKET | OLD_PACKET) => self.packet(content, kind == OLD_PACKET, last, whole),
             SIMPLE_PACKET => self.simple_packet(content, interfaces, *last, whole),
             kind => {
                 match kind {
@@ -149,66 +139,34 @@ impl Pcapng {
         (index < self.clocks.len()).then_some(index)
     }
 
+    /// A packet's block: the older kind differs in its first four bytes only.
     fn packet<'a>(
         &self,
         content: &'a [u8],
-        interfaces: &[Interface],
+        is_old: bool,
         last: &mut Time,
         whole: usize,
     ) -> Result<Step<'a>, Broken> {
-        let said = Said {
-            interface: self.order.u32(content, 0),
-            ticks: self.ticks(content, 4),
-            captured: self.order.u32(content, 12),
-            length: self.order.u32(content, 16),
-            begins: 20,
-            lost_before: 0,
-        };
-        self.said(content, said, interfaces, last, whole)
-    }
-
-    fn old_packet<'a>(
-        &self,
-        content: &'a [u8],
-        interfaces: &[Interface],
-        last: &mut Time,
-        whole: usize,
-    ) -> Result<Step<'a>, Broken> {
-        let lost = self.order.u16(content, 2);
-        let said = Said {
-            interface: self.order.u16(content, 0).into(),
-            ticks: self.ticks(content, 4),
-            captured: self.order.u32(content, 12),
-            length: self.order.u32(content, 16),
-            begins: 20,
+        let (interface, lost_before) = match (is_old, self.order.u16(content, 2)) {
+            (false, _) => (self.order.u32(content, 0), 0),
             // All bits mean that nobody knows.
-            lost_before: if lost == u16::MAX { 0 } else { lost.into() },
+            (true, u16::MAX) => (self.order.u16(content, 0).into(), 0),
+            (true, lost) => (self.order.u16(content, 0).into(), lost.into()),
         };
-        self.said(content, said, interfaces, last, whole)
-    }
-
-    fn said<'a>(
-        &self,
-        content: &'a [u8],
-        said: Said,
-        interfaces: &[Interface],
-        last: &mut Time,
-        whole: usize,
-    ) -> Result<Step<'a>, Broken> {
-        let index = self.index(said.interface).ok_or(Broken::Interface(said.interface))?;
-        debug_assert!(index < interfaces.len(), "each clock is of an interface");
-        let captured = said.captured as usize;
-        let too_long = Broken::Length { what: "a packet", length: said.captured.into() };
-        let ends = said.begins.checked_add(captured).ok_or(too_long.clone())?;
-        let there = content.get(said.begins..ends).ok_or(too_long)?;
+        let index = self.index(interface).ok_or(Broken::Interface(interface))?;
+        let captured = self.order.u32(content, 12);
+        let too_long = Broken::Length { what: "a packet", length: captured.into() };
+        // A block's length has a limit, and so has what lies within it.
+        let ends = PACKET_BEGINS.saturating_add(captured as usize);
+        let there = content.get(PACKET_BEGINS..ends).ok_or(too_long)?;
         let clock = self.clocks[index];
         let mut packet = Packet {
-            at: clock.tick.time(said.ticks, clock.offset),
+            at: clock.tick.time(self.ticks(content, 4), clock.offset),
             interface: index,
             bytes: there,
-            length: captured.max(said.length as usize),
+            length: captured.max(self.order.u32(content, 16)) as usize,
             is_sent: None,
-            lost_before: said.lost_before,
+            lost_before,
         };
         for (kind, value) in
             self.options(content.get(ends.next_multiple_of(4)..).unwrap_or_default())

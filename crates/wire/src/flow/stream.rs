@@ -254,6 +254,7 @@ impl Stream {
     /// Bytes that nobody saw before, and perhaps some that everybody did.
     fn advances(&mut self, now: Time, begin: u64, end: u64, stamp: Option<u32>) -> Seen {
         let is_again = begin < self.top;
+        self.fills_holes(now, begin, end, stamp);
         if begin > self.top {
             if self.holes.len() == HOLES {
                 self.holes.remove(0);

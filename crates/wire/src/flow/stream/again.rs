@@ -78,14 +78,7 @@ impl Stream {
         stamp: Option<u32>,
     ) -> Seen {
         let seen = Seen { is_again: true, begin, end, ..Seen::default() };
-        let mut is_filling = false;
-        while let Some(index) =
-            self.holes.iter().position(|hole| begin < hole.end && hole.begin < end)
-        {
-            self.fills(now, index, begin, end, stamp);
-            is_filling = true;
-        }
-        if is_filling {
+        if self.fills_holes(now, begin, end, stamp) {
             return seen;
         }
         let segments = self.segments(begin, end);
@@ -114,6 +107,24 @@ impl Stream {
         self.remember(Resent { begin, end, cause, is_from_hole: false });
         self.recovers(cause);
         seen
+    }
+
+    /// Whether some of these bytes were skipped.
+    pub(super) fn fills_holes(
+        &mut self,
+        now: Time,
+        begin: u64,
+        end: u64,
+        stamp: Option<u32>,
+    ) -> bool {
+        let mut is_filling = false;
+        while let Some(index) =
+            self.holes.iter().position(|hole| begin < hole.end && hole.begin < end)
+        {
+            self.fills(now, index, begin, end, stamp);
+            is_filling = true;
+        }
+        is_filling
     }
 
     /// Bytes come that were skipped: late, or sent again because they were lost before they passed.

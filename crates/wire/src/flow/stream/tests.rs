@@ -309,6 +309,17 @@ fn a_gap_is_lost_before_once_however_it_is_filled() {
 }
 
 #[test]
+fn a_gap_may_be_filled_by_what_goes_on_behind_it() {
+    let mut passing = Passing::new(0);
+    passing.sends(0, 0);
+    passing.segment(1, 2_000, 3_000, &[]);
+    let seen = passing.segment(40, 1_000, 4_000, &[]);
+    assert!(seen.is_new && seen.is_again);
+    passing.acks(60, 4);
+    assert_eq!((passing.counts().lost_before, passing.counts().unseen), (1, 0));
+}
+
+#[test]
 fn what_is_acknowledged_and_never_passed_the_capture_missed() {
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
