@@ -8,6 +8,7 @@
 mod connection;
 mod first_window;
 mod limit;
+mod piece;
 mod release;
 mod samples;
 mod stream;
@@ -16,6 +17,7 @@ mod table;
 pub use connection::{Connection, End, Handshake, Hello, Windows};
 pub use first_window::Estimate;
 pub use limit::{Limit, LimitedBy};
+pub use piece::Piece;
 pub use release::Releases;
 pub use samples::Samples;
 pub use stream::{Acked, Again, Counts, HOLES, OUTSTANDING, Seen, Stream};
