@@ -54,11 +54,20 @@ pub(super) struct Moment {
 pub(super) struct Judge {
     limited_by: LimitedBy,
     /// The segment before.
-    before: Option<(Time, Moment)>,
+    before: Option<Before>,
     /// When the other end said something since then.
     asked: Option<Time>,
     growth: Growth,
     loss: Option<Loss>,
+}
+
+/// What counts of the segment before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    at: Time,
+    was_recovering: bool,
+    /// The receiver had no room for another one.
+    had_no_room: bool,
 }
 
 /// Whether the first growth of the window goes on.
@@ -106,7 +115,7 @@ impl Judge {
 
     /// The connection stands, and nothing was sent in it yet.
     pub(super) fn begins(&mut self, now: Time) {
-        self.before = self.before.or(Some((now, Moment::default())));
+        self.before = self.before.or(Some(Before { at: now, ..Before::default() }));
     }
 
     /// The other end sent something that may be a question.
@@ -122,16 +131,20 @@ impl Judge {
 
     /// New bytes pass.
     pub(super) fn sent(&mut self, now: Time, moment: Moment) {
-        if let Some((then, before)) = self.before {
-            self.judge(then, now, &before, &moment);
+        if let Some(before) = self.before {
+            self.judge(now, before, &moment);
         }
         self.growth.observe(now, &moment);
-        self.before = Some((now, moment));
+        self.before = Some(Before {
+            at: now,
+            was_recovering: moment.is_recovering,
+            had_no_room: moment.left.is_some_and(|left| left < moment.mss.into()),
+        });
         self.asked = None;
     }
 
-    fn judge(&mut self, then: Time, now: Time, before: &Moment, moment: &Moment) {
-        let gap = now.since(then);
+    fn judge(&mut self, now: Time, before: Before, moment: &Moment) {
+        let gap = now.since(before.at);
         if !moment.was_dry {
             let limit = self.by_network(before, moment);
             self.limited_by.add(limit, gap);
@@ -141,7 +154,7 @@ impl Judge {
             self.limited_by.add(Limit::Application, gap);
             return;
         };
-        self.limited_by.add(Limit::Application, asked.since(then));
+        self.limited_by.add(Limit::Application, asked.since(before.at));
         // The question went to the sender, and the answer came back: nobody thought then.
         let waited = now.since(asked);
         let way = moment.far.unwrap_or_default().min(waited);
@@ -149,15 +162,15 @@ impl Judge {
         self.limited_by.add(Limit::Think, waited.saturating_sub(way));
     }
 
-    fn by_network(&self, before: &Moment, moment: &Moment) -> Limit {
+    fn by_network(&self, before: Before, moment: &Moment) -> Limit {
         let is_queued = has_queue(moment.trip, moment.least);
-        if before.is_recovering || moment.is_recovering {
+        if before.was_recovering || moment.is_recovering {
             return match self.loss {
                 Some(Loss { had_queue: true }) => Limit::Congestion,
                 _ => Limit::Loss,
             };
         }
-        if before.left.is_some_and(|left| left < before.mss.into()) {
+        if before.had_no_room {
             return Limit::ReceiverWindow;
         }
         match (is_queued, self.growth.is_over, self.loss) {

@@ -21,14 +21,17 @@ use crate::tcp::Stamps;
 /// So many acknowledgements are remembered until they release something.
 const REMEMBERED: usize = 256;
 
+/// Room for so many is kept when none is left.
+const KEPT: usize = 4;
+
 /// The acknowledgements that are on their way to a sender, and what they release.
 #[derive(Clone, Debug, Default)]
 pub struct Releases {
     stamped: VecDeque<Stamped>,
     /// The latest stamp that came back.
     echoed: Option<u32>,
-    allowed: VecDeque<Allowed>,
-    window: Window,
+    /// Where the sender has no stamps.
+    reno: Option<Box<Reno>>,
     far: Samples,
     whole: Samples,
     by_stamp: u64,
@@ -36,6 +39,13 @@ pub struct Releases {
     latest: Option<Span>,
     /// Up to where the receiver had room, as the sender knew it when it last sent something.
     granted: Option<u64>,
+}
+
+/// What the sender's window allows, were it Reno's.
+#[derive(Clone, Debug, Default)]
+struct Reno {
+    allowed: VecDeque<Allowed>,
+    window: Window,
 }
 
 /// The first acknowledgement with a stamp.
@@ -107,30 +117,34 @@ impl Releases {
                 None if self.echoed == Some(stamp) => self.granted = Some(granted),
                 None => {}
             }
-        }
-        if acked.bytes > 0 {
-            let beyond = self.window.limit;
-            self.window.grow(acked, mss);
-            if self.window.limit > beyond {
+        } else if acked.bytes > 0 {
+            let reno = self.reno.get_or_insert_default();
+            let beyond = reno.window.limit;
+            reno.window.grow(acked, mss);
+            if reno.window.limit > beyond {
                 let Acked { near, granted, .. } = *acked;
-                remember(&mut self.allowed, Allowed { beyond, at: now, near, granted });
+                remember(&mut reno.allowed, Allowed { beyond, at: now, near, granted });
             }
         }
     }
 
     /// The sender lost something, which it noticed by its timer or not.
     pub fn lost(&mut self, by_timer: bool, in_flight: u64, mss: u32) {
-        self.window.shrink(by_timer, in_flight, mss);
-        self.allowed.clear();
+        let Some(reno) = &mut self.reno else { return };
+        reno.window.shrink(by_timer, in_flight, mss);
+        reno.allowed.clear();
     }
 
     /// What the sender sends passes.
     pub fn sent(&mut self, now: Time, seen: &Seen, stamps: Option<Stamps>) {
-        let by_window = self.allowed_by(seen.end).filter(|_| seen.is_new);
-        self.window.reach(seen);
         let released = match stamps {
             Some(stamps) => self.echoed_by(stamps.echo),
-            None => by_window,
+            None => {
+                let reno = self.reno.get_or_insert_default();
+                let by_window = reno.allowed_by(seen.end).filter(|_| seen.is_new);
+                reno.window.reach(seen);
+                by_window
+            }
         };
         let Some(Allowed { at, near, granted, .. }) = released else { return };
         self.granted = Some(granted);
@@ -157,12 +171,17 @@ impl Releases {
             found = (stamp == echo).then_some(Allowed { beyond: 0, at, near, granted });
             self.stamped.pop_front();
         }
+        if self.stamped.is_empty() && self.stamped.capacity() > KEPT {
+            self.stamped = VecDeque::new();
+        }
         if found.is_some() {
             self.echoed = Some(echo);
         }
         found
     }
+}
 
+impl Reno {
     /// The latest acknowledgement without which a segment that ends there would not be sent.
     fn allowed_by(&mut self, end: u64) -> Option<Allowed> {
         let mut found = None;

@@ -22,6 +22,10 @@ use crate::tcp::{Flags, Segment, Seq};
 pub const OUTSTANDING: usize = 2_048;
 /// So many gaps are remembered.
 pub const HOLES: usize = 64;
+/// No more bytes than this are on their way (RFC 7323, 2.3).
+const LARGEST_WINDOW: u64 = 1 << 30;
+/// Room for so many of those is kept while nothing is on its way.
+const KEPT: usize = 4;
 /// What a segment is believed to carry while nobody has said it.
 const USUAL_MSS: u32 = 1_460;
 /// An acknowledgement of a single segment that comes this much later than the fastest one was
@@ -92,13 +96,16 @@ pub struct Counts {
     pub held_back: u64,
 }
 
+/// Many of these are kept, so that they are small.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    begin: u64,
-    end: u64,
     /// When its last copy passed.
     at: Time,
-    stamp: Option<u32>,
+    /// The lower halves of its places: it is near those that pass now.
+    begin: u32,
+    end: u32,
+    stamp: u32,
+    has_stamp: bool,
     /// How often it passed.
     copies: u8,
 }
@@ -141,6 +148,29 @@ pub struct Acked {
     /// How long the last of them took to the receiver, and this acknowledgement back, where that
     /// can be told.
     pub near: Option<Span>,
+}
+
+impl Sent {
+    fn new(at: Time, begin: u64, end: u64, stamp: Option<u32>, copies: u8) -> Self {
+        Self {
+            at,
+            begin: begin as u32,
+            end: end as u32,
+            stamp: stamp.unwrap_or(0),
+            has_stamp: stamp.is_some(),
+            copies,
+        }
+    }
+
+    fn stamp(&self) -> Option<u32> {
+        self.has_stamp.then_some(self.stamp)
+    }
+
+    /// Where it begins and ends, in a stream that has come to `top`.
+    fn places(&self, top: u64) -> (u64, u64) {
+        let begin = Seq(self.begin).unwrap(top);
+        (begin, begin + u64::from(self.end.wrapping_sub(self.begin)))
+    }
 }
 
 impl Stream {
@@ -261,8 +291,11 @@ impl Stream {
             }
             self.holes.push(Hole { begin: self.top, end: begin, since: now, stamp });
         }
+        while self.sent.front().is_some_and(|sent| sent.places(self.top).0 + LARGEST_WINDOW < end) {
+            self.sent.pop_front();
+        }
         let copies = if is_again { 2 } else { 1 };
-        self.sent.push_back(Sent { begin: begin.max(self.top), end, at: now, stamp, copies });
+        self.sent.push_back(Sent::new(now, begin.max(self.top), end, stamp, copies));
         self.top = end;
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
@@ -301,17 +334,25 @@ impl Stream {
     /// How long the last byte and its acknowledgement took, where that can be told.
     fn moves_on(&mut self, now: Time, to: u64) -> Option<Span> {
         let (mut newest, mut bytes, mut is_clear) = (None, 0, true);
-        while let Some(sent) = self.sent.front_mut().filter(|sent| sent.begin < to) {
+        while let Some(sent) = self.sent.front_mut() {
+            let (begin, end) = sent.places(self.top);
+            if begin >= to {
+                break;
+            }
             newest = Some(sent.at);
-            bytes += sent.end.min(to) - sent.begin;
+            bytes += end.min(to) - begin;
             // Karn: nobody knows which copy this is for.
             is_clear &= sent.copies == 1;
-            if sent.end > to {
+            if end > to {
                 // Merged here, and not where it is acknowledged.
-                sent.begin = to;
+                sent.begin = to as u32;
                 break;
             }
             self.sent.pop_front();
+        }
+        if self.sent.is_empty() && self.sent.capacity() > KEPT {
+            // Most connections are silent most of the time.
+            self.sent = VecDeque::new();
         }
         // Nor when that came which was missing before it.
         is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;

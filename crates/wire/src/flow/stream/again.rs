@@ -2,7 +2,7 @@
 
 use manyways_trace::{Span, Time};
 
-use super::{Hole, OUTSTANDING, Seen, Sent, Stream};
+use super::{Hole, LARGEST_WINDOW, OUTSTANDING, Seen, Sent, Stream};
 
 /// So many repeated acknowledgements tell a sender of a loss (RFC 5681, 3.2).
 const REPEATS: u32 = 3;
@@ -82,8 +82,12 @@ impl Stream {
             return seen;
         }
         let segments = self.segments(begin, end);
-        let Some(first) = self.sent.iter().position(|sent| begin < sent.end && sent.begin < end)
-        else {
+        let top = self.top;
+        let is_in = |sent: &Sent| {
+            let (first, last) = sent.places(top);
+            begin < last && first < end
+        };
+        let Some(first) = self.sent.iter().position(is_in) else {
             // The receiver has said that it has this.
             match is_older(stamp, self.stamp) {
                 true => self.counts.duplicated += segments,
@@ -97,10 +101,9 @@ impl Stream {
             return seen;
         }
         let cause = self.cause(now, first, &before);
-        for sent in self.sent.iter_mut().skip(first).take_while(|sent| sent.begin < end) {
-            sent.at = now;
-            sent.stamp = stamp;
-            sent.copies = sent.copies.saturating_add(1);
+        for sent in self.sent.iter_mut().skip(first).take_while(|sent| sent.places(top).0 < end) {
+            let (begin, end) = sent.places(top);
+            *sent = Sent::new(now, begin, end, stamp, sent.copies.saturating_add(1));
         }
         *self.counts.again.of(cause) += segments;
         self.counts.lost_behind += segments;
@@ -143,8 +146,11 @@ impl Stream {
         }
         let segments = self.segments(from, to);
         let copies = if is_late { 1 } else { 2 };
-        let place = self.sent.partition_point(|sent| sent.begin < from);
-        self.sent.insert(place, Sent { begin: from, end: to, at: now, stamp, copies });
+        let top = self.top;
+        if from + LARGEST_WINDOW >= top {
+            let place = self.sent.partition_point(|sent| sent.places(top).0 < from);
+            self.sent.insert(place, Sent::new(now, from, to, stamp, copies));
+        }
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
         }
@@ -168,11 +174,11 @@ impl Stream {
                 .near()
                 .least()
                 .map_or(DUPLICATED, |least| DUPLICATED.min(Span::from_nanos(least.as_nanos() / 2)));
-        is_close && stamp == before.stamp && !self.was_told()
+        is_close && stamp == before.stamp() && !self.was_told()
     }
 
     fn cause(&self, now: Time, index: usize, before: &Sent) -> Cause {
-        let is_last = before.end == self.top;
+        let is_last = before.end == self.top as u32;
         let silence = now.since(before.at);
         if self.was_told() {
             return Cause::Fast;

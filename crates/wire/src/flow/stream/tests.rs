@@ -394,7 +394,7 @@ proptest! {
             }
             let stream = &passing.stream;
             prop_assert!(stream.acked <= stream.top);
-            let order: Vec<u64> = stream.sent.iter().flat_map(|s| [s.begin, s.end]).collect();
+            let order: Vec<u64> = stream.sent.iter().flat_map(|sent| <[u64; 2]>::from(sent.places(stream.top))).collect();
             prop_assert!(order.is_sorted(), "{order:?}");
             prop_assert!(stream.holes.iter().all(|hole| hole.begin < hole.end));
         }
