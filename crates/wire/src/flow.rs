@@ -21,4 +21,4 @@ pub use piece::Piece;
 pub use release::Releases;
 pub use samples::Samples;
 pub use stream::{Acked, Again, Counts, HOLES, OUTSTANDING, Seen, Stream};
-pub use table::{Flow, Limits, Table};
+pub use table::{Flow, Limits, Passing, Table};

@@ -85,11 +85,15 @@ pub struct Windows {
 struct Half {
     hello: Option<Hello>,
     stream: Option<Stream>,
-    releases: Releases,
+    /// Only of who has sent more than there was room for at once: who answers in one segment waits
+    /// for nobody.
+    releases: Option<Box<Releases>>,
     windows: Option<Windows>,
     judge: Judge,
     /// When all that it had sent was acknowledged.
     all_acked: Option<Time>,
+    /// Its FIN passed.
+    is_done: bool,
 }
 
 impl End {
@@ -172,6 +176,11 @@ impl Connection {
         self.reset
     }
 
+    /// Both ends have said that they are done, or one gave up.
+    pub fn is_closed(&self) -> bool {
+        self.reset.is_some() || self.ends.iter().all(|end| end.is_done)
+    }
+
     /// It has a whole handshake and no reset: what the paper on campus Wi-Fi (3.1) calls valid.
     pub fn is_valid(&self) -> bool {
         self.handshake.done.is_some() && self.reset.is_none()
@@ -187,15 +196,16 @@ impl Connection {
         self.ends[end as usize].stream.as_ref()
     }
 
-    /// How long it takes until this end sends what it is allowed to.
-    pub fn releases(&self, end: End) -> &Releases {
-        &self.ends[end as usize].releases
+    /// How long it takes until this end sends what it is allowed to; none where it never had to
+    /// wait for that.
+    pub fn releases(&self, end: End) -> Option<&Releases> {
+        self.ends[end as usize].releases.as_deref()
     }
 
     /// The server's first window, where it answered something.
     pub fn first_window(&self) -> Option<Estimate> {
         let server = &self.ends[End::Server as usize];
-        let trip = server.releases.whole().least();
+        let trip = server.releases.as_ref().and_then(|releases| releases.whole().least());
         self.first_window.estimate(self.payload(), trip)
     }
 
@@ -221,6 +231,7 @@ impl Connection {
         }
         if segment.flags.has(Flags::FIN) {
             self.first_fin = self.first_fin.or(Some(now));
+            self.ends[from as usize].is_done = true;
         }
         let window = self.window(from, segment);
         if segment.flags.has(Flags::ACK) {
@@ -314,7 +325,9 @@ impl Connection {
         if whose == End::Server {
             self.first_window.acked(now, &acked);
         }
-        half.releases.acked(now, &acked, ack.options.stamps(), mss);
+        if let Some(releases) = &mut half.releases {
+            releases.acked(now, &acked, ack.options.stamps(), mss);
+        }
     }
 
     fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>) {
@@ -332,28 +345,37 @@ impl Connection {
         });
         let before = stream.counts().again;
         let (was_idle, is_recovering) = (stream.in_flight() == 0, stream.is_recovering());
-        let seen = stream.sends(now, segment);
+        let mut seen = stream.sends(now, segment);
         let again = stream.counts().again;
-        let least = half.releases.whole().least();
-        if again.fast + again.timeout > before.fast + before.timeout {
-            half.releases.lost(again.timeout > before.timeout, stream.in_flight(), mss);
-            half.judge.lost(half.releases.latest(), least);
+        if half.releases.is_none() && !was_idle && segment.length > 0 {
+            half.releases = Some(Box::default());
         }
-        half.releases.sent(now, &seen, segment.options.stamps());
+        let mut releases = half.releases.as_deref_mut();
+        let least = releases.as_ref().and_then(|releases| releases.whole().least());
+        if again.fast + again.timeout > before.fast + before.timeout {
+            if let Some(releases) = &mut releases {
+                releases.lost(again.timeout > before.timeout, stream.in_flight(), mss);
+            }
+            half.judge.lost(releases.as_ref().and_then(|releases| releases.latest()), least);
+        }
+        let known = releases.as_ref().and_then(|releases| releases.far().least());
+        let far = known.into_iter().chain(far).min();
+        // Whoever had more to send would have sent it when all was acknowledged.
+        let way = far.unwrap_or_default() + far.unwrap_or_default();
+        seen.was_dry |= was_idle && half.all_acked.is_some_and(|at| now.since(at) > way);
+        if let Some(releases) = &mut releases {
+            releases.sent(now, &seen, segment.options.stamps());
+        }
         if !seen.is_new || segment.length == 0 {
             return;
         }
-        let far = half.releases.far().least().or(far);
-        // Whoever had more to send would have sent it when all was acknowledged.
-        let way = far.unwrap_or_default() + far.unwrap_or_default();
-        let is_late = half.all_acked.is_some_and(|at| now.since(at) > way);
-        let granted = half.releases.granted();
+        let granted = releases.as_ref().and_then(|releases| releases.granted());
         let moment = Moment {
-            was_dry: seen.was_dry || was_idle && is_late,
+            was_dry: seen.was_dry,
             is_recovering,
             in_flight: stream.in_flight(),
             left: granted.map(|granted| granted.saturating_sub(seen.end)),
-            trip: half.releases.latest(),
+            trip: releases.and_then(|releases| releases.latest()),
             least,
             far,
             mss,

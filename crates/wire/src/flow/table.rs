@@ -1,12 +1,17 @@
 //! All connections that pass, by their addresses and ports.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use foldhash::fast::RandomState;
 use manyways_trace::{Span, Time};
 
 use super::connection::{Connection, End};
 use crate::tcp::{Flags, Segment};
+
+/// A connection that was closed by both ends, or reset, is kept for so long: its last segments may
+/// come late, and would look like another one's.
+const LINGER: Span = Span::from_secs(10);
 
 /// What the table may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,37 +22,75 @@ pub struct Limits {
     pub idle: Span,
 }
 
-/// The connections that are not over yet.
+/// The connections that are not over yet, with something of the caller's for each.
 #[derive(Debug)]
-pub struct Table {
+pub struct Table<A = ()> {
     limits: Limits,
-    connections: HashMap<Key, Entry>,
+    places: HashMap<Key, u32, RandomState>,
+    entries: Vec<Option<Box<Entry<A>>>>,
+    free: Vec<u32>,
     /// Whom to look at next, and what its last segment was when that was decided.
-    turns: VecDeque<(Time, Key)>,
-    over: VecDeque<Flow>,
+    turns: VecDeque<(Time, Turn)>,
+    /// Who was closed, and when.
+    closed: VecDeque<(Time, Turn)>,
+    over: VecDeque<Flow<A>>,
+    /// How many connections there were.
+    count: u64,
     evicted: u64,
 }
 
 /// A connection that is over, or of which the table has no more.
 #[derive(Clone, Debug)]
-pub struct Flow {
+pub struct Flow<A = ()> {
+    /// Counted from zero, in the order of their first segments.
+    pub number: u64,
     /// Who began it.
     pub client: SocketAddr,
     /// The other end.
     pub server: SocketAddr,
     /// What passed.
     pub connection: Connection,
+    /// The caller's.
+    pub attached: A,
 }
 
-/// The ends in the order of their addresses, whoever began.
+/// The connection that a segment belongs to.
+#[derive(Debug)]
+pub struct Passing<'a, A> {
+    /// As [`Flow::number`].
+    pub number: u64,
+    /// Who sent it.
+    pub from: End,
+    /// What passed so far, with it.
+    pub connection: &'a Connection,
+    /// The caller's.
+    pub attached: &'a mut A,
+}
+
+/// The ends in the order of their addresses, whoever began: addresses, those of IPv4 mapped into
+/// those of IPv6, and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key([(IpAddr, u16); 2]);
+struct Key {
+    addresses: [[u8; 16]; 2],
+    ports: [u16; 2],
+}
+
+/// An entry, unless another one has its place by now.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    place: u32,
+    number: u64,
+}
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<A> {
+    key: Key,
+    number: u64,
     /// The client is the key's first end.
     begins_first: bool,
+    is_closed: bool,
     connection: Connection,
+    attached: A,
 }
 
 impl Default for Limits {
@@ -56,26 +99,30 @@ impl Default for Limits {
     }
 }
 
-impl Table {
+impl<A: Default> Table<A> {
     /// An empty one.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            connections: HashMap::new(),
+            places: HashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
             turns: VecDeque::new(),
+            closed: VecDeque::new(),
             over: VecDeque::new(),
+            count: 0,
             evicted: 0,
         }
     }
 
     /// How many connections are in it.
     pub fn len(&self) -> usize {
-        self.connections.len()
+        self.places.len()
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
-        self.connections.is_empty()
+        self.places.is_empty()
     }
 
     /// So many connections had to go before they were over.
@@ -84,70 +131,160 @@ impl Table {
     }
 
     /// A segment passes.
-    pub fn handle(&mut self, now: Time, from: IpAddr, to: IpAddr, segment: &Segment<'_>) {
+    pub fn handle(
+        &mut self,
+        now: Time,
+        from: IpAddr,
+        to: IpAddr,
+        segment: &Segment<'_>,
+    ) -> Option<Passing<'_, A>> {
         self.take_turns(now);
-        let (sender, receiver) = ((from, segment.from), (to, segment.to));
-        let is_first = sender <= receiver;
-        let key = Key(if is_first { [sender, receiver] } else { [receiver, sender] });
-        if self.connections.get(&key).is_some_and(|entry| entry.is_another(is_first, segment)) {
-            self.ends(key);
+        let (key, is_first) = Key::of((from, segment.from), (to, segment.to));
+        let mut place = self.places.get(&key).copied();
+        if let Some(found) = place
+            && self.entry(found).is_some_and(|entry| entry.is_another(is_first, segment))
+        {
+            self.ends(found);
+            place = None;
         }
-        let entry = self.connections.entry(key).or_insert_with(|| {
-            self.turns.push_back((now, key));
-            let sender = Connection::sender(segment);
-            Entry {
-                begins_first: is_first == (sender == End::Client),
-                connection: Connection::new(now),
-            }
-        });
-        entry.connection.handle(now, entry.end(is_first), segment);
+        let place = match place {
+            Some(place) => place,
+            None => self.begins(now, key, is_first, segment),
+        };
+        let entry = self.entries.get_mut(place as usize)?.as_deref_mut()?;
+        let end = entry.end(is_first);
+        entry.connection.handle(now, end, segment);
+        if !entry.is_closed && entry.connection.is_closed() {
+            entry.is_closed = true;
+            self.closed.push_back((now, Turn { place, number: entry.number }));
+        }
+        let Entry { number, connection, attached, .. } = entry;
+        Some(Passing { number: *number, from: end, connection, attached })
     }
 
     /// A connection that is over, in no order.
-    pub fn poll(&mut self) -> Option<Flow> {
+    pub fn poll(&mut self) -> Option<Flow<A>> {
         self.over.pop_front()
     }
 
-    /// Nothing passes any more: all that are left are over.
+    /// Nothing passes any more: all that are left are over, in the order of their beginnings.
     pub fn finish(&mut self) {
-        let keys: Vec<Key> = self.connections.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.ends(key));
+        let mut left: Vec<Turn> = Vec::with_capacity(self.len());
+        for (place, entry) in self.entries.iter().enumerate() {
+            left.extend(entry.iter().map(|e| Turn { place: place as u32, number: e.number }));
+        }
+        left.sort_unstable_by_key(|turn| turn.number);
+        left.into_iter().for_each(|turn| self.ends(turn.place));
         self.turns.clear();
+        self.closed.clear();
     }
 
-    /// Looks at a connection or two: those that were silent for long are over.
+    fn begins(&mut self, now: Time, key: Key, is_first: bool, segment: &Segment<'_>) -> u32 {
+        let sender = Connection::sender(segment);
+        let number = self.count;
+        self.count += 1;
+        let entry = Box::new(Entry {
+            key,
+            number,
+            begins_first: is_first == (sender == End::Client),
+            is_closed: false,
+            connection: Connection::new(now),
+            attached: A::default(),
+        });
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.entries[place as usize] = Some(entry);
+                place
+            }
+            None => {
+                self.entries.push(Some(entry));
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.places.insert(key, place);
+        self.turns.push_back((now, Turn { place, number }));
+        place
+    }
+
+    /// Those that were closed a while ago are over; looks at one or two others: those that were
+    /// silent for long are over as well.
     fn take_turns(&mut self, now: Time) {
+        while let Some((then, turn)) = self.closed.front().copied()
+            && now.since(then) > LINGER
+        {
+            self.closed.pop_front();
+            if self.at(turn).is_some() {
+                self.ends(turn.place);
+            }
+        }
         for _ in 0..2 {
-            let is_full = self.connections.len() > self.limits.connections;
-            let Some((then, key)) = self.turns.front().copied() else { return };
+            let is_full = self.places.len() > self.limits.connections;
+            let Some((then, turn)) = self.turns.front().copied() else { return };
             if !is_full && now.since(then) <= self.limits.idle {
                 return;
             }
             self.turns.pop_front();
-            let Some(entry) = self.connections.get(&key) else { continue };
+            let Some(entry) = self.at(turn) else { continue };
             let last = entry.connection.last();
             if now.since(last) > self.limits.idle {
-                self.ends(key);
+                self.ends(turn.place);
             } else if is_full {
                 self.evicted += 1;
-                self.ends(key);
+                self.ends(turn.place);
             } else {
-                self.turns.push_back((last, key));
+                self.turns.push_back((last, turn));
             }
         }
     }
 
-    fn ends(&mut self, key: Key) {
-        let Some(Entry { begins_first, connection }) = self.connections.remove(&key) else {
+    fn entry(&self, place: u32) -> Option<&Entry<A>> {
+        self.entries.get(place as usize)?.as_deref()
+    }
+
+    fn at(&self, turn: Turn) -> Option<&Entry<A>> {
+        self.entry(turn.place).filter(|entry| entry.number == turn.number)
+    }
+
+    fn ends(&mut self, place: u32) {
+        let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::take) else {
             return;
         };
-        let [first, second] = key.0.map(SocketAddr::from);
-        let (client, server) = if begins_first { (first, second) } else { (second, first) };
-        self.over.push_back(Flow { client, server, connection });
+        self.free.push(place);
+        let Entry { key, number, begins_first, connection, attached, .. } = *entry;
+        self.places.remove(&key);
+        let (client, server) = key.ends(begins_first);
+        self.over.push_back(Flow { number, client, server, connection, attached });
     }
 }
 
-impl Entry {
+impl Key {
+    /// The key of a packet, and whether its sender is the first end.
+    fn of(sender: (IpAddr, u16), receiver: (IpAddr, u16)) -> (Self, bool) {
+        let [one, other] = [sender, receiver].map(|(address, port)| (bytes(address), port));
+        let is_first = one <= other;
+        let (first, second) = if is_first { (one, other) } else { (other, one) };
+        let key = Self { addresses: [first.0, second.0], ports: [first.1, second.1] };
+        (key, is_first)
+    }
+
+    /// The client and the server.
+    fn ends(&self, begins_first: bool) -> (SocketAddr, SocketAddr) {
+        let end = |index: usize| {
+            let address = Ipv6Addr::from(self.addresses[index]).to_canonical();
+            SocketAddr::new(address, self.ports[index])
+        };
+        if begins_first { (end(0), end(1)) } else { (end(1), end(0)) }
+    }
+}
+
+fn bytes(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+impl<A> Entry<A> {
     fn end(&self, is_first: bool) -> End {
         if is_first == self.begins_first { End::Client } else { End::Server }
     }
@@ -241,6 +378,45 @@ mod tests {
         }
         assert_eq!(table.evicted(), 989);
         assert_eq!(ports(&mut table).len(), 989);
-        assert!(table.turns.len() <= 11);
+        assert!(table.turns.len() <= 11 && table.entries.len() <= 12);
+    }
+
+    #[test]
+    fn who_was_closed_goes_soon() {
+        let mut table = Table::new(Limits::default());
+        for port in 1..=3 {
+            pass(&mut table, 0, port, true, 7, 0x02);
+            pass(&mut table, 0, port, false, 9, 0x12);
+        }
+        pass(&mut table, 1, 1, true, 8, 0x11);
+        pass(&mut table, 2, 2, true, 8, 0x11);
+        pass(&mut table, 2, 2, false, 10, 0x11);
+        pass(&mut table, 3, 3, false, 10, 0x14);
+        // Its last acknowledgement belongs to it.
+        pass(&mut table, 12, 2, true, 9, 0x10);
+        assert_eq!(table.len(), 3);
+        pass(&mut table, 20, 9, true, 7, 0x02);
+        assert_eq!(ports(&mut table), [2, 3], "the other end of the first one did not close it");
+    }
+
+    #[test]
+    fn each_has_something_of_the_callers() {
+        let mut table: Table<u32> = Table::new(Limits::default());
+        let mut numbers = Vec::new();
+        for port in [5_001, 5_002, 5_001, 5_001] {
+            let mut bytes = [port, 443_u16].map(u16::to_be_bytes).concat();
+            bytes.extend([7, 5].map(u32::to_be_bytes).concat());
+            bytes.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+            let segment = Segment::read(&bytes, 20).unwrap();
+            let passing = table.handle(Time::ZERO, PHONE.into(), SITE.into(), &segment).unwrap();
+            assert_eq!((passing.from, passing.connection.started()), (End::Client, Time::ZERO));
+            *passing.attached += 1;
+            numbers.push(passing.number);
+        }
+        assert_eq!(numbers, [0, 1, 0, 0]);
+        table.finish();
+        let flows: Vec<(u64, u32)> =
+            std::iter::from_fn(|| table.poll()).map(|flow| (flow.number, flow.attached)).collect();
+        assert_eq!(flows, [(0, 3), (1, 1)]);
     }
 }

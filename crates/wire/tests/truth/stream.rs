@@ -16,7 +16,7 @@ fn counts(seen: &Seen) -> &Counts {
 }
 
 fn releases(seen: &Seen) -> &Releases {
-    seen.connection.releases(End::Server)
+    seen.connection.releases(End::Server).unwrap()
 }
 
 /// How many packets each of the server's hops lost, in their order.
