@@ -6,6 +6,7 @@
 //! acknowledgements set free.
 
 mod connection;
+mod few;
 mod first_window;
 mod limit;
 mod piece;

@@ -69,15 +69,15 @@ pub struct Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// The first one after its SYN.
-    pub first: u64,
+    pub first: u32,
     /// The smallest one after its SYN.
-    pub least: u64,
+    pub least: u32,
     /// The largest one.
-    pub most: u64,
+    pub most: u32,
     /// How often it was closed.
     pub closed: u32,
     /// The latest.
-    now: u64,
+    now: u32,
 }
 
 /// What one end sends, and what comes back for it.
@@ -301,7 +301,7 @@ impl Connection {
         let half = &mut self.ends[from as usize];
         // That of a SYN is never scaled.
         let scale = half.hello.and_then(|hello| hello.scale).filter(|_| !is_syn);
-        let window = u64::from(segment.window) << scale.unwrap_or(0);
+        let window = u32::from(segment.window) << scale.unwrap_or(0);
         if !is_syn && segment.flags.has(Flags::ACK) {
             let fresh = Windows { first: window, least: window, most: window, closed: 0, now: 1 };
             let windows = half.windows.get_or_insert(fresh);
@@ -310,7 +310,7 @@ impl Connection {
             windows.closed += u32::from(window == 0 && windows.now > 0);
             windows.now = window;
         }
-        window
+        window.into()
     }
 
     /// An end's bytes are acknowledged by the other one.

@@ -16,13 +16,10 @@ use manyways_trace::{Span, Time};
 
 use super::samples::Samples;
 use super::stream::{Acked, Seen};
-use crate::tcp::Stamps;
+use crate::tcp::{Seq, Stamps};
 
 /// So many acknowledgements are remembered until they release something.
 const REMEMBERED: usize = 256;
-
-/// Room for so many is kept when none is left.
-const KEPT: usize = 4;
 
 /// The acknowledgements that are on their way to a sender, and what they release.
 #[derive(Clone, Debug, Default)]
@@ -51,11 +48,11 @@ struct Reno {
 /// The first acknowledgement with a stamp.
 #[derive(Clone, Copy, Debug)]
 struct Stamped {
-    stamp: u32,
     at: Time,
     near: Option<Span>,
-    /// What the last one with it says of the receiver's window.
-    granted: u64,
+    stamp: u32,
+    /// What the last one with it says of the receiver's window: the lower half of the place.
+    granted: u32,
 }
 
 /// An acknowledgement that lets the sender send beyond a place.
@@ -107,14 +104,15 @@ impl Releases {
     pub fn acked(&mut self, now: Time, acked: &Acked, stamps: Option<Stamps>, mss: u32) {
         if let Some(Stamps { value: stamp, .. }) = stamps {
             let is_newer = self.stamped.back().is_none_or(|last| is_after(stamp, last.stamp));
-            let Acked { near, granted, .. } = *acked;
+            let Acked { near, .. } = *acked;
+            let granted = acked.granted as u32;
             match self.stamped.back_mut().filter(|last| last.stamp == stamp) {
                 Some(last) => last.granted = granted,
                 None if is_newer && self.echoed.is_none_or(|echoed| is_after(stamp, echoed)) => {
                     remember(&mut self.stamped, Stamped { stamp, at: now, near, granted });
                 }
                 // It has come back already, and says more now.
-                None if self.echoed == Some(stamp) => self.granted = Some(granted),
+                None if self.echoed == Some(stamp) => self.granted = Some(acked.granted),
                 None => {}
             }
         } else if acked.bytes > 0 {
@@ -138,7 +136,7 @@ impl Releases {
     /// What the sender sends passes.
     pub fn sent(&mut self, now: Time, seen: &Seen, stamps: Option<Stamps>) {
         let released = match stamps {
-            Some(stamps) => self.echoed_by(stamps.echo),
+            Some(stamps) => self.echoed_by(stamps.echo, seen.end),
             None => {
                 let reno = self.reno.get_or_insert_default();
                 let by_window = reno.allowed_by(seen.end).filter(|_| seen.is_new);
@@ -160,18 +158,19 @@ impl Releases {
         }
     }
 
-    /// The acknowledgement that this is the first echo of.
-    fn echoed_by(&mut self, echo: u32) -> Option<Allowed> {
+    /// The acknowledgement that this is the first echo of, in a segment that ends here.
+    fn echoed_by(&mut self, echo: u32, end: u64) -> Option<Allowed> {
         if self.echoed.is_some_and(|echoed| !is_after(echo, echoed)) {
             return None;
         }
         let mut found = None;
         while let Some(first) = self.stamped.front().filter(|first| !is_after(first.stamp, echo)) {
             let Stamped { stamp, at, near, granted } = *first;
+            let granted = Seq(granted).unwrap(end);
             found = (stamp == echo).then_some(Allowed { beyond: 0, at, near, granted });
             self.stamped.pop_front();
         }
-        if self.stamped.is_empty() && self.stamped.capacity() > KEPT {
+        if self.stamped.is_empty() && self.stamped.capacity() > 0 {
             self.stamped = VecDeque::new();
         }
         if found.is_some() {

@@ -3,7 +3,7 @@
 use manyways_trace::Span;
 
 /// So many are kept as they are.
-const EXACT: usize = 32;
+const EXACT: usize = 16;
 /// Of more it is only kept in which range each is, and at most so many ranges.
 const RANGES: usize = 64;
 /// Each doubling has this many ranges, as a power of two: one is 1.1 to 1.6 % wide.
@@ -11,7 +11,7 @@ const FINEST: u32 = 6;
 /// Ranges of less than so many nanoseconds, as a power of two, are not told apart.
 const LEAST: u32 = 8;
 
-/// How long something took, each time. The shortest one is exact, and so is the median of up to 32;
+/// How long something took, each time. The shortest one is exact, and so is the median of up to 16;
 /// that of more is off by half a range at most, 0.8 % of its value, and where samples spread over
 /// more than 64 ranges by twice that for each doubling of their number.
 #[derive(Clone, Debug)]

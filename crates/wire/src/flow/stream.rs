@@ -15,6 +15,7 @@ use manyways_trace::{Span, Time};
 
 pub use self::again::Again;
 use self::again::{Cause, Resent};
+use super::few::Few;
 use super::samples::Samples;
 use crate::tcp::{Flags, Segment, Seq};
 
@@ -24,8 +25,6 @@ pub const OUTSTANDING: usize = 2_048;
 pub const HOLES: usize = 64;
 /// No more bytes than this are on their way (RFC 7323, 2.3).
 const LARGEST_WINDOW: u64 = 1 << 30;
-/// Room for so many of those is kept while nothing is on its way.
-const KEPT: usize = 4;
 /// What a segment is believed to carry while nobody has said it.
 const USUAL_MSS: u32 = 1_460;
 /// An acknowledgement of a single segment that comes this much later than the fastest one was
@@ -45,7 +44,7 @@ pub struct Stream {
     /// The window that the other end grants behind that.
     granted: Option<u64>,
     sent: VecDeque<Sent>,
-    holes: Vec<Hole>,
+    holes: Few<Hole>,
     /// Acknowledgements in a row that say the same, while bytes are on their way.
     repeats: u32,
     /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
@@ -54,7 +53,7 @@ pub struct Stream {
     recovers_to: u64,
     /// …which it learned this way.
     recovery: Option<Cause>,
-    resent: VecDeque<Resent>,
+    resent: Few<Resent>,
     mss: u32,
     /// Its last segment was not full, and nothing waited behind it.
     is_dry: bool,
@@ -77,23 +76,23 @@ pub struct Counts {
     /// Segments that were sent again, by cause.
     pub again: Again,
     /// Segments that came late because something on the way overtook them.
-    pub reordered: u64,
+    pub reordered: u32,
     /// The same packet twice, which nobody had sent twice.
-    pub duplicated: u64,
+    pub duplicated: u32,
     /// Lost between the sender and the capture point.
-    pub lost_before: u64,
+    pub lost_before: u32,
     /// Lost between the capture point and the receiver.
-    pub lost_behind: u64,
+    pub lost_behind: u32,
     /// Bytes that were acknowledged and never seen: the capture missed them.
     pub unseen: u64,
     /// Segments that only ask whether the other end is alive.
-    pub keep_alives: u64,
+    pub keep_alives: u32,
     /// Bytes into a window that was closed, to ask whether it still is.
-    pub window_probes: u64,
+    pub window_probes: u32,
     /// The most bytes that were on their way at a time.
-    pub most_in_flight: u64,
+    pub most_in_flight: u32,
     /// Acknowledgements that were probably held back.
-    pub held_back: u64,
+    pub held_back: u32,
 }
 
 /// Many of these are kept, so that they are small.
@@ -184,12 +183,12 @@ impl Stream {
             acked: first,
             granted: None,
             sent: VecDeque::new(),
-            holes: Vec::new(),
+            holes: Few::default(),
             repeats: 0,
             sacked: 0,
             recovers_to: first,
             recovery: None,
-            resent: VecDeque::new(),
+            resent: Few::default(),
             mss: USUAL_MSS,
             is_dry: true,
             stamp: None,
@@ -300,7 +299,8 @@ impl Stream {
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
         }
-        self.counts.most_in_flight = self.counts.most_in_flight.max(self.in_flight());
+        let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
+        self.counts.most_in_flight = self.counts.most_in_flight.max(in_flight);
         Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end }
     }
 
@@ -350,7 +350,7 @@ impl Stream {
             }
             self.sent.pop_front();
         }
-        if self.sent.is_empty() && self.sent.capacity() > KEPT {
+        if self.sent.is_empty() && self.sent.capacity() > 0 {
             // Most connections are silent most of the time.
             self.sent = VecDeque::new();
         }

@@ -23,13 +23,13 @@ const REMEMBERED: usize = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Again {
     /// As acknowledgements repeated themselves, or SACK told of a gap.
-    pub fast: u64,
+    pub fast: u32,
     /// As none came for long.
-    pub timeout: u64,
+    pub timeout: u32,
     /// The last one of those on their way, to find out whether it came.
-    pub probe: u64,
+    pub probe: u32,
     /// Whatever made the sender do so: the receiver had it already.
-    pub spurious: u64,
+    pub spurious: u32,
 }
 
 /// Why a segment was sent again.
@@ -55,11 +55,11 @@ pub(super) struct Resent {
 
 impl Again {
     /// All of them.
-    pub fn all(&self) -> u64 {
+    pub fn all(&self) -> u32 {
         self.fast + self.timeout + self.probe + self.spurious
     }
 
-    fn of(&mut self, cause: Cause) -> &mut u64 {
+    fn of(&mut self, cause: Cause) -> &mut u32 {
         match cause {
             Cause::Fast => &mut self.fast,
             Cause::Timeout => &mut self.timeout,
@@ -207,9 +207,9 @@ impl Stream {
 
     fn remember(&mut self, resent: Resent) {
         if self.resent.len() == REMEMBERED {
-            self.resent.pop_front();
+            self.resent.remove(0);
         }
-        self.resent.push_back(resent);
+        self.resent.push(resent);
     }
 
     /// The receiver got these bytes a second time: they were sent again for nothing.
@@ -236,8 +236,8 @@ impl Stream {
     }
 
     /// As the segments that they were, whatever merged them since.
-    fn segments(&self, begin: u64, end: u64) -> u64 {
-        (end - begin).div_ceil(u64::from(self.mss))
+    fn segments(&self, begin: u64, end: u64) -> u32 {
+        u32::try_from((end - begin).div_ceil(u64::from(self.mss))).unwrap_or(u32::MAX)
     }
 }
 
