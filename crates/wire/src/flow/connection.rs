@@ -219,15 +219,15 @@ impl Connection {
         self.ends[end as usize].windows.as_ref()
     }
 
-    /// A segment passes.
-    pub fn handle(&mut self, now: Time, from: End, segment: &Segment<'_>) {
+    /// A segment passes. Says where in its sender's stream its first byte is, where it has any.
+    pub fn handle(&mut self, now: Time, from: End, segment: &Segment<'_>) -> Option<u64> {
         // Clocks of captures step back.
         self.last = self.last.max(now);
         self.begins(now, from, segment);
         if segment.flags.has(Flags::RST) {
             self.reset = self.reset.or(Some((now, from)));
             // Its numbers need not be those of the stream.
-            return;
+            return None;
         }
         if segment.flags.has(Flags::FIN) {
             self.first_fin = self.first_fin.or(Some(now));
@@ -237,7 +237,9 @@ impl Connection {
         if segment.flags.has(Flags::ACK) {
             self.is_acked(now, from.other(), segment, window);
         }
-        self.sends(now, from, segment);
+        let begin = self.sends(now, from, segment);
+        let is_syn = u64::from(segment.flags.has(Flags::SYN));
+        (segment.length > 0).then_some(begin + is_syn)
     }
 
     /// What belongs to the handshake.
@@ -330,7 +332,8 @@ impl Connection {
         }
     }
 
-    fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>) {
+    /// An end sends this; where in its stream it begins.
+    fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>) -> u64 {
         let mss = self.mss();
         let is_asked = self.stream(from.other()).is_some_and(|stream| stream.counts().bytes > 0);
         let far = match from {
@@ -367,7 +370,7 @@ impl Connection {
             releases.sent(now, &seen, segment.options.stamps());
         }
         if !seen.is_new || segment.length == 0 {
-            return;
+            return seen.begin;
         }
         let granted = releases.as_ref().and_then(|releases| releases.granted());
         let moment = Moment {
@@ -386,6 +389,7 @@ impl Connection {
             End::Server => self.first_window.answered(now, &seen, far, is_asked),
         }
         self.ends[from.other() as usize].judge.asked(now);
+        seen.begin
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 /// A list that takes the room of a pointer while it is empty.
+#[allow(clippy::box_collection, reason = "an empty Vec takes three pointers")]
 #[derive(Clone, Debug)]
 pub(super) struct Few<T>(Option<Box<Vec<T>>>);
 
@@ -15,6 +16,11 @@ impl<T> Default for Few<T> {
 impl<T> Few<T> {
     pub(super) fn push(&mut self, one: T) {
         self.0.get_or_insert_default().push(one);
+    }
+
+    /// Puts one before the one at this index.
+    pub(super) fn insert(&mut self, index: usize, one: T) {
+        self.0.get_or_insert_default().insert(index, one);
     }
 
     /// The one at this index; the others stay in their order.

@@ -61,6 +61,8 @@ pub struct Passing<'a, A> {
     pub number: u64,
     /// Who sent it.
     pub from: End,
+    /// Where in its sender's stream its first byte is, where it has any.
+    pub place: Option<u64>,
     /// What passed so far, with it.
     pub connection: &'a Connection,
     /// The caller's.
@@ -153,13 +155,13 @@ impl<A: Default> Table<A> {
         };
         let entry = self.entries.get_mut(place as usize)?.as_deref_mut()?;
         let end = entry.end(is_first);
-        entry.connection.handle(now, end, segment);
+        let at = entry.connection.handle(now, end, segment);
         if !entry.is_closed && entry.connection.is_closed() {
             entry.is_closed = true;
             self.closed.push_back((now, Turn { place, number: entry.number }));
         }
         let Entry { number, connection, attached, .. } = entry;
-        Some(Passing { number: *number, from: end, connection, attached })
+        Some(Passing { number: *number, from: end, place: at, connection, attached })
     }
 
     /// A connection that is over, in no order.
