@@ -8,5 +8,6 @@
 mod base64;
 pub mod bond;
 pub mod fetch;
+pub mod flows;
 pub mod lab;
 pub mod resolve;

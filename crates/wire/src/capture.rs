@@ -147,7 +147,7 @@ pub enum Broken {
 }
 
 /// Reads a capture block by block.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Reader {
     format: Option<Format>,
     interfaces: Vec<Interface>,
@@ -155,7 +155,7 @@ pub struct Reader {
     last: Time,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Format {
     Pcap(Pcap),
     Pcapng(Pcapng),

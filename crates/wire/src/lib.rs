@@ -12,7 +12,9 @@
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
+#![recursion_limit = "256"]
 
+pub mod analysis;
 pub mod capture;
 pub mod dns;
 pub mod flow;
@@ -21,6 +23,7 @@ pub mod http;
 mod name;
 mod peek;
 pub mod quic;
+pub mod table;
 pub mod tcp;
 pub mod tls;
 

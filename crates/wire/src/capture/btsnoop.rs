@@ -12,7 +12,7 @@ const BEFORE: usize = 24;
 /// The Unix epoch in microseconds since the year 0.
 const EPOCH: i64 = 0x00dc_ddb3_0f2f_8000;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Btsnoop {
     framing: Framing,
     /// The packets that the capture had lost before the last one.

@@ -10,7 +10,7 @@ const MICROS: u32 = 0xa1b2_c3d4;
 const NANOS: u32 = 0xa1b2_3c4d;
 const LONGER: u32 = 0xa1b2_cd34;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pcap {
     order: Order,
     tick: Tick,

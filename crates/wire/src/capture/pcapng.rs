@@ -21,7 +21,7 @@ const SECTION_HEAD: usize = 16;
 /// Where a packet's bytes begin in the content of its block.
 const PACKET_BEGINS: usize = 20;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pcapng {
     order: Order,
     clocks: Vec<Clock>,

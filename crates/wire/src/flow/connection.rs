@@ -292,7 +292,7 @@ impl Connection {
     }
 
     /// The largest payload beside the options that segments usually have.
-    fn payload(&self) -> u32 {
+    pub fn payload(&self) -> u32 {
         let has_stamps = self.ends.iter().all(|end| end.hello.is_some_and(|h| h.has_stamps));
         self.mss() - if has_stamps { 12.min(self.mss() - 1) } else { 0 }
     }

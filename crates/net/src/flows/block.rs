@@ -1,0 +1,197 @@
+//! A stretch of a capture, and where its packets are.
+
+use std::io::{self, Read};
+
+use manyways_trace::Time;
+use manyways_wire::analysis::shard;
+use manyways_wire::capture::{Broken, LinkType, Packet, Reader, Step};
+
+/// So many bytes are looked at together: they stay in a core's cache until all is done with them.
+const LENGTH: usize = 256 << 10;
+
+/// Some bytes of a capture and the packets in them.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    bytes: Vec<u8>,
+    packets: Vec<Place>,
+}
+
+/// Where a packet is.
+#[derive(Debug)]
+struct Place {
+    at: Time,
+    begin: u32,
+    captured: u32,
+    length: u32,
+    link: LinkType,
+    interface: u16,
+    shard: u8,
+    is_sent: Option<bool>,
+    lost_before: u64,
+}
+
+/// Why a capture ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// It is over.
+    Whole,
+    /// It was cut within a packet or block that begins at this byte.
+    Cut(u64),
+    /// What begins at this byte cannot be read.
+    Broken(u64, Broken),
+    /// The system does not read on behind this byte.
+    Failed(u64, io::Error),
+}
+
+/// Cuts a capture into blocks.
+pub(super) struct Blocks {
+    source: Box<dyn Read + Send>,
+    reader: Reader,
+    shards: u8,
+    /// What was read and belongs to no block yet.
+    rest: Vec<u8>,
+    /// Where in the capture that begins.
+    place: u64,
+    /// Nothing can be read any more.
+    is_over: bool,
+}
+
+impl Blocks {
+    pub(super) fn new(source: Box<dyn Read + Send>, shards: u8) -> Self {
+        Self {
+            source,
+            reader: Reader::default(),
+            shards,
+            rest: Vec::new(),
+            place: 0,
+            is_over: false,
+        }
+    }
+
+    /// When the first packet passed; none where there is none near the beginning.
+    pub(super) fn begins(&mut self) -> Option<Time> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        // An error comes again with the first block.
+        let _ = self.fill(&mut bytes, LENGTH);
+        self.rest = bytes;
+        let (mut reader, mut at) = (self.reader.clone(), 0);
+        loop {
+            match reader.step(&self.rest[at..]).ok()? {
+                Step::Packet(packet, _) => return Some(packet.at),
+                Step::Other(length) => at += length,
+                Step::More(_) => return None,
+            }
+        }
+    }
+
+    /// What the capture says of its interfaces.
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Fills a block that is not needed any more with what comes next; says why when nothing does.
+    pub(super) fn next(&mut self, block: &mut Block) -> Option<End> {
+        block.packets.clear();
+        std::mem::swap(&mut block.bytes, &mut self.rest);
+        let (mut at, mut wanted) = (0, LENGTH);
+        loop {
+            if let Err(error) = self.fill(&mut block.bytes, wanted) {
+                self.is_over = true;
+                if at == 0 {
+                    return Some(End::Failed(self.place + block.bytes.len() as u64, error));
+                }
+            }
+            let end = self.step(block, &mut at);
+            // A block that holds no packet yet is made longer, or this would go on for ever.
+            match end {
+                Ok(more) if block.packets.is_empty() && !self.is_over => {
+                    wanted = (at + more).max(block.bytes.len() + 1);
+                }
+                end => {
+                    self.rest.clear();
+                    self.rest.extend_from_slice(&block.bytes[at..]);
+                    block.bytes.truncate(at);
+                    self.place += at as u64;
+                    return match end {
+                        _ if !block.packets.is_empty() => None,
+                        Err(broken) => Some(End::Broken(self.place, broken)),
+                        Ok(_) if self.rest.is_empty() => Some(End::Whole),
+                        Ok(_) => Some(End::Cut(self.place)),
+                    };
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
+        if self.is_over || bytes.len() >= wanted {
+            return Ok(());
+        }
+        let missing = (wanted - bytes.len()) as u64;
+        let count = self.source.by_ref().take(missing).read_to_end(bytes)?;
+        self.is_over = (count as u64) < missing;
+        Ok(())
+    }
+
+    /// Finds the packets in the block's bytes; what follows them has at least so many bytes.
+    fn step(&mut self, block: &mut Block, at: &mut usize) -> Result<usize, Broken> {
+        let Block { bytes, packets } = block;
+        loop {
+            match self.reader.step(&bytes[*at..])? {
+                Step::More(more) => return Ok(more),
+                Step::Other(length) => *at += length,
+                Step::Packet(packet, length) => {
+                    let end = *at + length;
+                    let interface = self.reader.interfaces().get(packet.interface);
+                    let link = interface.map_or(LinkType::ETHERNET, |interface| interface.link);
+                    let begin = packet.bytes.as_ptr() as usize - bytes.as_ptr() as usize;
+                    packets.push(Place {
+                        at: packet.at,
+                        begin: begin as u32,
+                        captured: packet.bytes.len() as u32,
+                        length: u32::try_from(packet.length).unwrap_or(u32::MAX),
+                        link,
+                        interface: packet.interface as u16,
+                        shard: shard(link, packet.bytes, packet.length, self.shards),
+                        is_sent: packet.is_sent,
+                        lost_before: packet.lost_before,
+                    });
+                    *at = end;
+                }
+            }
+        }
+    }
+}
+
+impl Block {
+    /// When its first packet passed.
+    pub(super) fn first(&self) -> Option<Time> {
+        self.packets.first().map(|packet| packet.at)
+    }
+
+    /// When its last one did.
+    pub(super) fn last(&self) -> Option<Time> {
+        self.packets.last().map(|packet| packet.at)
+    }
+
+    /// How many packets it has.
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// The packets of a shard.
+    pub(super) fn packets(&self, shard: u8) -> impl Iterator<Item = (LinkType, Packet<'_>)> {
+        self.packets.iter().filter(move |place| place.shard == shard).map(|place| {
+            let begin = place.begin as usize;
+            let packet = Packet {
+                at: place.at,
+                interface: place.interface.into(),
+                bytes: &self.bytes[begin..begin + place.captured as usize],
+                length: place.length as usize,
+                is_sent: place.is_sent,
+                lost_before: place.lost_before,
+            };
+            (place.link, packet)
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! What is kept for each TCP connection besides its numbers.
+
+use manyways_trace::Time;
+
+use crate::flow::End;
+
+/// What the packets of a connection add up to, whatever they carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    ip_bytes: [u64; 2],
+    marked: [u32; 2],
+    capable: [u32; 2],
+}
+
+/// The bytes of a connection in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Second {
+    pub(super) begins: Time,
+    pub(super) bytes: [u64; 2],
+}
+
+/// What belongs to a connection.
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) traffic: Traffic,
+    pub(super) second: Option<Second>,
+}
+
+impl Traffic {
+    /// Bytes of the IP packets that this end sent.
+    pub fn ip_bytes(&self, end: End) -> u64 {
+        self.ip_bytes[end as usize]
+    }
+
+    /// How many of its packets had a mark of congestion (RFC 3168, 5).
+    pub fn marked(&self, end: End) -> u32 {
+        self.marked[end as usize]
+    }
+
+    /// How many could be marked.
+    pub fn capable(&self, end: End) -> u32 {
+        self.capable[end as usize]
+    }
+
+    pub(super) fn add(&mut self, from: End, bytes: usize, ecn: u8) {
+        self.ip_bytes[from as usize] += bytes as u64;
+        self.marked[from as usize] += u32::from(ecn == 3);
+        self.capable[from as usize] += u32::from(ecn != 0);
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+impl Conversation {
+    /// Payload passes; says of the second before, when that is over.
+    pub(super) fn carries(&mut self, now: Time, from: End, bytes: u32) -> Option<Second> {
+        let begins = Time::from_nanos(now.as_nanos() / SECOND * SECOND);
+        let fresh = Second { begins, bytes: [0; 2] };
+        // A clock that steps back stays in its second.
+        let over = self.second.take_if(|second| second.begins < begins);
+        self.second.get_or_insert(fresh).bytes[from as usize] += u64::from(bytes);
+        over
+    }
+}

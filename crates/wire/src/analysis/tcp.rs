@@ -1,0 +1,263 @@
+//! The row of a TCP flow.
+
+use std::net::SocketAddr;
+
+use manyways_trace::{Span, Time};
+
+use super::conversation::Traffic;
+use super::{FlowId, Side};
+use crate::flow::{Connection, Counts, End, Limit, Releases, Samples, Stream};
+use crate::table::{Column, Row, Value, columns};
+
+/// A TCP flow that is over, or of which the capture has no more.
+#[derive(Clone, Debug)]
+pub struct TcpFlow {
+    /// Its number in all tables.
+    pub id: FlowId,
+    /// Who began it.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// What passed.
+    pub connection: Connection,
+    /// What its packets add up to besides.
+    pub traffic: Traffic,
+    /// Which end is on the near side of the capture point.
+    pub local: Side,
+}
+
+const LIMITS: [(Limit, &str); 6] = [
+    (Limit::Application, "application"),
+    (Limit::Think, "think"),
+    (Limit::ReceiverWindow, "receiver_window"),
+    (Limit::Congestion, "congestion"),
+    (Limit::Loss, "loss"),
+    (Limit::StartUp, "start_up"),
+];
+
+impl TcpFlow {
+    /// When it began.
+    pub fn started(&self) -> Time {
+        self.connection.started()
+    }
+
+    fn stream(&self, end: End) -> Option<&Stream> {
+        self.connection.stream(end)
+    }
+
+    fn count<T: Default>(&self, end: End, count: impl Fn(&Counts) -> T) -> T {
+        self.stream(end).map_or_else(T::default, |stream| count(stream.counts()))
+    }
+
+    fn releases(&self, end: End) -> Option<&Releases> {
+        self.connection.releases(end)
+    }
+
+    /// Round trips between the capture point and the local end, then the remote one, as the data of
+    /// this end shows them.
+    fn halves(&self, of: End) -> (Option<&Samples>, Option<&Samples>) {
+        let near = self.stream(of).map(Stream::near);
+        let far = self.releases(of).map(Releases::far);
+        // What an end sends is acknowledged by the other one: `near` is between here and there.
+        if self.local.end() == of.other() { (near, far) } else { (far, near) }
+    }
+
+    fn is_local(&self, end: End) -> bool {
+        self.local.end() == end
+    }
+
+    /// Segments of both ends that were lost on the local side, or on the remote one, and all that
+    /// went that way.
+    fn lost(&self, on_local: bool) -> (u64, u64) {
+        let mut sums = (0, 0);
+        for end in [End::Client, End::Server] {
+            let Some(counts) = self.stream(end).map(Stream::counts) else { continue };
+            // An end's segments first pass its own side.
+            let is_before = self.is_local(end) == on_local;
+            let lost = if is_before { counts.lost_before } else { counts.lost_behind };
+            sums.0 += u64::from(lost);
+            sums.1 += counts.data_segments;
+        }
+        sums
+    }
+
+    fn loss_rate(&self, on_local: bool) -> Option<f64> {
+        let (lost, sent) = self.lost(on_local);
+        (sent > 0).then(|| lost as f64 / sent as f64)
+    }
+
+    /// Data segments of the server, by which the paper tells short flows from long ones.
+    fn data(&self) -> u64 {
+        self.count(End::Server, |counts| counts.data_segments)
+    }
+
+    fn share(&self, end: End, limit: Limit) -> Value<'_> {
+        let limited_by = self.connection.limited_by(end);
+        if limited_by.all().is_zero() {
+            return Value::Absent;
+        }
+        limited_by.share(limit).into()
+    }
+
+    fn limited_by(&self, end: End) -> Option<&'static str> {
+        let limited_by = self.connection.limited_by(end);
+        let most = LIMITS.into_iter().max_by_key(|(limit, _)| limited_by.span(*limit))?;
+        (!limited_by.all().is_zero()).then_some(most.1)
+    }
+
+    fn method(&self) -> Option<&'static str> {
+        let releases = self.releases(End::Server).filter(|releases| releases.far().count() > 0)?;
+        Some(if releases.by_stamp() > 0 { "stamps" } else { "window" })
+    }
+
+    fn window(&self) -> Option<u64> {
+        let estimate = self.connection.first_window()?;
+        Some(estimate.bytes.div_ceil(self.connection.payload().into()))
+    }
+}
+
+fn median(samples: Option<&Samples>) -> Option<Span> {
+    samples.and_then(Samples::median)
+}
+
+fn least(samples: Option<&Samples>) -> Option<Span> {
+    samples.and_then(Samples::least)
+}
+
+fn whole(flow: &TcpFlow, end: End) -> Option<&Samples> {
+    flow.releases(end).map(Releases::whole)
+}
+
+/// The first windows that a paper calls short, long and very long flows overlap: G1 has 1 to 10 data
+/// packets, G2 at least 10, G3 at least 50 (campus Wi-Fi, 5.2).
+const GROUPS: [u64; 3] = [10, 10, 50];
+
+impl Row for TcpFlow {
+    const TABLE: &'static str = "tcp";
+    const ABOUT: &'static str = "A TCP connection, or what the capture has of it.";
+    const COLUMNS: &'static [Column<Self>] = columns! {
+        "flow" Count "The flow's number in all tables." |flow| flow.id.0;
+        "client" Text "Address of the end that began." |flow| flow.client.ip();
+        "client_port" Count "Its port." |flow| flow.client.port();
+        "server" Text "Address of the other end." |flow| flow.server.ip();
+        "server_port" Count "Its port." |flow| flow.server.port();
+        "local_end" Text "Which end is on the local side of the capture point: client or server."
+            |flow| flow.local.name();
+        "started" Time "When the first packet passed." |flow| flow.started();
+        "handshake_done" Time "When the acknowledgement of the server's SYN passed."
+            |flow| flow.connection.handshake().done;
+        "first_fin" Time "When the first FIN passed." |flow| flow.connection.first_fin();
+        "ended" Time "When the last packet passed." |flow| flow.connection.last();
+        "duration" Span "From the first packet to the last one."
+            |flow| flow.connection.last().since(flow.started());
+        "is_valid" Flag "It has a whole handshake and no RST (campus Wi-Fi, 3.1)."
+            |flow| flow.connection.is_valid();
+        "has_syn" Flag "The client's SYN passed." |flow| flow.connection.handshake().syn.is_some();
+        "syns" Count "How often the client's SYN passed." |flow| flow.connection.handshake().syns;
+        "reset_by" Text "Who sent the first RST: client or server."
+            |flow| flow.connection.reset().map(|(_, end)| super::name(end));
+        both "packets" Count "Packets" |flow, end| flow.count(end, |counts| counts.segments);
+        both "data_packets" Count "Data packets, merged ones counted as those that they were"
+            |flow, end| flow.count(end, |counts| counts.data_segments);
+        both "bytes" Count "Bytes of payload, those sent again included"
+            |flow, end| flow.count(end, |counts| counts.bytes);
+        both "ip_bytes" Count "Bytes of the IP packets" |flow, end| flow.traffic.ip_bytes(end);
+        "is_g1" Flag "The server sent 1 to 10 data packets (campus Wi-Fi, 5.2)."
+            |flow| (1..=GROUPS[0]).contains(&flow.data());
+        "is_g2" Flag "The server sent at least 10 data packets." |flow| flow.data() >= GROUPS[1];
+        "is_g3" Flag "The server sent at least 50 data packets." |flow| flow.data() >= GROUPS[2];
+        "rtt" Span "Median round trip of the server's data and its acknowledgement, both halves."
+            |flow| median(whole(flow, End::Server));
+        "rtt_min" Span "The shortest of those." |flow| least(whole(flow, End::Server));
+        "rtt_samples" Count "How many there were."
+            |flow| whole(flow, End::Server).map_or(0, Samples::count);
+        "local_rtt" Span "Median of the half between capture point and local end."
+            |flow| median(flow.halves(End::Server).0);
+        "local_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Server).0);
+        "remote_rtt" Span "Median of the half between capture point and remote end."
+            |flow| median(flow.halves(End::Server).1);
+        "remote_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Server).1);
+        "rtt_method" Text "How the far half was found: by stamps, or by following Reno's window."
+            |flow| flow.method();
+        "up_rtt" Span "As rtt, by the client's data." |flow| median(whole(flow, End::Client));
+        "up_rtt_min" Span "The shortest of those." |flow| least(whole(flow, End::Client));
+        "up_local_rtt" Span "As local_rtt, by the client's data."
+            |flow| median(flow.halves(End::Client).0);
+        "up_remote_rtt" Span "As remote_rtt, by the client's data."
+            |flow| median(flow.halves(End::Client).1);
+        "handshake_server_rtt" Span "From the SYN to the server's answer, where each passed once."
+            |flow| flow.connection.handshake().to_server();
+        "handshake_client_rtt" Span "From that answer to its acknowledgement."
+            |flow| flow.connection.handshake().to_client();
+        both "again_fast" Count "Segments sent again after repeated acknowledgements or SACK"
+            |flow, end| flow.count(end, |counts| counts.again.fast);
+        both "again_timeout" Count "Segments sent again after a timeout"
+            |flow, end| flow.count(end, |counts| counts.again.timeout);
+        both "again_probe" Count "Segments sent again to probe for a lost tail"
+            |flow, end| flow.count(end, |counts| counts.again.probe);
+        both "again_spurious" Count "Segments sent again though the first copy had arrived"
+            |flow, end| flow.count(end, |counts| counts.again.spurious);
+        both "reordered" Count "Segments that something overtook"
+            |flow, end| flow.count(end, |counts| counts.reordered);
+        both "duplicated" Count "Packets seen twice that were sent once"
+            |flow, end| flow.count(end, |counts| counts.duplicated);
+        both "lost_before" Count "Segments lost between their sender and the capture point"
+            |flow, end| flow.count(end, |counts| counts.lost_before);
+        both "lost_behind" Count "Segments lost between the capture point and their receiver"
+            |flow, end| flow.count(end, |counts| counts.lost_behind);
+        "local_loss" Number "Of both ends' data segments, the share lost on the local side."
+            |flow| flow.loss_rate(true);
+        "remote_loss" Number "The share lost on the remote side." |flow| flow.loss_rate(false);
+        both "unseen" Count "Bytes that were acknowledged and never passed: the capture missed them"
+            |flow, end| flow.count(end, |counts| counts.unseen);
+        both "ce" Count "Packets that a router marked for congestion (ECN)"
+            |flow, end| flow.traffic.marked(end);
+        both "ect" Count "Packets that could be marked" |flow, end| flow.traffic.capable(end);
+        "icwnd" Count "The server's first congestion window, in segments." |flow| flow.window();
+        "icwnd_bytes" Count "The same in bytes."
+            |flow| flow.connection.first_window().map(|estimate| estimate.bytes);
+        "icwnd_is_valid" Flag
+            "It is an estimate; otherwise a lower bound: a short or paced answer, or TLS's first one."
+            |flow| flow.connection.first_window().map(|estimate| estimate.is_valid);
+        "client_mss" Count "The largest payload that the client takes, by its SYN."
+            |flow| flow.connection.hello(End::Client).map(|hello| hello.mss);
+        "server_mss" Count "The same of the server."
+            |flow| flow.connection.hello(End::Server).map(|hello| hello.mss);
+        "client_scale" Count "By how many bits the client's windows are shifted."
+            |flow| flow.connection.hello(End::Client).and_then(|hello| hello.scale);
+        "client_window_first" Count "The client's first window after its SYN, in bytes."
+            |flow| flow.connection.windows(End::Client).map(|windows| windows.first);
+        "client_window_min" Count "Its smallest one."
+            |flow| flow.connection.windows(End::Client).map(|windows| windows.least);
+        "client_window_max" Count "Its largest one."
+            |flow| flow.connection.windows(End::Client).map(|windows| windows.most);
+        "client_window_closed" Count "How often it was closed."
+            |flow| flow.connection.windows(End::Client).map(|windows| windows.closed);
+        "client_window_limited" Flag "It kept the server from sending at least once."
+            |flow| !flow.connection.limited_by(End::Server).span(Limit::ReceiverWindow).is_zero();
+        "server_window_max" Count "The server's largest window, in bytes."
+            |flow| flow.connection.windows(End::Server).map(|windows| windows.most);
+        both "in_flight_max" Count "The most bytes on their way at a time"
+            |flow, end| flow.count(end, |counts| counts.most_in_flight);
+        both "limited_by" Text "What kept the sender back for the longest time"
+            |flow, end| flow.limited_by(end);
+        both "limited_application" Number "Share of the time in which there was nothing to send"
+            |flow, end| flow.share(end, Limit::Application);
+        both "limited_think" Number "Share in which it was asked and had nothing to send yet"
+            |flow, end| flow.share(end, Limit::Think);
+        both "limited_receiver_window" Number "Share in which the receiver's window was full"
+            |flow, end| flow.share(end, Limit::ReceiverWindow);
+        both "limited_congestion" Number "Share in which the path and its queue were full"
+            |flow, end| flow.share(end, Limit::Congestion);
+        both "limited_loss" Number "Share in which losses without a queue kept the window small"
+            |flow, end| flow.share(end, Limit::Loss);
+        both "limited_start_up" Number "Share in which the window grew, or an answer was on its way"
+            |flow, end| flow.share(end, Limit::StartUp);
+        both "held_back" Count "Acknowledgements for it that were probably delayed on purpose"
+            |flow, end| flow.count(end, |counts| counts.held_back);
+        both "keep_alives" Count "Segments that only ask whether the other end is there"
+            |flow, end| flow.count(end, |counts| counts.keep_alives);
+        both "window_probes" Count "Segments that only ask whether the window is still closed"
+            |flow, end| flow.count(end, |counts| counts.window_probes);
+    };
+}
