@@ -136,8 +136,8 @@ impl Connection {
         )
     }
 
-    /// How many bytes of this end were sent over more than one subflow, by their mappings: each
-    /// time but the first counts.
+    /// How many bytes of this end were mapped again, in another subflow or as new bytes of the same
+    /// one: each time but the first counts. What TCP sent again does not.
     pub fn reinjected(&self, end: End) -> Option<u64> {
         let mapped: u64 = self.subflows.iter().filter_map(|s| s.mapped[end as usize]).sum();
         Some(mapped.saturating_sub(self.data[end as usize]?))
