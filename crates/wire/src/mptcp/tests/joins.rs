@@ -208,6 +208,7 @@ fn addresses_come_and_go() {
     let add = |low: u8, id: u8, last: u8| option(0x30 | low, &[&[id, 192, 0, 2, last], &[1, 187]]);
     passing.pass(1, End::Server, ACK, &[add(0, 2, 8), add(0, 3, 9)]);
     passing.pass(1, End::Client, ACK, &[add(1, 2, 8)]);
+    passing.pass(1, End::Server, ACK, &[option(0x40, &[&[2]])]);
     passing.pass(1, End::Server, ACK, &[add(0, 2, 8)]);
     passing.pass(1, End::Client, ACK, &[option(0x40, &[&[2]])]);
     passing.pass(1, End::Server, ACK, &[option(0x40, &[&[3, 4]])]);

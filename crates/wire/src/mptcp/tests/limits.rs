@@ -58,7 +58,8 @@ fn there_is_a_limit_of_subflows() {
         passing.ended(flow, 1_010, [1, 1]);
     }
     assert_eq!(passing.row().subflows.len(), 4);
-    assert!(passing.connections.is_empty());
+    passing.connections.finish();
+    assert!(passing.connections.holds_nothing());
     // Those that are not followed count, too.
     for number in 100..120 {
         passing.begins(number, 1, [number, number + 5_000]);
