@@ -3,6 +3,7 @@
 mod capture;
 mod lab;
 mod middlebox;
+mod mptcp;
 mod mux;
 mod network;
 mod policy;
@@ -118,6 +119,7 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target { name: "frame", run: capture::frame, words: capture::FRAME_WORDS, more_seeds: &[] },
+    Target { name: "mptcp", run: mptcp::mptcp, words: mptcp::WORDS, more_seeds: &[] },
     Target {
         name: "policy",
         run: policy::policy,

@@ -7,7 +7,7 @@
 //!
 //! [`capture`] goes through the files that captures are kept in, [`frame`] finds the IP packet in a
 //! frame of any link, [`tcp`] reads the segment in that, and [`flow`] follows what a connection's
-//! segments add up to.
+//! segments add up to. [`mptcp`] says which of them belong together.
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
@@ -20,6 +20,7 @@ pub mod dns;
 pub mod flow;
 pub mod frame;
 pub mod http;
+pub mod mptcp;
 mod name;
 mod peek;
 pub mod quic;

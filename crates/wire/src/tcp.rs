@@ -5,7 +5,7 @@ mod seq;
 #[cfg(test)]
 mod tests;
 
-pub use self::options::{MpTcp, Options, SackBlocks, Stamps};
+pub use self::options::{Options, SackBlocks, Stamps};
 pub use self::seq::Seq;
 
 /// A header without options.
@@ -83,7 +83,7 @@ impl<'a> Segment<'a> {
             ack: Seq(long(8)),
             flags: Flags(fixed[13]),
             window: short(14),
-            options: Options::new(options),
+            options: Options::new(options, bytes.len() < header),
             payload: bytes.get(header..bytes.len().min(length)).unwrap_or_default(),
             length: u32::try_from(length - header).ok()?,
         })

@@ -80,5 +80,5 @@ fn look(found: &Datagram<'_>) {
     let options = segment.options;
     assert!(options.sack().as_slice().len() <= 4);
     assert!(options.window_scale().is_none_or(|scale| scale <= 14));
-    let _ = (options.mss(), options.mptcp(), options.stamps(), segment.end());
+    let _ = (options.mss(), options.mptcp().count(), options.stamps(), segment.end());
 }

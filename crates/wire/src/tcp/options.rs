@@ -19,6 +19,7 @@ const MOST_SCALE: u8 = 14;
 pub struct Options<'a> {
     bytes: &'a [u8],
     stamps: Option<Stamps>,
+    is_cut: bool,
 }
 
 /// What RFC 7323's option says.
@@ -37,39 +38,14 @@ pub struct SackBlocks {
     count: usize,
 }
 
-/// What matters here of an option of MPTCP (RFC 8684; version 0 is RFC 6824).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MpTcp {
-    /// A connection can have several paths.
-    Capable {
-        /// The protocol's version.
-        version: u8,
-        /// The sender's key, where it is there: in a SYN of version 1 it is not.
-        key: Option<u64>,
-        /// The key of the other end, in what ends the handshake.
-        peer_key: Option<u64>,
-    },
-    /// One more path of a connection.
-    Join {
-        /// Of which one, in a SYN: the receiver's token.
-        token: Option<u32>,
-        /// The address's number.
-        address: u8,
-        /// This path is for when others fail.
-        is_backup: bool,
-    },
-    /// What there is otherwise, by its subtype.
-    Other(u8),
-}
-
 impl<'a> Options<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(super) fn new(bytes: &'a [u8], is_cut: bool) -> Self {
         // As most senders write it, in front and at a multiple of four.
         let stamps = match bytes {
             [NOTHING, NOTHING, STAMPS, 10, rest @ ..] => read_stamps(rest),
             _ => each(bytes).find(|(kind, _)| *kind == STAMPS).and_then(|(_, c)| read_stamps(c)),
         };
-        Self { bytes, stamps }
+        Self { bytes, stamps, is_cut }
     }
 
     /// How many bytes they take, as far as they were captured.
@@ -118,17 +94,24 @@ impl<'a> Options<'a> {
         found
     }
 
-    /// The first option of MPTCP that says more than how bytes are numbered, or else the first.
-    pub fn mptcp(&self) -> Option<MpTcp> {
-        let mut found = None;
-        for (_, content) in each(self.bytes).filter(|(kind, _)| *kind == MPTCP) {
-            match read_mptcp(content) {
-                Some(MpTcp::Other(subtype)) => found = found.or(Some(MpTcp::Other(subtype))),
-                Some(said) => return Some(said),
-                None => {}
-            }
-        }
-        found
+    /// Whether some of them were not captured.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Whether there is an option of MPTCP, or may have been as they were cut. It costs nothing where
+    /// there are stamps only, as in most segments.
+    pub fn may_have_mptcp(&self) -> bool {
+        self.is_cut || self.mptcp().next().is_some()
+    }
+
+    /// What its options of MPTCP hold, without kind and length; those that were cut are not there.
+    /// [`crate::mptcp::Subtype`] reads them.
+    pub fn mptcp(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        // The usual option of stamps and nothing else.
+        let is_usual = self.bytes.len() <= 12 && self.stamps.is_some();
+        let bytes = if is_usual { &[] } else { self.bytes };
+        each(bytes).filter(|(kind, _)| *kind == MPTCP).map(|(_, content)| content)
     }
 
     fn find(&self, wanted: u8) -> Option<&'a [u8]> {
@@ -162,21 +145,4 @@ fn read_stamps(content: &[u8]) -> Option<Stamps> {
     let (value, echo) =
         (u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h]));
     Some(Stamps { value, echo })
-}
-
-fn read_mptcp(content: &[u8]) -> Option<MpTcp> {
-    let first = *content.first()?;
-    let key = |at: usize| content.get(at..)?.first_chunk().copied().map(u64::from_be_bytes);
-    match first >> 4 {
-        0 => Some(MpTcp::Capable { version: first & 0xf, key: key(2), peer_key: key(10) }),
-        1 => {
-            // A token and a number in a SYN, the half of a hash in its answer, a whole one then.
-            let token = match content.len() {
-                10 => content.get(2..)?.first_chunk().copied().map(u32::from_be_bytes),
-                _ => None,
-            };
-            Some(MpTcp::Join { token, address: *content.get(1)?, is_backup: first & 1 == 1 })
-        }
-        subtype => Some(MpTcp::Other(subtype)),
-    }
 }

@@ -12,7 +12,7 @@ fn header(options: &[u8]) -> Vec<u8> {
 }
 
 fn options(bytes: &[u8]) -> Options<'_> {
-    Options::new(bytes)
+    Options::new(bytes, false)
 }
 
 #[test]
@@ -31,6 +31,8 @@ fn a_segment_and_what_is_cut_of_it() {
             Some(cut) => {
                 assert_eq!((cut.seq, cut.length), (segment.seq, 5));
                 assert_eq!(cut.options.stamps().is_some(), end >= 32);
+                let options = cut.options;
+                assert_eq!((options.is_cut(), options.may_have_mptcp()), (end < 32, end < 32));
                 assert!(segment.payload.starts_with(cut.payload));
             }
         }
@@ -97,24 +99,19 @@ fn sack_has_up_to_four_ranges() {
 }
 
 #[test]
-fn mptcp_of_both_versions() {
-    let key = 7_u64.to_be_bytes();
-    let capable = |length: u8, version: u8, keys: &[[u8; 8]]| {
-        [&[30, length, version, 0x81][..], &keys.concat()].concat()
+fn options_of_mptcp_are_found_among_others() {
+    let said = |bytes: &[u8]| {
+        let read = options(bytes);
+        let found: Vec<Vec<u8>> = read.mptcp().map(<[u8]>::to_vec).collect();
+        assert_eq!(read.may_have_mptcp(), !found.is_empty());
+        found
     };
-    let said = |bytes: &[u8]| options(bytes).mptcp();
-    let expected = |version, key, peer_key| Some(MpTcp::Capable { version, key, peer_key });
-    assert_eq!(said(&capable(4, 1, &[])), expected(1, None, None));
-    assert_eq!(said(&capable(12, 0, &[key])), expected(0, Some(7), None));
-    assert_eq!(said(&capable(20, 1, &[key, key])), expected(1, Some(7), Some(7)));
-    let syn = [30, 12, 0x11, 2, 0, 0, 0, 9, 0, 0, 0, 8];
-    let join = |token, address| Some(MpTcp::Join { token, address, is_backup: true });
-    assert_eq!(said(&syn), join(Some(9), 2));
-    assert_eq!(said(&[&[30, 16, 0x11, 2][..], &[0; 12]].concat()), join(None, 2));
-    let numbered = [30, 4, 0x20, 0];
-    assert_eq!(said(&numbered), Some(MpTcp::Other(2)));
-    assert_eq!(said(&[&numbered[..], &syn].concat()), join(Some(9), 2));
-    assert_eq!(said(&[30, 2]), None);
+    let stamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let (syn, numbered) = ([30, 4, 0x01, 0x81], [30, 4, 0x20, 0]);
+    assert_eq!(said(&stamps), [[0; 0]; 0]);
+    assert_eq!(said(&[&stamps[..], &syn].concat()), [[0x01, 0x81]]);
+    assert_eq!(said(&[&numbered[..], &stamps, &syn].concat()), [[0x20, 0], [0x01, 0x81]]);
+    assert_eq!(said(&[&stamps[..], &syn[..3]].concat()), [[0; 0]; 0], "a capture cut it");
 }
 
 #[test]
@@ -130,7 +127,7 @@ proptest! {
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..80), length in 0_usize..100_000) {
         if let Some(segment) = Segment::read(&bytes, length) {
             let read = segment.options;
-            let _ = (read.mss(), read.window_scale(), read.sack(), read.mptcp(), segment.end());
+            let _ = (read.mss(), read.window_scale(), read.sack(), read.mptcp().count(), segment.end());
         }
     }
 
