@@ -449,14 +449,17 @@ fn a_capture_may_begin_in_the_middle() {
     let packets = [s(0, b"end of something"), c(1, GET), s(2, OK)];
     assert_eq!(answers(&packets), [content(200, 3)]);
     let upload = [c(0, b"\x00\x01end"), s(1, OK), c(2, GET), s(3, OK)];
-    let all = all(&upload);
-    assert_eq!(all.iter().map(|t| t.request.is_some()).collect::<Vec<_>>(), [false, true]);
+    let asked: Vec<_> = all(&upload).iter().map(|t| t.request.is_some()).collect();
+    assert_eq!(asked, [false, true]);
     // The rest of what was asked for before comes behind the first request.
     let late = [c(0, GET), s(1, b"late"), s(2, b"later"), c(3, GET), s(4, OK)];
     let lost = (None, Seen::WithHead(9), Ending::Guessed);
     assert_eq!(answers(&late), [lost, content(200, 3)]);
     let late = [c(0, GET), (End::Server, 1, b"late", 10), s(2, OK)];
     assert_eq!(answers(&late), [content(200, 3)]);
+    let interim = s(2, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let one = &all(&[late[0], late[1], interim])[0];
+    assert_eq!((one.has_interim, &one.response), (true, &None));
 }
 
 #[test]
