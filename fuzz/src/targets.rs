@@ -101,6 +101,12 @@ pub const ALL: &[Target] = &[
     Target { name: "tls-hello", run: wire::tls_hello, words: wire::HELLO_WORDS, more_seeds: &[] },
     Target { name: "http-head", run: wire::http_head, words: wire::HEAD_WORDS, more_seeds: &[] },
     Target {
+        name: "http-transactions",
+        run: wire::http_transactions,
+        words: wire::TRANSACTION_WORDS,
+        more_seeds: &[],
+    },
+    Target {
         name: "dns-message",
         run: wire::dns_message,
         words: wire::MESSAGE_WORDS,

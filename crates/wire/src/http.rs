@@ -1,11 +1,28 @@
-//! Whom the head of an HTTP/1 request is for (RFC 9112).
+//! HTTP/1 (RFC 9112): whom the head of a request is for, and what passes on a connection.
+//!
+//! [`head`] reads the first bytes of a client. [`Transactions`] follows both directions of a
+//! connection as a capture has them, and says of each request what was asked, what was answered and
+//! when. It keeps nothing of a body, and of a head only what [`Request`] and [`Response`] say.
 
-use std::net::{IpAddr, Ipv6Addr};
-
-use crate::{HostName, LIMIT, Peek};
-
+mod assembly;
+mod chunked;
+mod fields;
+mod range;
+mod rest;
 #[cfg(test)]
 mod tests;
+mod transaction;
+mod transactions;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+
+pub use self::assembly::HEAD_LIMIT;
+pub use self::fields::{AGENT_LIMIT, CODING_LIMIT, CONTENT_TYPE_LIMIT};
+pub use self::range::{Asked, ContentRange};
+pub use self::transaction::{Ending, Framing, Request, Response, Seen, Summary, Transaction};
+pub use self::transactions::{OUTSTANDING, Transactions};
+use crate::{HostName, LIMIT, Peek};
 
 /// The most header fields that a head may have.
 pub const FIELD_LIMIT: usize = 128;
@@ -96,6 +113,16 @@ impl Host {
         match address {
             Some(address) => Some(Self::Address(IpAddr::V4(address))),
             None => HostName::parse(bytes).map(Self::Name),
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    /// The name or the address, which has no brackets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => name.fmt(f),
+            Self::Address(address) => address.fmt(f),
         }
     }
 }

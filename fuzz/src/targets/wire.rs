@@ -2,7 +2,8 @@
 
 use std::fmt::Debug;
 
-use manyways_trace::Time;
+use manyways_trace::{Span, Time};
+use manyways_wire::flow::{End, Piece};
 use manyways_wire::quic::Initials;
 use manyways_wire::{HostName, LIMIT, Peek, dns, http, tls};
 use rustls::Side;
@@ -25,6 +26,19 @@ pub(super) const HEAD_WORDS: &[&str] = &[
     ":443",
     "@",
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+];
+pub(super) const TRANSACTION_WORDS: &[&str] = &[
+    "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "\n<HTTP/1.1 200 OK\r\n\r\n",
+    "\n>HEAD / HTTP/1.1\r\n\r\n",
+    "\n~",
+    "HTTP/1.1 100 \r\n\r\n",
+    "Content-Length: 5\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+    "Range: bytes=0-9\r\n",
+    "Content-Range: bytes 0-9/10\r\n",
+    "CONNECT a:1 HTTP/1.1\r\n\r\n",
 ];
 pub(super) const MESSAGE_WORDS: &[&str] = &[
     "\u{7}example\u{4}test\0",
@@ -68,6 +82,48 @@ pub(super) fn http_head(bytes: &[u8]) {
     if let http::Head::Connect { target, length } = head {
         assert!(target.port.is_some() && length <= bytes.len());
     }
+}
+
+/// Both ends of a connection. A line that begins with `>` is from the client from there on, with
+/// `<` from the server; the line's end before it does not count. `~` says that 100 bytes of whoever
+/// sent last are unknown. It does not matter where the bytes are cut.
+pub(super) fn http_transactions(bytes: &[u8]) {
+    let whole = transactions(bytes, usize::MAX);
+    assert_eq!(whole, transactions(bytes, 7));
+    for one in whole {
+        assert!(one.response.is_none_or(|said| said.seen.counted() <= said.length));
+    }
+}
+
+fn transactions(bytes: &[u8], most: usize) -> Vec<http::Transaction> {
+    let (mut follower, mut from, mut ended) = (http::Transactions::default(), End::Client, vec![]);
+    let (mut rest, mut at) = (bytes, Time::ZERO);
+    while !rest.is_empty() {
+        let is_mark = |pair: &[u8]| pair[0] == b'\n' && b"<>~".contains(&pair[1]);
+        let end = rest.windows(2).position(is_mark);
+        for part in rest[..end.unwrap_or(rest.len())].chunks(most) {
+            follower.handle(from, &Piece::whole(at, part));
+        }
+        ended.extend(std::iter::from_fn(|| follower.poll()));
+        rest = end.map_or(&[], |end| &rest[end + 1..]);
+        at += Span::from_millis(1);
+        if let Some((mark, behind)) = rest.split_first() {
+            rest = behind;
+            match mark {
+                b'>' => from = End::Client,
+                b'<' => from = End::Server,
+                _ => follower.handle(from, &Piece::unknown(at, 100)),
+            }
+        }
+    }
+    follower.finish();
+    ended.extend(std::iter::from_fn(|| follower.poll()));
+    assert_eq!(
+        follower.summary().answered > 0,
+        ended.iter().any(|one| one.downloading().is_some())
+    );
+    assert!(ended.is_empty() || follower.is_http() == Some(true));
+    ended
 }
 
 /// A datagram, and the same as the beginning of a stream.

@@ -1,0 +1,367 @@
+//! What a head says, or what is there of one.
+
+use std::borrow::Cow;
+
+use httparse::{Header, ParserConfig};
+use manyways_trace::Time;
+use ring::digest::{SHA256, digest};
+
+use super::assembly::Kind;
+use super::range::number;
+use super::{
+    Asked, Authority, ContentRange, FIELD_LIMIT, Framing, METHOD_LIMIT, Request, Response, Seen,
+    absolute, host,
+};
+
+/// So much is kept of what a client calls itself.
+pub const AGENT_LIMIT: usize = 256;
+/// The longest content type that is kept. RFC 6838 (4.2) recommends names of at most 64.
+pub const CONTENT_TYPE_LIMIT: usize = 128;
+/// The longest list of content codings that is kept.
+pub const CODING_LIMIT: usize = 64;
+
+/// The registered methods that are in use. Where the rest of a line is missing, or where a request
+/// need not begin, others are not believed.
+const METHODS: [&str; 26] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "CONNECT",
+    "OPTIONS",
+    "TRACE",
+    "PATCH",
+    "PROPFIND",
+    "PROPPATCH",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "LOCK",
+    "UNLOCK",
+    "REPORT",
+    "SEARCH",
+    "M-SEARCH",
+    "SUBSCRIBE",
+    "UNSUBSCRIBE",
+    "NOTIFY",
+    "MERGE",
+    "PURGE",
+    "MKCALENDAR",
+    "ACL",
+];
+/// How a status line begins; a `d` is any digit.
+const STATUS_LINE: &[u8] = b"HTTP/1.d ddd";
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// How long a message says that its body is (RFC 9112, 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    /// It has no field for that.
+    Unsaid,
+    Length(u64),
+    Chunked,
+    /// Coded in a way that has no end of its own.
+    Endless,
+    /// It contradicts itself.
+    Broken,
+}
+
+/// Whether these bytes begin a head; none while that is open.
+pub(super) fn begins(kind: Kind, bytes: &[u8]) -> Option<bool> {
+    match kind {
+        Kind::Request => {
+            let end = bytes.iter().position(|byte| !is_method(*byte));
+            let length = end.unwrap_or(bytes.len());
+            if length > METHOD_LIMIT {
+                return Some(false);
+            }
+            bytes.get(end?).map(|byte| *byte == b' ' && length > 0)
+        }
+        Kind::LikelyRequest => {
+            let mut is_open = false;
+            for method in METHODS {
+                match bytes.strip_prefix(method.as_bytes()) {
+                    Some([b' ', target, ..]) => {
+                        return Some(method == "CONNECT" || b"/*hH".contains(target));
+                    }
+                    Some([] | [b' ']) => is_open = true,
+                    Some(_) => {}
+                    None => is_open |= method.as_bytes().starts_with(bytes),
+                }
+            }
+            if is_open { None } else { Some(false) }
+        }
+        Kind::Response => {
+            let fits = |(byte, pattern): (&u8, &u8)| match *pattern {
+                b'd' => byte.is_ascii_digit(),
+                letter => *byte == letter,
+            };
+            if !bytes.iter().zip(STATUS_LINE).all(fits) {
+                return Some(false);
+            }
+            (bytes.len() >= STATUS_LINE.len()).then_some(true)
+        }
+    }
+}
+
+/// Whether this is the first line of such a head, its end included.
+pub(super) fn is_first_line(kind: Kind, line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    match kind {
+        Kind::Request | Kind::LikelyRequest => {
+            line.ends_with(b" HTTP/1.1") || line.ends_with(b" HTTP/1.0")
+        }
+        Kind::Response => begins(kind, line) == Some(true),
+    }
+}
+
+/// Whether a client's bytes begin as TLS does, or HTTP/2.
+pub(super) fn is_other(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&TLS_HANDSHAKE) || bytes.starts_with(b"PRI * ")
+}
+
+/// Reads a request's head, or the beginning of one. Its times and lengths are left to the caller.
+pub(super) fn request(bytes: &[u8], is_whole: bool) -> Option<(Request, Body)> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
+    if let Some(read) = read_request(&with_end(bytes, is_whole)?, &mut fields) {
+        return Some((Request { is_cut: !is_whole, ..read.0 }, read.1));
+    }
+    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
+    let (request, _) = read_request(&with_end(first_line(bytes), false)?, &mut fields)
+        .or_else(|| only_method(bytes))?;
+    Some((Request { is_cut: true, ..request }, Body::Broken))
+}
+
+/// Reads a response's head, or the beginning of one, as [`request`] does.
+pub(super) fn response(bytes: &[u8], is_whole: bool) -> Option<(Response, Body)> {
+    if begins(Kind::Response, bytes) != Some(true) {
+        return None;
+    }
+    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
+    if let Some(read) = read_response(&with_end(bytes, is_whole)?, &mut fields) {
+        return Some((Response { is_cut: !is_whole, ..read.0 }, read.1));
+    }
+    let mut fields = [httparse::EMPTY_HEADER; FIELD_LIMIT];
+    let status = [bytes.get(..STATUS_LINE.len())?, b"\r\n\r\n"].concat();
+    let (response, _) = read_response(&status, &mut fields)?;
+    Some((Response { is_cut: true, ..response }, Body::Broken))
+}
+
+/// A head that ends: where it was cut, it ends behind its last whole line.
+fn with_end(bytes: &[u8], is_whole: bool) -> Option<Cow<'_, [u8]>> {
+    if is_whole {
+        return Some(bytes.into());
+    }
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    Some([bytes.get(..end)?, b"\r\n"].concat().into())
+}
+
+fn first_line(bytes: &[u8]) -> &[u8] {
+    bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default()
+}
+
+fn only_method(bytes: &[u8]) -> Option<(Request, Body)> {
+    if begins(Kind::LikelyRequest, bytes) != Some(true) {
+        return None;
+    }
+    let end = bytes.iter().position(|byte| *byte == b' ')?;
+    let name = std::str::from_utf8(bytes.get(..end)?).ok()?;
+    Some((Request { method: method(name), ..no_request() }, Body::Broken))
+}
+
+fn read_request<'b>(
+    bytes: &'b [u8],
+    fields: &mut [Header<'b>; FIELD_LIMIT],
+) -> Option<(Request, Body)> {
+    let mut head = httparse::Request::new(fields);
+    let mut config = ParserConfig::default();
+    config.ignore_invalid_headers_in_requests(true);
+    config.parse_request(&mut head, bytes).ok().filter(httparse::Status::is_complete)?;
+    let target = head.path.unwrap_or_default();
+    let name = method(head.method?);
+    let authority = match absolute(target) {
+        _ if name == "CONNECT" => Authority::parse(target.as_bytes()),
+        Some(authority) => Authority::parse(authority),
+        None => host(head.headers),
+    };
+    let request = Request {
+        resource: authority.as_ref().and_then(|authority| resource(authority, target)),
+        method: name,
+        host: authority,
+        agent: first(head.headers, "user-agent").and_then(|value| text(value, AGENT_LIMIT)),
+        range: first(head.headers, "range").and_then(Asked::read),
+        ..no_request()
+    };
+    Some((request, body(head.headers)))
+}
+
+fn read_response<'b>(
+    bytes: &'b [u8],
+    fields: &mut [Header<'b>; FIELD_LIMIT],
+) -> Option<(Response, Body)> {
+    let mut head = httparse::Response::new(fields);
+    let mut config = ParserConfig::default();
+    config
+        .ignore_invalid_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_multiple_spaces_in_response_status_delimiters(true);
+    config.parse_response(&mut head, bytes).ok().filter(httparse::Status::is_complete)?;
+    let response = Response {
+        status: Some(head.code?),
+        content_type: first(head.headers, "content-type").and_then(content_type),
+        coding: first(head.headers, "content-encoding").and_then(coding),
+        declared: declared(head.headers).ok().flatten(),
+        content_range: first(head.headers, "content-range").and_then(ContentRange::read),
+        ..no_response()
+    };
+    Some((response, body(head.headers)))
+}
+
+fn no_request() -> Request {
+    Request {
+        method: Cow::Borrowed(""),
+        host: None,
+        resource: None,
+        agent: None,
+        range: None,
+        first: Time::ZERO,
+        last: Time::ZERO,
+        length: 0,
+        is_cut: false,
+        is_whole: false,
+    }
+}
+
+/// One of which nothing is known.
+pub(super) fn no_response() -> Response {
+    Response {
+        status: None,
+        content_type: None,
+        coding: None,
+        declared: None,
+        framing: None,
+        seen: Seen::Content(0),
+        content_range: None,
+        first: Time::ZERO,
+        last: Time::ZERO,
+        length: 0,
+        is_cut: true,
+    }
+}
+
+fn method(name: &str) -> Cow<'static, str> {
+    match METHODS.into_iter().find(|known| *known == name) {
+        Some(known) => known.into(),
+        None => name.to_owned().into(),
+    }
+}
+
+fn is_method(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')
+}
+
+/// What [`Request::resource`] is.
+fn resource(authority: &Authority, target: &str) -> Option<u64> {
+    let path = match target.split_once("://") {
+        Some((_, rest)) if absolute(target).is_some() => {
+            rest.find(['/', '?']).map_or("", |at| &rest[at..])
+        }
+        _ => target,
+    };
+    let path = path.split('#').next().unwrap_or_default();
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let sum = digest(&SHA256, format!("{}{slash}{path}", authority.host).as_bytes());
+    sum.as_ref().first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+fn all<'f>(fields: &'f [Header<'_>], name: &str) -> impl Iterator<Item = &'f [u8]> {
+    fields
+        .iter()
+        .filter(move |field| field.name.eq_ignore_ascii_case(name))
+        .map(|field| field.value.trim_ascii())
+}
+
+fn first<'f>(fields: &'f [Header<'_>], name: &str) -> Option<&'f [u8]> {
+    all(fields, name).next()
+}
+
+fn body(fields: &[Header<'_>]) -> Body {
+    // A transfer coding counts more than a length does.
+    if let Some(codings) = all(fields, "transfer-encoding").last() {
+        let last = codings.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+        let is_chunked = last.trim_ascii().eq_ignore_ascii_case(b"chunked");
+        return if is_chunked { Body::Chunked } else { Body::Endless };
+    }
+    match declared(fields) {
+        Ok(None) => Body::Unsaid,
+        Ok(Some(length)) => Body::Length(length),
+        Err(Contradiction) => Body::Broken,
+    }
+}
+
+/// A length that is none, or another length beside it.
+struct Contradiction;
+
+fn declared(fields: &[Header<'_>]) -> Result<Option<u64>, Contradiction> {
+    let mut lengths = all(fields, "content-length")
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .map(|value| number(value.trim_ascii()).ok_or(Contradiction));
+    let Some(length) = lengths.next().transpose()? else { return Ok(None) };
+    for other in lengths {
+        if other? != length {
+            return Err(Contradiction);
+        }
+    }
+    Ok(Some(length))
+}
+
+/// At most so many characters, those replaced that cannot be printed.
+fn text(value: &[u8], most: usize) -> Option<Box<str>> {
+    let printed = |byte: &u8| match byte {
+        b' '..=b'~' => char::from(*byte),
+        _ => '?',
+    };
+    let text: String = value.iter().take(most).map(printed).collect();
+    (!text.is_empty()).then(|| text.into())
+}
+
+/// The type without its parameters.
+fn content_type(value: &[u8]) -> Option<Box<str>> {
+    let name = value.split(|byte| *byte == b';').next()?.trim_ascii();
+    let at = name.iter().position(|byte| *byte == b'/')?;
+    let (kind, subtype) = (name.get(..at)?, name.get(at + 1..)?);
+    if name.len() > CONTENT_TYPE_LIMIT || !is_token(kind) || !is_token(subtype) {
+        return None;
+    }
+    lower(name)
+}
+
+fn coding(value: &[u8]) -> Option<Box<str>> {
+    let is_list = value.len() <= CODING_LIMIT
+        && value.split(|byte| *byte == b',').all(|name| is_token(name.trim_ascii()));
+    if is_list { lower(value) } else { None }
+}
+
+fn lower(value: &[u8]) -> Option<Box<str>> {
+    std::str::from_utf8(value).ok().map(|text| text.to_ascii_lowercase().into())
+}
+
+/// RFC 9110, 5.6.2.
+fn is_token(bytes: &[u8]) -> bool {
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !bytes.is_empty() && bytes.iter().all(is_letter)
+}
+
+/// What frames the body of this answer (RFC 9112, 6.3); none where that cannot be told.
+pub(super) fn framing(method: Option<&str>, status: Option<u16>, body: Body) -> Option<Framing> {
+    if method == Some("HEAD") || matches!(status, Some(100..=199 | 204 | 304)) {
+        return Some(Framing::Bodiless);
+    }
+    match body {
+        Body::Unsaid | Body::Endless => Some(Framing::Close),
+        Body::Length(_) => Some(Framing::Length),
+        Body::Chunked => Some(Framing::Chunked),
+        Body::Broken => None,
+    }
+}

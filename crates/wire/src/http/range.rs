@@ -1,0 +1,137 @@
+//! Which part of something is asked for, and which one comes (RFC 9110, 14).
+
+/// The bytes that a request asks for in its `Range` field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// From the first to the last one, or to the end.
+    From {
+        /// The first one's place.
+        first: u64,
+        /// The last one's, where it is said.
+        last: Option<u64>,
+    },
+    /// So many at the end.
+    Last(u64),
+    /// More than one range.
+    Several,
+}
+
+/// The bytes that an answer has by its `Content-Range` field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// The places of the first and the last one; none where the range could not be satisfied.
+    pub part: Option<(u64, u64)>,
+    /// How many the whole has, where that is known.
+    pub whole: Option<u64>,
+}
+
+impl Asked {
+    /// Reads the value of a `Range` field; none when it is not one of bytes.
+    pub(super) fn read(value: &[u8]) -> Option<Self> {
+        let ranges = unit(value, b'=')?;
+        if ranges.contains(&b',') {
+            return Some(Self::Several);
+        }
+        match split(ranges, b'-')? {
+            (b"", last) => number(last).map(Self::Last),
+            (first, b"") => number(first).map(|first| Self::From { first, last: None }),
+            (first, last) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::From { first, last: Some(last) })
+            }
+        }
+    }
+}
+
+impl ContentRange {
+    /// Reads the value of a `Content-Range` field; none when it is not one of bytes.
+    pub(super) fn read(value: &[u8]) -> Option<Self> {
+        let (part, whole) = split(unit(value, b' ')?, b'/')?;
+        let whole = match whole {
+            b"*" => None,
+            digits => Some(number(digits)?),
+        };
+        let part = match part {
+            b"*" => None,
+            part => {
+                let (first, last) = split(part, b'-')?;
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last {
+                    return None;
+                }
+                Some((first, last))
+            }
+        };
+        let is_sound = match part {
+            Some((_, last)) => whole.is_none_or(|whole| last < whole),
+            None => whole.is_some(),
+        };
+        is_sound.then_some(Self { part, whole })
+    }
+}
+
+/// A number in digits only.
+pub(super) fn number(digits: &[u8]) -> Option<u64> {
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// What follows the unit, which must be bytes.
+fn unit(value: &[u8], between: u8) -> Option<&[u8]> {
+    let (unit, rest) = split(value, between)?;
+    unit.eq_ignore_ascii_case(b"bytes").then_some(rest)
+}
+
+/// The trimmed parts before and behind the first byte of this kind.
+fn split(value: &[u8], between: u8) -> Option<(&[u8], &[u8])> {
+    let at = value.iter().position(|byte| *byte == between)?;
+    let (before, behind) = (value.get(..at)?, value.get(at + 1..)?);
+    Some((before.trim_ascii(), behind.trim_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_asks_for_one_range_or_for_several() {
+        let from = |first, last| Some(Asked::From { first, last });
+        for (value, expected) in [
+            ("bytes=0-499", from(0, Some(499))),
+            ("Bytes = 500 - 500", from(500, Some(500))),
+            ("bytes=500-", from(500, None)),
+            ("bytes=-200", Some(Asked::Last(200))),
+            ("bytes=0-1,5-", Some(Asked::Several)),
+            ("bytes=5-4", None),
+            ("bytes=-", None),
+            ("bytes=+1-2", None),
+            ("bytes=1-18446744073709551616", None),
+            ("items=0-4", None),
+            ("bytes", None),
+            ("", None),
+        ] {
+            assert_eq!(Asked::read(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn an_answer_says_which_part_of_how_much_it_is() {
+        let range = |part, whole| Some(ContentRange { part, whole });
+        for (value, expected) in [
+            ("bytes 0-499/1234", range(Some((0, 499)), Some(1234))),
+            ("bytes 42-1233/*", range(Some((42, 1233)), None)),
+            ("bytes */1234", range(None, Some(1234))),
+            ("bytes */*", None),
+            ("bytes 5-4/10", None),
+            ("bytes 0-10/10", None),
+            ("bytes 0-9/10", range(Some((0, 9)), Some(10))),
+            ("bytes 0-9", None),
+            ("bytes=0-9/10", None),
+            ("items 0-9/10", None),
+        ] {
+            assert_eq!(ContentRange::read(value.as_bytes()), expected, "{value}");
+        }
+    }
+}
