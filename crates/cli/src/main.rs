@@ -4,6 +4,7 @@
 mod bond;
 mod demo;
 mod failure;
+mod flows;
 mod get;
 mod lab;
 mod paths;
@@ -28,6 +29,7 @@ struct Cli {
 enum Command {
     Get(get::Args),
     Bond(bond::Args),
+    Flows(flows::Args),
     Paths(paths::Args),
     Demo(demo::Args),
     Lab(lab::Args),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Get(args) => get::run(args),
         Command::Bond(args) => bond::run(args),
+        Command::Flows(args) => flows::run(args),
         Command::Paths(args) => paths::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),

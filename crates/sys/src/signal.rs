@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
@@ -39,6 +41,18 @@ impl Termination {
                         && matches!(info.ssi_signo as i32, libc::SIGINT | libc::SIGQUIT),
                 });
             }
+        }
+    }
+}
+
+impl Termination {
+    /// The next one, if it comes within so many milliseconds.
+    pub fn within(&self, millis: u16) -> io::Result<Option<Ended>> {
+        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::from(millis)) {
+            Ok(0) | Err(Errno::EINTR) => Ok(None),
+            Ok(_) => self.wait().map(Some),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod conversation;
 mod shard;
+mod summary;
 mod survey;
 mod tcp;
 
@@ -17,6 +18,7 @@ use ring::digest;
 pub use self::conversation::Traffic;
 use self::conversation::{Conversation, Second};
 pub use self::shard::shard;
+pub use self::summary::{Server, Summary};
 pub use self::survey::{Survey, schemas};
 pub use self::tcp::TcpFlow;
 use crate::capture::{LinkType, Packet};

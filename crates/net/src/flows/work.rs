@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use manyways_trace::{Span, Time};
-use manyways_wire::analysis::{Analysis, Counters, Record, Settings, Survey};
+use manyways_wire::analysis::{Analysis, Counters, Record, Settings, Summary, Survey};
 use thiserror::Error;
 
 use super::block::{Block, Blocks, End};
@@ -61,6 +61,8 @@ pub struct Outcome {
     pub captures: Vec<Capture>,
     /// What was counted in all of them.
     pub counters: Counters,
+    /// What all flows add up to.
+    pub summary: Summary,
 }
 
 /// Why it could not go on.
@@ -120,7 +122,8 @@ pub fn run(
         spread(sources, plan, threads, &mut collector, progress)?
     };
     collector.write(true)?;
-    Ok(Outcome { captures, counters: collector.counters })
+    let summary = collector.survey.summary().clone();
+    Ok(Outcome { captures, counters: collector.counters, summary })
 }
 
 struct Collector<'a> {

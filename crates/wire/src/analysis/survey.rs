@@ -1,6 +1,6 @@
 //! All records of a run, put in order, joined, and handed out as tables.
 
-use super::{FlowSecond, Record, Settings, TcpFlow};
+use super::{FlowSecond, Record, Settings, Summary, TcpFlow};
 use crate::table::{Batch, Row, Schema};
 
 /// Collects what analyses hand out, in whatever order, and makes tables of it.
@@ -11,13 +11,14 @@ use crate::table::{Batch, Row, Schema};
 pub struct Survey {
     tcp: Vec<TcpFlow>,
     seconds: Vec<FlowSecond>,
+    summary: Summary,
 }
 
 impl Survey {
     /// Nothing was collected yet.
     pub fn new(settings: &Settings) -> Self {
         let _ = settings;
-        Self { tcp: Vec::new(), seconds: Vec::new() }
+        Self { tcp: Vec::new(), seconds: Vec::new(), summary: Summary::default() }
     }
 
     /// One more.
@@ -26,6 +27,11 @@ impl Survey {
             Record::Tcp(flow) => self.tcp.push(*flow),
             Record::Second(second) => self.seconds.push(second),
         }
+    }
+
+    /// What all that was handed out adds up to.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
     }
 
     /// How many records are held.
@@ -38,6 +44,7 @@ impl Survey {
     pub fn flush(&mut self, is_end: bool, mut each: impl FnMut(&Schema, &Batch)) {
         self.tcp.sort_unstable_by_key(|flow| (flow.started(), flow.id));
         self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
+        self.tcp.iter().for_each(|flow| self.summary.add(flow));
         hand_out(&mut self.tcp, is_end, &mut each);
         hand_out(&mut self.seconds, is_end, &mut each);
     }

@@ -26,19 +26,30 @@ pub struct TcpFlow {
     pub local: Side,
 }
 
-const LIMITS: [(Limit, &str); 6] = [
-    (Limit::Application, "application"),
-    (Limit::Think, "think"),
-    (Limit::ReceiverWindow, "receiver_window"),
-    (Limit::Congestion, "congestion"),
-    (Limit::Loss, "loss"),
-    (Limit::StartUp, "start_up"),
-];
-
 impl TcpFlow {
     /// When it began.
     pub fn started(&self) -> Time {
         self.connection.started()
+    }
+
+    /// Its median round trip.
+    pub fn rtt(&self) -> Option<Span> {
+        median(whole(self, End::Server))
+    }
+
+    /// The median of the half between the capture point and the local end.
+    pub fn local_rtt(&self) -> Option<Span> {
+        median(self.halves(End::Server).0)
+    }
+
+    /// The median of the half between the capture point and the remote end.
+    pub fn remote_rtt(&self) -> Option<Span> {
+        median(self.halves(End::Server).1)
+    }
+
+    /// What the server is called: its address, where it has no better name.
+    pub fn server_name(&self) -> String {
+        self.server.ip().to_string()
     }
 
     fn stream(&self, end: End) -> Option<&Stream> {
@@ -68,7 +79,7 @@ impl TcpFlow {
 
     /// Segments of both ends that were lost on the local side, or on the remote one, and all that
     /// went that way.
-    fn lost(&self, on_local: bool) -> (u64, u64) {
+    pub(super) fn lost(&self, on_local: bool) -> (u64, u64) {
         let mut sums = (0, 0);
         for end in [End::Client, End::Server] {
             let Some(counts) = self.stream(end).map(Stream::counts) else { continue };
@@ -101,8 +112,8 @@ impl TcpFlow {
 
     fn limited_by(&self, end: End) -> Option<&'static str> {
         let limited_by = self.connection.limited_by(end);
-        let most = LIMITS.into_iter().max_by_key(|(limit, _)| limited_by.span(*limit))?;
-        (!limited_by.all().is_zero()).then_some(most.1)
+        let most = Limit::ALL.into_iter().max_by_key(|limit| limited_by.span(*limit))?;
+        (!limited_by.all().is_zero()).then_some(most.name())
     }
 
     fn method(&self) -> Option<&'static str> {
@@ -167,15 +178,15 @@ impl Row for TcpFlow {
         "is_g2" Flag "The server sent at least 10 data packets." |flow| flow.data() >= GROUPS[1];
         "is_g3" Flag "The server sent at least 50 data packets." |flow| flow.data() >= GROUPS[2];
         "rtt" Span "Median round trip of the server's data and its acknowledgement, both halves."
-            |flow| median(whole(flow, End::Server));
+            |flow| flow.rtt();
         "rtt_min" Span "The shortest of those." |flow| least(whole(flow, End::Server));
         "rtt_samples" Count "How many there were."
             |flow| whole(flow, End::Server).map_or(0, Samples::count);
         "local_rtt" Span "Median of the half between capture point and local end."
-            |flow| median(flow.halves(End::Server).0);
+            |flow| flow.local_rtt();
         "local_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Server).0);
         "remote_rtt" Span "Median of the half between capture point and remote end."
-            |flow| median(flow.halves(End::Server).1);
+            |flow| flow.remote_rtt();
         "remote_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Server).1);
         "rtt_method" Text "How the far half was found: by stamps, or by following Reno's window."
             |flow| flow.method();

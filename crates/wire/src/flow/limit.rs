@@ -86,6 +86,30 @@ struct Loss {
     had_queue: bool,
 }
 
+impl Limit {
+    /// Each of them.
+    pub const ALL: [Self; 6] = [
+        Self::Application,
+        Self::Think,
+        Self::ReceiverWindow,
+        Self::Congestion,
+        Self::Loss,
+        Self::StartUp,
+    ];
+
+    /// Its name, as in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Application => "application",
+            Self::Think => "think",
+            Self::ReceiverWindow => "receiver_window",
+            Self::Congestion => "congestion",
+            Self::Loss => "loss",
+            Self::StartUp => "start_up",
+        }
+    }
+}
+
 impl LimitedBy {
     /// How long.
     pub fn span(&self, limit: Limit) -> Span {
@@ -103,7 +127,8 @@ impl LimitedBy {
         if all.is_zero() { 0.0 } else { self.span(limit).as_secs_f64() / all.as_secs_f64() }
     }
 
-    fn add(&mut self, limit: Limit, span: Span) {
+    /// So much longer.
+    pub fn add(&mut self, limit: Limit, span: Span) {
         self.spans[limit as usize] = self.span(limit) + span;
     }
 }

@@ -1,0 +1,174 @@
+//! `manyways flows`: from captures to what users experienced.
+
+mod summary;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
+use manyways_sys::signal::Termination;
+use manyways_trace::Span;
+use manyways_wire::analysis::{Prefix, Settings};
+use manyways_wire::flow::Limits;
+
+use crate::failure::Failure;
+
+/// What users of a network experience, and why, from captures of their packets.
+///
+/// Reads pcap, pcapng and btsnoop, also compressed with gzip or zstd, of any snap length, and says
+/// of each flow how fast it was and what kept it from being faster: distance, local delay, loss,
+/// windows or the application. Nothing that a packet carries is ever written.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways flows office.pcapng
+  manyways flows -o tables captures/ --local 10.0.0.0/8
+  manyways flows -o tables 'day-*.pcap.zst' --json
+  tcpdump -s 128 -w - | manyways flows -
+
+A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
+Exit code: 0; 1 when a capture cannot be read to its end (what was read is kept) or nothing can be
+written; 2 when the request makes no sense.")]
+pub struct Args {
+    /// Captures: files, folders, quoted patterns, or - for standard input. Several are read in their
+    /// order; one that begins where the one before ended goes on with its flows.
+    #[arg(required = true, value_name = "CAPTURE")]
+    captures: Vec<PathBuf>,
+    /// Write tables into this folder.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Replace the results that are in the folder.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// These addresses are local; may be repeated. Without it the client's side counts as local.
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
+    local: Vec<Prefix>,
+    /// How many cores look at packets.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Option<u8>,
+    /// A flow of which nothing passes for so many seconds is over.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    idle: u64,
+    /// Print one JSON document instead of the summary.
+    #[arg(long)]
+    json: bool,
+}
+
+fn prefix(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|()| "an address, or one with a length: 10.0.0.0/8".to_owned())
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let sources = Sources::find(&args.captures)
+        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
+    let mut folder = folder.map_err(folder_failure)?;
+    let plan = Plan {
+        settings: Settings {
+            local: args.local,
+            limits: Limits { idle: Span::from_secs(args.idle), ..Limits::default() },
+        },
+        threads: args.threads.unwrap_or_else(cores),
+    };
+    let progress = Progress::default();
+    let termination = Termination::take().context("cannot watch for signals")?;
+    let lengths: Option<Vec<u64>> = sources.captures.iter().map(|source| source.length()).collect();
+    let total = lengths.map(|lengths| lengths.iter().sum());
+    let (outcome, signal) = std::thread::scope(|scope| {
+        let work = scope.spawn(|| flows::run(&sources.captures, &plan, folder.as_mut(), &progress));
+        let signal = watch(total, &progress, &termination, || work.is_finished());
+        (work.join(), signal)
+    });
+    let outcome = match outcome {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => return Err(Failure::new(error.to_string()).into()),
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    let rows: Vec<(&str, u64)> =
+        folder.as_ref().map(|folder| folder.rows().collect()).unwrap_or_default();
+    let document = summary::document(&outcome, &rows);
+    if let Some(folder) = folder {
+        let manifest = serde_json::to_string_pretty(&document)? + "\n";
+        folder.finish(&manifest).map_err(folder_failure)?;
+    }
+    let text = match args.json {
+        true => serde_json::to_string(&document)? + "\n",
+        false => summary::text(&outcome, &rows, args.output.as_deref()),
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(error).context("cannot write the summary");
+        }
+        _ => {}
+    }
+    if !sources.skipped.is_empty() {
+        eprintln!("manyways: {} files are no captures and were left out", sources.skipped.len());
+    }
+    let code = faults(&outcome);
+    Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal as u8)))
+}
+
+/// Says which captures could not be read to their end.
+fn faults(outcome: &Outcome) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for capture in &outcome.captures {
+        let Some(fault) = &capture.fault else { continue };
+        eprintln!("manyways: {}: {fault}", capture.name);
+        code = ExitCode::FAILURE;
+    }
+    if code == ExitCode::FAILURE {
+        eprintln!("hint: what was read before is in the results");
+    }
+    code
+}
+
+/// Shows how far it is until it is done; a signal stops it.
+fn watch(
+    total: Option<u64>,
+    progress: &Progress,
+    termination: &Termination,
+    is_done: impl Fn() -> bool,
+) -> Option<i32> {
+    /// In milliseconds.
+    const LOOK: u16 = 50;
+    let bar = match (io::stderr().is_terminal(), total) {
+        (false, _) => ProgressBar::hidden(),
+        (true, Some(total)) => ProgressBar::new(total)
+            .with_style(style("{bar:30} {binary_bytes}/{binary_total_bytes} {msg} {eta} left")),
+        (true, None) => {
+            ProgressBar::no_length().with_style(style("{spinner} {binary_bytes} {msg}"))
+        }
+    };
+    let mut signal = None;
+    while !is_done() {
+        let ended = termination.within(LOOK).ok().flatten();
+        bar.set_position(progress.read.load(Ordering::Relaxed));
+        let packets = progress.packets.load(Ordering::Relaxed) as f64 / 1e6;
+        bar.set_message(format!("{packets:.1} M packets"));
+        signal = signal.or(ended.map(|ended| ended.signal));
+        progress.stop.store(signal.is_some(), Ordering::Relaxed);
+    }
+    bar.finish_and_clear();
+    signal
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn cores() -> u8 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(64) as u8)
+}
+
+fn folder_failure(error: FolderError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error {
+        FolderError::Taken(_) => failure.hint("name another folder, or replace them with --force"),
+        _ => failure,
+    }
+}

@@ -1,0 +1,305 @@
+//! What a run says at its end, to people and to machines.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use manyways_net::flows::Outcome;
+use manyways_trace::Span;
+use manyways_wire::analysis::Server;
+use manyways_wire::flow::{Limit, Samples};
+use manyways_wire::table::VERSION;
+use serde::Serialize;
+
+/// So many servers are named.
+const SERVERS: usize = 5;
+
+#[derive(Serialize)]
+pub struct Document {
+    schema: String,
+    captures: Vec<Capture>,
+    packets: u64,
+    bytes: u64,
+    seconds: f64,
+    tcp_packets: u64,
+    tcp_broken: u64,
+    other_ip_packets: u64,
+    not_ip_packets: u64,
+    fragments: u64,
+    capture_lost: u64,
+    clock_steps_back: u64,
+    flows: u64,
+    valid_flows: u64,
+    evicted_flows: u64,
+    client_bytes: u64,
+    server_bytes: u64,
+    data_segments: u64,
+    retransmitted: u64,
+    spurious: u64,
+    lost_local: u64,
+    lost_remote: u64,
+    unseen_bytes: u64,
+    rtt: Option<f64>,
+    local_rtt: Option<f64>,
+    remote_rtt: Option<f64>,
+    limited_by: Vec<Limited>,
+    servers: Vec<Top>,
+    tables: Vec<Table>,
+}
+
+#[derive(Serialize)]
+struct Capture {
+    name: String,
+    packets: u64,
+    lost: u64,
+    fault: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Limited {
+    by: &'static str,
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct Top {
+    server: String,
+    flows: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Table {
+    name: String,
+    rows: u64,
+}
+
+/// The same for machines, and what a folder's `flows.json` says.
+pub fn document(outcome: &Outcome, rows: &[(&str, u64)]) -> Document {
+    let (counters, summary) = (&outcome.counters, &outcome.summary);
+    let captures = outcome.captures.iter().map(|capture| Capture {
+        name: capture.name.clone(),
+        packets: capture.packets,
+        lost: capture.missed,
+        fault: capture.fault.clone(),
+    });
+    let limited_by = Limit::ALL
+        .into_iter()
+        .map(|limit| Limited { by: limit.name(), share: summary.limited_by.share(limit) });
+    let (servers, _) = summary.servers(SERVERS);
+    let servers = servers.into_iter().map(|(name, Server { flows, bytes })| Top {
+        server: name.to_owned(),
+        flows,
+        bytes,
+    });
+    let tables = rows.iter().map(|(name, rows)| Table { name: (*name).to_owned(), rows: *rows });
+    Document {
+        schema: format!("manyways-flows/{VERSION}"),
+        captures: captures.collect(),
+        packets: counters.packets,
+        bytes: counters.bytes,
+        seconds: lasted(outcome).as_secs_f64(),
+        tcp_packets: counters.tcp,
+        tcp_broken: counters.tcp_broken,
+        other_ip_packets: counters.others,
+        not_ip_packets: counters.opaque.values().sum(),
+        fragments: counters.fragments,
+        capture_lost: lost(outcome),
+        clock_steps_back: counters.steps_back,
+        flows: summary.flows,
+        valid_flows: summary.valid,
+        evicted_flows: counters.evicted,
+        client_bytes: summary.bytes[0],
+        server_bytes: summary.bytes[1],
+        data_segments: summary.data_segments,
+        retransmitted: summary.again,
+        spurious: summary.spurious,
+        lost_local: summary.lost[0],
+        lost_remote: summary.lost[1],
+        unseen_bytes: summary.unseen,
+        rtt: secs(&summary.rtt),
+        local_rtt: secs(&summary.local_rtt),
+        remote_rtt: secs(&summary.remote_rtt),
+        limited_by: limited_by.collect(),
+        servers: servers.collect(),
+        tables: tables.collect(),
+    }
+}
+
+/// The summary for people.
+pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> String {
+    let (counters, summary) = (&outcome.counters, &outcome.summary);
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<12} {value}");
+    };
+    line(
+        "Packets",
+        format!(
+            "{} in {}, {}, {:.1} s",
+            count(counters.packets),
+            plural(outcome.captures.len() as u64, "capture"),
+            size(counters.bytes),
+            lasted(outcome).as_secs_f64()
+        ),
+    );
+    let opaque: u64 = counters.opaque.values().sum();
+    let broken = counters.tcp_broken;
+    line(
+        "",
+        format!(
+            "TCP {}, other IP {}, not IP {}{}",
+            count(counters.tcp),
+            count(counters.others),
+            count(opaque),
+            if broken > 0 {
+                format!(", TCP cut or broken {}", count(broken))
+            } else {
+                String::new()
+            }
+        ),
+    );
+    let missed = lost(outcome);
+    if missed + summary.unseen > 0 {
+        line(
+            "Not captured",
+            format!(
+                "{} by the capture's own count; {} that were acknowledged and never seen",
+                plural(missed, "packet"),
+                size(summary.unseen)
+            ),
+        );
+    }
+    line(
+        "TCP flows",
+        format!(
+            "{}, {} with a whole handshake and no reset; {} down, {} up",
+            count(summary.flows),
+            percent(summary.valid, summary.flows),
+            size(summary.bytes[1]),
+            size(summary.bytes[0])
+        ),
+    );
+    if counters.evicted > 0 {
+        line("", format!("{} had to go before they were over", plural(counters.evicted, "flow")));
+    }
+    if summary.rtt.count() + summary.local_rtt.count() > 0 {
+        let of = |samples: &Samples| samples.median().map_or("?".to_owned(), millis);
+        line(
+            "Round trip",
+            format!(
+                "{} (local {}, remote {}), medians over flows of their medians",
+                of(&summary.rtt),
+                of(&summary.local_rtt),
+                of(&summary.remote_rtt)
+            ),
+        );
+    }
+    line(
+        "Loss",
+        format!(
+            "local {}, remote {} of {} data packets; {} sent again, {} of these for nothing",
+            percent(summary.lost[0], summary.data_segments),
+            percent(summary.lost[1], summary.data_segments),
+            count(summary.data_segments),
+            count(summary.again),
+            count(summary.spurious)
+        ),
+    );
+    let mut limits: Vec<(f64, &str)> = Limit::ALL
+        .into_iter()
+        .map(|limit| (summary.limited_by.share(limit), words(limit)))
+        .filter(|(share, _)| *share >= 0.005)
+        .collect();
+    limits.sort_by(|one, other| other.0.total_cmp(&one.0));
+    if !limits.is_empty() {
+        let parts: Vec<String> =
+            limits.iter().map(|(share, name)| format!("{name} {:.0} %", share * 100.0)).collect();
+        line("Limited by", parts.join(", "));
+    }
+    let (servers, others) = summary.servers(SERVERS);
+    for (index, (name, server)) in servers.iter().enumerate() {
+        let heading = if index == 0 { "Servers" } else { "" };
+        line(
+            heading,
+            format!("{name}: {} in {}", size(server.bytes), plural(server.flows, "flow")),
+        );
+    }
+    if others.flows > 0 {
+        line("", format!("all others: {} in {}", size(others.bytes), plural(others.flows, "flow")));
+    }
+    if let Some(folder) = folder {
+        let tables: Vec<String> =
+            rows.iter().map(|(name, rows)| format!("{name} ({})", plural(*rows, "row"))).collect();
+        line("Tables", format!("{} in {}", tables.join(", "), folder.display()));
+    }
+    text
+}
+
+fn words(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Application => "nothing to send",
+        Limit::Think => "the server's thinking",
+        Limit::ReceiverWindow => "the receiver's window",
+        Limit::Congestion => "a full path",
+        Limit::Loss => "loss",
+        Limit::StartUp => "start-up",
+    }
+}
+
+/// By the capture's counters and by its gaps.
+fn lost(outcome: &Outcome) -> u64 {
+    let said: u64 = outcome.captures.iter().map(|capture| capture.missed).sum();
+    said.max(outcome.counters.missed)
+}
+
+fn lasted(outcome: &Outcome) -> Span {
+    let (first, last) = (outcome.counters.first, outcome.counters.last);
+    first.zip(last).map_or(Span::ZERO, |(first, last)| last.since(first))
+}
+
+fn secs(samples: &Samples) -> Option<f64> {
+    samples.median().map(Span::as_secs_f64)
+}
+
+fn millis(span: Span) -> String {
+    format!("{:.1} ms", span.as_millis_f64())
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "none".to_owned();
+    }
+    format!("{:.2} %", part as f64 * 100.0 / whole as f64)
+}
+
+fn plural(number: u64, what: &str) -> String {
+    format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// With a comma between thousands.
+fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1_000.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ if value < 9.95 => format!("{value:.1} {}", UNITS[unit]),
+        _ => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
