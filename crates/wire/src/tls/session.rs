@@ -194,8 +194,8 @@ impl Session {
     }
 
     /// Who was first to end the session in order, and when: an alert in the clear that says so, or
-    /// a sealed one of the kind that nearly always does. In TLS 1.3 it is inferred from a record
-    /// that has the length of a sealed alert.
+    /// a sealed one of the kind that nearly always does. In TLS 1.3, and where the version is not
+    /// known, it is inferred from a record that has the length of an alert that TLS 1.3 seals.
     pub fn closed(&self) -> Option<(Time, End)> {
         self.story.closed
     }

@@ -107,7 +107,7 @@ impl Story {
             // Nearly all that passes after a handshake is data.
             Heard::Stray(at, bytes) => {
                 let is_seen = self.is_over || sender.data.is_some() || other.data.is_some();
-                if self.is_tls == Some(true) && (is_seen || began_before(sender, other)) {
+                if self.is_tls == Some(true) && is_seen {
                     self.turns.handle(at, from, bytes);
                 }
             }
@@ -159,11 +159,11 @@ impl Story {
     fn is_data(&mut self, from: End, sender: &Sender, other: &Sender, record: Record) -> bool {
         let client = if from == End::Client { sender } else { other };
         let is_old = self.is_old() || client.has_more || sender.finished.is_some();
-        if is_old || began_before(sender, other) {
+        if is_old {
             return true;
         }
-        if self.is_over {
-            let is_alert = record.length == SEALED_ALERT && self.version().is_some();
+        if self.is_over || began_before(sender, other) {
+            let is_alert = record.length == SEALED_ALERT;
             if is_alert {
                 self.closed.get_or_insert((record.at, from));
             }

@@ -206,6 +206,10 @@ fn talk(pair: &mut Pair) {
     pair.client.send_close_notify();
     let closed = carry(&mut pair.client, &mut pair.server);
     pair.passed.push((Client, pair.now, closed));
+    pair.now += TRIP * 2;
+    pair.server.send_close_notify();
+    let closed = carry(&mut pair.server, &mut pair.client);
+    pair.passed.push((Server, pair.now, closed));
 }
 
 /// What a session makes of it when packets have at most so many bytes, of which so many are
@@ -550,6 +554,75 @@ fn what_began_before_and_never_looks_like_tls_is_given_up() {
         session.handle(Client, &Piece::whole(Time::ZERO, b"\x17\x03\x05\0\x20 and more"));
     }
     assert_eq!(session.is_tls(), Some(false));
+}
+
+/// A record of that kind.
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    [&[kind, 3, 3][..], &sized(2, content)].concat()
+}
+
+/// A server's hello with that random number, of TLS 1.3 or of what was before.
+fn answer(random: [u8; 32], is_new: bool) -> Vec<u8> {
+    let version = if is_new { extension(43, &[3, 4]) } else { Vec::new() };
+    let body = [&[3, 3][..], &random, &[0, 0xc0, 0x2f, 0], &sized(2, &version)].concat();
+    record(22, &[&[2][..], &sized(3, &body)].concat())
+}
+
+/// When the handshake of these parts was over, each 10 ms after the one before.
+fn over(parts: &[(End, Vec<u8>)]) -> Option<Time> {
+    let mut session = Session::default();
+    for (place, (from, bytes)) in parts.iter().enumerate() {
+        session.handle(*from, &Piece::whole(Time::from_millis(place as u64 * 10), bytes));
+    }
+    assert_eq!(session.is_tls(), Some(true));
+    session.times().over
+}
+
+#[test]
+fn what_is_sealed_is_no_hello_however_it_begins() {
+    let [changed, key] = [record(20, &[1]), record(22, &[16, 0, 0, 1, 0])];
+    let sealed = |first: u8| record(22, &[&[first, 0, 0, 60][..], &[5; 36]].concat());
+    let parts = [
+        (Client, records(&message(&[sni(b"a.example")]), 600)),
+        (Server, answer([7; 32], false)),
+        (Client, [key, changed.clone(), sealed(1)].concat()),
+        (Server, changed),
+        (Server, sealed(2)),
+    ];
+    assert_eq!(over(&parts), ms(40));
+    // The client's part alone ends nothing: it made new keys.
+    assert_eq!(over(&parts[..4]), None);
+}
+
+#[test]
+fn a_client_with_a_certificate_begins_its_last_flight_with_it() {
+    let parts = [
+        (Client, records(&message(&[sni(b"a.example")]), 600)),
+        (Server, answer([7; 32], true)),
+        (Client, record(23, &[5; 811])),
+    ];
+    assert_eq!(over(&parts), ms(20));
+}
+
+#[test]
+fn early_data_that_passes_a_request_for_another_hello_ends_nothing() {
+    let retry = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8,
+        0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8,
+        0x33, 0x9c,
+    ];
+    let hello = records(&message(&[extension(42, &[]), sni(b"a.example")]), 600);
+    let parts = [
+        (Client, hello.clone()),
+        (Client, record(23, &[5; 100])),
+        (Server, answer(retry, true)),
+        (Client, record(23, &[5; 69])),
+        (Client, hello),
+        (Server, answer([7; 32], true)),
+        (Client, record(23, &[5; 69])),
+    ];
+    assert_eq!(over(&parts), ms(60));
+    assert_eq!(over(&parts[..6]), None);
 }
 
 #[test]
