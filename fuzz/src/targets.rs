@@ -99,6 +99,12 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target { name: "tls-hello", run: wire::tls_hello, words: wire::HELLO_WORDS, more_seeds: &[] },
+    Target {
+        name: "tls-session",
+        run: wire::tls_session,
+        words: wire::SESSION_WORDS,
+        more_seeds: &[],
+    },
     Target { name: "http-head", run: wire::http_head, words: wire::HEAD_WORDS, more_seeds: &[] },
     Target {
         name: "http-transactions",

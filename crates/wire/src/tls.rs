@@ -1,16 +1,39 @@
-//! What a TLS client says before anything is secret: the server's name and the protocols that it
-//! would speak (RFC 8446, RFC 6066, RFC 7301).
+//! What TLS shows before anything is secret, and after (RFC 8446, RFC 5246, RFC 6066, RFC 7301).
+//!
+//! [`client_hello`] reads the server's name and the protocols from the first bytes of a client, as
+//! soon as they are there. A [`Session`] follows a connection from its pieces: what is [offered](Offer)
+//! and [chosen](Choice), when the handshake is over, and what can be inferred from sizes, times and
+//! directions of what nobody can read then.
 
+mod choice;
+mod fields;
 pub(crate) mod hello;
+mod ja4;
+mod offer;
+mod reader;
 mod record;
+mod session;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub use choice::Choice;
+pub use offer::{Offer, VERSION_LIMIT, Version, is_grease};
+pub use session::{ALERT_LIMIT, Alert, Session, TRIES, Times};
 
 use crate::{HostName, LIMIT, Peek};
 use hello::Stop;
 
 /// The most protocols that are taken from one hello.
 pub const PROTOCOL_LIMIT: usize = 16;
+
+/// What a handshake is carried by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Records over TCP.
+    Tcp,
+    /// QUIC.
+    Quic,
+}
 
 /// What a client's first message says. A client that encrypts its hello (ECH) shows the name of the
 /// server that can decrypt it, which stands for many; that is what is read here.

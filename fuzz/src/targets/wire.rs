@@ -16,6 +16,16 @@ pub(super) const HELLO_WORDS: &[&str] = &[
     "\0\0\0\u{e}\0\u{c}\0\0\u{9}a.example",
     "\0\u{10}\0\u{5}\0\u{3}\u{2}h2",
 ];
+pub(super) const SESSION_WORDS: &[&str] = &[
+    "\u{16}\u{3}\u{1}\0",
+    "\u{16}\u{3}\u{3}\0",
+    "\u{17}\u{3}\u{3}\0",
+    "\u{14}\u{3}\u{3}\0\u{1}\u{1}",
+    "\u{15}\u{3}\u{3}\0\u{2}\u{2}\u{28}",
+    "\u{2}\0\0",
+    "\u{4}\0\0",
+    "\0\u{2b}\0\u{2}\u{3}\u{4}",
+];
 pub(super) const HEAD_WORDS: &[&str] = &[
     "\r\n",
     "Host: ",
@@ -74,6 +84,61 @@ pub(super) fn tls_hello(bytes: &[u8]) {
 fn good_hello(hello: &tls::ClientHello) {
     hello.server_name.iter().for_each(good_name);
     assert!(hello.protocols.len() <= tls::PROTOCOL_LIMIT);
+}
+
+/// A conversation: who sends (lowest bit), how many bytes are there and how many are not, and those
+/// that are; again and again. From the first byte of a connection on, and from its middle. Where
+/// nothing is missing, how it is cut changes nothing.
+pub(super) fn tls_session(bytes: &[u8]) {
+    let mut pieces = Vec::new();
+    let mut rest = bytes;
+    while let Some(([kind, there, missing], after)) = rest.split_first_chunk::<3>() {
+        let (known, after) = after.split_at(after.len().min(usize::from(*there)));
+        let from = if kind & 1 == 0 { End::Client } else { End::Server };
+        let length = match missing {
+            255 => u64::MAX,
+            missing => known.len() as u64 + u64::from(*missing) * 50,
+        };
+        let at = Time::from_millis((pieces.len() as u64) << (kind >> 5));
+        pieces.push((from, Piece { at, bytes: known, length }));
+        rest = after;
+    }
+    let is_whole = pieces.iter().all(|(_, piece)| piece.length == piece.bytes.len() as u64);
+    let whole = followed(tls::Session::default(), &pieces);
+    let _ = followed(tls::Session::midway(), &pieces);
+    if is_whole && whole.losses() == 0 && whole.is_tls() == Some(true) {
+        let cut: Vec<_> = pieces
+            .iter()
+            .flat_map(|(from, piece)| {
+                piece.bytes.chunks(1).map(|byte| (*from, Piece::whole(piece.at, byte)))
+            })
+            .collect();
+        let cut = followed(tls::Session::default(), &cut);
+        assert_eq!((whole.offer(), whole.choice()), (cut.offer(), cut.choice()));
+        assert_eq!((whole.times(), whole.exchanges()), (cut.times(), cut.exchanges()));
+        assert_eq!((whole.alerts(), whole.closed()), (cut.alerts(), cut.closed()));
+    }
+}
+
+fn followed(mut session: tls::Session, pieces: &[(End, Piece<'_>)]) -> tls::Session {
+    let mut exchanges = 0;
+    for (from, piece) in pieces {
+        session.handle(*from, piece);
+        exchanges += u64::from(session.poll().is_some());
+    }
+    session.end();
+    exchanges += u64::from(session.poll().is_some());
+    assert_eq!(session.exchanges(), exchanges);
+    assert!(session.alerts().len() <= tls::ALERT_LIMIT);
+    if let Some(offer) = session.offer() {
+        offer.server_name.iter().for_each(good_name);
+        assert!(offer.protocols.len() <= tls::PROTOCOL_LIMIT);
+        assert!(offer.versions.len() <= tls::VERSION_LIMIT);
+        // Parts of 1, 10, 12 and 12 characters at least; bytes that are no text are never in it.
+        let is_good = |ja4: &String| ja4.is_ascii() && ja4.len() == 36;
+        assert!(offer.ja4.as_ref().is_none_or(is_good) && offer.ja4.is_some() == offer.is_whole);
+    }
+    session
 }
 
 pub(super) fn http_head(bytes: &[u8]) {

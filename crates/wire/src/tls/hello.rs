@@ -1,16 +1,19 @@
 //! The fields of a client's hello, of which the end may be missing.
 
+use super::fields::{End, Fields};
 use super::{ClientHello, PROTOCOL_LIMIT};
 use crate::{HostName, LIMIT};
 
 const CLIENT_HELLO: u8 = 1;
 /// The type and the length of a handshake message.
-const HEADER: usize = 4;
+pub(super) const HEADER: usize = 4;
 /// The shortest hello: version, random, no session, one cipher suite, one compression method.
 const SHORTEST: usize = 2 + 32 + 1 + 2 + 2 + 1 + 1;
 
-const SERVER_NAME: u16 = 0;
-const ALPN: u16 = 16;
+pub(super) const SERVER_NAME: u16 = 0;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+pub(super) const ALPN: u16 = 16;
+pub(super) const SUPPORTED_VERSIONS: u16 = 43;
 /// The only kind of server name that there is.
 const HOST_NAME: u8 = 0;
 
@@ -31,9 +34,40 @@ pub(crate) fn whole(message: &[u8]) -> Option<usize> {
     Some(HEADER + (high << 16 | middle << 8 | low))
 }
 
+/// How much of a hello is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Up to the name and the protocols.
+    Name,
+    /// All of it.
+    All,
+}
+
+/// What a hello says, as far as it was read. What is none was not there, or not yet.
+#[derive(Default)]
+pub(super) struct Draft {
+    pub(super) version: u16,
+    pub(super) session: Option<Vec<u8>>,
+    pub(super) suites: Vec<u16>,
+    /// Their kinds, in order.
+    pub(super) extensions: Vec<u16>,
+    pub(super) name: Option<Option<HostName>>,
+    pub(super) protocols: Option<Vec<Vec<u8>>>,
+    pub(super) versions: Option<Vec<u16>>,
+    pub(super) signatures: Vec<u16>,
+}
+
 /// Reads a handshake message that may end early. As soon as the name and the protocols are known,
 /// the rest is not looked at: keys are long, and may be in another packet.
 pub(crate) fn read(message: &[u8]) -> Result<ClientHello, Stop> {
+    let mut draft = Draft::default();
+    walk(message, Depth::Name, &mut draft)?;
+    let Draft { name, protocols, .. } = draft;
+    Ok(ClientHello { server_name: name.flatten(), protocols: protocols.unwrap_or_default() })
+}
+
+/// Reads a handshake message that may end early into a draft, which holds what is there even then.
+pub(super) fn walk(message: &[u8], depth: Depth, draft: &mut Draft) -> Result<(), Stop> {
     if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
         return Err(Stop::Broken);
     }
@@ -45,61 +79,82 @@ pub(crate) fn read(message: &[u8]) -> Result<ClientHello, Stop> {
     }
     let there = message.len().min(whole);
     let body = Fields { there: &message[HEADER..there], length: whole - HEADER };
-    hello(body).map_err(|end| match end {
+    hello(body, depth, draft).map_err(|end| match end {
         End::Missing => Stop::Short { whole },
         End::Broken => Stop::Broken,
     })
 }
 
-fn hello(mut body: Fields<'_>) -> Result<ClientHello, End> {
-    if body.number(2)? >> 8 != 3 {
+fn hello(mut body: Fields<'_>, depth: Depth, draft: &mut Draft) -> Result<(), End> {
+    let is_all = depth == Depth::All;
+    let version = body.number(2)?;
+    if version >> 8 != 3 {
         return Err(End::Broken);
     }
+    draft.version = version as u16;
     body.part(32)?;
-    let session = body.number(1)?;
-    if session > 32 {
+    let session = body.sized(1)?;
+    if session.length > 32 {
         return Err(End::Broken);
     }
-    body.part(session)?;
-    let suites = body.number(2)?;
-    if suites == 0 || suites % 2 != 0 {
+    if is_all {
+        draft.session = Some(session.bytes()?.to_vec());
+    }
+    let suites = body.sized(2)?;
+    if suites.length == 0 || suites.length % 2 != 0 {
         return Err(End::Broken);
     }
-    body.part(suites)?;
-    let methods = body.number(1)?;
-    if methods == 0 {
+    if is_all {
+        draft.suites = suites.numbers();
+    }
+    let methods = body.sized(1)?;
+    if methods.length == 0 {
         return Err(End::Broken);
     }
-    body.part(methods)?;
 
-    let (mut name, mut protocols) = (None, None);
     // Before TLS 1.2 nothing had to follow.
     let length = if body.length == 0 { 0 } else { body.number(2)? };
     let mut extensions = body.part(length)?;
     if body.length != 0 {
         return Err(End::Broken);
     }
-    while extensions.length > 0 && (name.is_none() || protocols.is_none()) {
-        let kind = extensions.number(2)?;
-        let length = extensions.number(2)?;
-        let value = extensions.part(length)?;
+    while extensions.length > 0 && (is_all || draft.name.is_none() || draft.protocols.is_none()) {
+        let kind = extensions.number(2)? as u16;
+        let value = extensions.sized(2)?;
+        if is_all {
+            draft.extensions.push(kind);
+        }
         // None may come twice; if one does, the first counts, as it may have been reported.
-        match kind as u16 {
-            SERVER_NAME if name.is_none() => name = Some(server_name(value)?),
-            ALPN if protocols.is_none() => protocols = Some(protocol_list(value)?),
+        match kind {
+            SERVER_NAME if draft.name.is_none() => draft.name = Some(server_name(value)?),
+            ALPN if draft.protocols.is_none() => draft.protocols = Some(protocol_list(value)?),
+            SUPPORTED_VERSIONS if is_all && draft.versions.is_none() => {
+                draft.versions = Some(number_list(value, 1)?);
+            }
+            SIGNATURE_ALGORITHMS if is_all && draft.signatures.is_empty() => {
+                draft.signatures = number_list(value, 2)?;
+            }
+            // All that matters of it is that it is there, and all of it.
+            _ if is_all => drop(value.bytes()?),
             _ => {}
         }
     }
-    Ok(ClientHello { server_name: name.flatten(), protocols: protocols.unwrap_or_default() })
+    Ok(())
+}
+
+/// A list of numbers of two bytes behind its own length.
+fn number_list(mut value: Fields<'_>, width: usize) -> Result<Vec<u16>, End> {
+    let list = value.sized(width)?;
+    let numbers = list.numbers();
+    list.bytes()?;
+    Ok(numbers)
 }
 
 fn server_name(mut value: Fields<'_>) -> Result<Option<HostName>, End> {
-    let length = value.number(2)?;
-    let mut list = value.part(length)?;
+    let mut list = value.sized(2)?;
     while list.length > 0 {
         let kind = list.number(1)?;
-        let length = list.number(2)?;
-        let name = list.part(length)?.bytes()?;
+        let name = list.sized(2)?.bytes()?;
         if kind == usize::from(HOST_NAME) {
             return Ok(HostName::parse(name));
         }
@@ -107,52 +162,11 @@ fn server_name(mut value: Fields<'_>) -> Result<Option<HostName>, End> {
     Ok(None)
 }
 
-fn protocol_list(mut value: Fields<'_>) -> Result<Vec<Vec<u8>>, End> {
-    let length = value.number(2)?;
-    let mut list = value.part(length)?;
+pub(super) fn protocol_list(mut value: Fields<'_>) -> Result<Vec<Vec<u8>>, End> {
+    let mut list = value.sized(2)?;
     let mut protocols = Vec::new();
     while list.length > 0 && protocols.len() < PROTOCOL_LIMIT {
-        let length = list.number(1)?;
-        protocols.push(list.part(length)?.bytes()?.to_vec());
+        protocols.push(list.sized(1)?.bytes()?.to_vec());
     }
     Ok(protocols)
-}
-
-/// Why a field could not be read.
-enum End {
-    /// It is not there yet.
-    Missing,
-    /// It does not fit into what it is a part of.
-    Broken,
-}
-
-/// Bytes of which only the first may be there.
-struct Fields<'a> {
-    there: &'a [u8],
-    /// How many there are when all are there: at least `there.len()`.
-    length: usize,
-}
-
-impl<'a> Fields<'a> {
-    /// The next `length` bytes, as many of them as are there.
-    fn part(&mut self, length: usize) -> Result<Fields<'a>, End> {
-        if length > self.length {
-            return Err(End::Broken);
-        }
-        let (there, rest) = self.there.split_at(length.min(self.there.len()));
-        self.there = rest;
-        self.length -= length;
-        Ok(Fields { there, length })
-    }
-
-    /// All of it.
-    fn bytes(self) -> Result<&'a [u8], End> {
-        if self.there.len() < self.length { Err(End::Missing) } else { Ok(self.there) }
-    }
-
-    /// The next `length` bytes (1 or 2) as a number.
-    fn number(&mut self, length: usize) -> Result<usize, End> {
-        let bytes = self.part(length)?.bytes()?;
-        Ok(bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte)))
-    }
 }

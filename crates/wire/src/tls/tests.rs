@@ -33,20 +33,20 @@ fn expected(name: Option<&str>, protocols: &[&str]) -> ClientHello {
     }
 }
 
-fn sized(width: usize, content: &[u8]) -> Vec<u8> {
+pub(crate) fn sized(width: usize, content: &[u8]) -> Vec<u8> {
     let length = (content.len() as u64).to_be_bytes();
     [&length[8 - width..], content].concat()
 }
 
-fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+pub(crate) fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], &sized(2, content)].concat()
 }
 
-fn sni(name: &[u8]) -> Vec<u8> {
+pub(crate) fn sni(name: &[u8]) -> Vec<u8> {
     extension(0, &sized(2, &[&[0][..], &sized(2, name)].concat()))
 }
 
-fn alpn(protocols: &[&str]) -> Vec<u8> {
+pub(crate) fn alpn(protocols: &[&str]) -> Vec<u8> {
     let list: Vec<u8> = protocols.iter().flat_map(|name| sized(1, name.as_bytes())).collect();
     extension(16, &sized(2, &list))
 }
@@ -65,7 +65,7 @@ pub(crate) fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
     [&[1][..], &sized(3, &body)].concat()
 }
 
-fn records(message: &[u8], size: usize) -> Vec<u8> {
+pub(crate) fn records(message: &[u8], size: usize) -> Vec<u8> {
     message.chunks(size).flat_map(|part| [&[22, 3, 1][..], &sized(2, part)].concat()).collect()
 }
 

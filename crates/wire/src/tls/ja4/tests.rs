@@ -1,0 +1,152 @@
+use crate::tls::tests::{alpn, extension, sized, sni};
+use crate::tls::{Carrier, Offer, Version};
+
+fn numbers(hex: &str) -> Vec<u8> {
+    hex.split(',')
+        .filter(|text| !text.is_empty())
+        .flat_map(|text| u16::from_str_radix(text, 16).unwrap().to_be_bytes())
+        .collect()
+}
+
+/// A hello with these suites and extensions.
+fn hello(suites: &str, extensions: &[Vec<u8>]) -> Vec<u8> {
+    let body = [
+        &[3, 3][..],
+        &[7; 32],
+        &sized(1, &[9; 32]),
+        &sized(2, &numbers(suites)),
+        &sized(1, &[0]),
+        &sized(2, &extensions.concat()),
+    ];
+    [&[1][..], &sized(3, &body.concat())].concat()
+}
+
+/// The extensions of these kinds, in order. Those that are read say what they say below.
+fn extensions(kinds: &str, protocols: &[&str], signatures: &str) -> Vec<Vec<u8>> {
+    let kinds = kinds.split(',').map(|kind| u16::from_str_radix(kind, 16).unwrap());
+    let all = kinds.map(|kind| match kind {
+        0 => sni(b"shop.example.com"),
+        0x0d => extension(kind, &sized(2, &numbers(signatures))),
+        0x10 => alpn(protocols),
+        0x2b => extension(kind, &sized(1, &numbers("4a4a,0303,0304"))),
+        _ => extension(kind, b"anything"),
+    });
+    all.collect()
+}
+
+fn ja4(message: &[u8], carrier: Carrier) -> String {
+    let offer = Offer::read(message, carrier).expect("it is a hello");
+    offer.ja4.expect("it is whole")
+}
+
+const SUITES: &str = "1301,1302,1303,c02b,c02f,c02c,c030,cca9,cca8,c013,c014,009c,009d,002f,0035";
+const KINDS: &str =
+    "001b,0000,0033,0010,4469,0017,002d,000d,0005,0023,0012,002b,ff01,000b,000a,0015";
+const SIGNATURES: &str = "0403,0804,0401,0503,0805,0501,0806,0601";
+
+/// The example of the specification.
+#[test]
+fn the_published_example() {
+    let all = extensions(KINDS, &["h2", "http/1.1"], SIGNATURES);
+    let message = hello(SUITES, &all);
+    assert_eq!(ja4(&message, Carrier::Tcp), "t13d1516h2_8daaf6152771_e5627efa2ab1");
+    assert_eq!(ja4(&message, Carrier::Quic), "q13d1516h2_8daaf6152771_e5627efa2ab1");
+}
+
+#[test]
+fn made_up_numbers_are_left_out_wherever_they_are() {
+    let kinds = format!("2a2a,{KINDS},fafa");
+    let all = extensions(&kinds, &["h2"], &format!("0a0a,{SIGNATURES}"));
+    let message = hello(&format!("1a1a,{SUITES},dada"), &all);
+    assert_eq!(ja4(&message, Carrier::Tcp), "t13d1516h2_8daaf6152771_e5627efa2ab1");
+    // What only looks like them is not.
+    let message = hello(&format!("1a2a,{SUITES}"), &all);
+    assert!(ja4(&message, Carrier::Tcp).starts_with("t13d1616h2_"));
+}
+
+#[test]
+fn the_order_matters_for_signatures_only() {
+    let mut all = extensions(KINDS, &["h2"], SIGNATURES);
+    all.reverse();
+    let suites: Vec<&str> = SUITES.split(',').rev().collect();
+    let message = hello(&suites.join(","), &all);
+    assert_eq!(ja4(&message, Carrier::Tcp), "t13d1516h2_8daaf6152771_e5627efa2ab1");
+    let other = extensions(KINDS, &["h2"], "0804,0403,0401,0503,0805,0501,0806,0601");
+    let message = hello(SUITES, &other);
+    assert!(!ja4(&message, Carrier::Tcp).ends_with("e5627efa2ab1"));
+}
+
+#[test]
+fn without_signatures_there_is_no_underscore() {
+    let all = extensions(KINDS, &["h2"], "");
+    let message = hello(SUITES, &all);
+    assert_eq!(ja4(&message, Carrier::Tcp), "t13d1516h2_8daaf6152771_6d807ffa2a79");
+}
+
+#[test]
+fn what_is_not_there_is_zeros() {
+    assert_eq!(ja4(&hello("0a0a", &[]), Carrier::Tcp), "t12i000000_000000000000_000000000000");
+    // The name and the protocols are in the first part only.
+    let all = extensions("0000,0010", &["h2"], "");
+    assert_eq!(ja4(&hello("0a0a", &all), Carrier::Tcp), "t12d0002h2_000000000000_000000000000");
+    // Each number counts, up to 99 of them.
+    let many = vec!["1301"; 120].join(",");
+    assert!(ja4(&hello(&many, &[]), Carrier::Tcp).starts_with("t12i990000_"));
+}
+
+#[test]
+fn protocols_that_are_no_text_are_shown_in_hex() {
+    for (name, shown) in [
+        (&b"h2"[..], "h2"),
+        (b"http/1.1", "h1"),
+        (b"h", "hh"),
+        (b"", "00"),
+        (b"\xab", "ab"),
+        (b"\xab\xcd", "ad"),
+        (b"\x30\xab", "3b"),
+        (b"\x30\x31\xab\xcd", "3d"),
+        (b"\x30\xab\xcd\x31", "01"),
+    ] {
+        let list = extension(16, &sized(2, &sized(1, name)));
+        let message = hello("1301", &[list]);
+        let expected = format!("t12i0101{shown}_");
+        assert!(ja4(&message, Carrier::Tcp).starts_with(&expected), "{name:02x?}");
+    }
+}
+
+#[test]
+fn versions_are_the_newest_listed_or_else_the_own_one() {
+    for (listed, own, shown) in [
+        (Some("0301,0302"), 3, "11"),
+        (Some("0304,7f1c"), 3, "00"),
+        (Some("0a0a"), 3, "12"),
+        (None, 1, "10"),
+        (None, 0, "s3"),
+    ] {
+        let listed = listed.map(|listed| extension(0x2b, &sized(1, &numbers(listed))));
+        let mut message = hello("1301", &Vec::from_iter(listed));
+        message[5] = own;
+        assert_eq!(&ja4(&message, Carrier::Tcp)[1..3], shown);
+    }
+}
+
+#[test]
+fn a_cut_hello_has_no_fingerprint_but_what_is_there() {
+    let all = extensions(KINDS, &["h2", "http/1.1"], SIGNATURES);
+    let message = hello(SUITES, &all);
+    let whole = Offer::read(&message, Carrier::Tcp).unwrap();
+    for end in 0..message.len() {
+        let Some(offer) = Offer::read(&message[..end], Carrier::Tcp) else {
+            assert!(end < 6, "nothing after {end} bytes");
+            continue;
+        };
+        assert!(!offer.is_whole && offer.ja4.is_none());
+        assert_eq!(offer.legacy_version, Version::TLS_1_2);
+        assert!(offer.server_name.is_none() || offer.server_name == whole.server_name);
+        assert!(offer.protocols.is_empty() || offer.protocols == whole.protocols);
+        assert!(offer.versions.is_empty() || offer.versions == whole.versions);
+    }
+    // What follows the message is not looked at.
+    let more = [&message[..], b"more"].concat();
+    assert_eq!(Offer::read(&more, Carrier::Tcp), Some(whole));
+}
