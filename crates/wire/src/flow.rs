@@ -13,6 +13,7 @@ mod release;
 mod samples;
 mod stream;
 mod table;
+mod turns;
 
 pub use connection::{Connection, End, Handshake, Hello, Windows};
 pub use first_window::Estimate;
@@ -22,3 +23,4 @@ pub use release::Releases;
 pub use samples::Samples;
 pub use stream::{Acked, Again, Counts, HOLES, OUTSTANDING, Seen, Stream};
 pub use table::{Flow, Limits, Table};
+pub use turns::{Exchange, Turns};
