@@ -229,6 +229,27 @@ fn a_retry_begins_it_anew() {
 }
 
 #[test]
+fn what_stands_behind_a_packet_may_be_none() {
+    let other = long(Version::V1, 2, [b"other", SITE], 60);
+    let answer = [answer(Version::V1, SITE), other].concat();
+    let padded = [first(), vec![0; 90]].concat();
+    let stray = [padded.clone(), short(b"other", 90)].concat();
+    let begun = [first(), short(b"other id", 90)].concat();
+    for up in [padded, stray, begun] {
+        let (flow, _) = after(&[(0, Client, &up), (40, Server, &answer)]);
+        is_shop(&flow);
+        assert_eq!((flow.handshake().done, flow.long_headers()), (None, 3));
+    }
+}
+
+#[test]
+fn early_data_may_overtake_the_hello() {
+    let (flow, _) =
+        after(&[(0, Client, &long(Version::V1, 1, [ID, PHONE], 300)), (1, Client, &first())]);
+    is_shop(&flow);
+}
+
+#[test]
 fn versions_are_negotiated() {
     let unknown = 0x1a2a_3a4a_u32.to_be_bytes();
     let mut greased = first();
@@ -248,6 +269,10 @@ fn versions_are_negotiated() {
     assert_eq!((flow.version(Client), flow.version(Server)), (Some(0x1a2a_3a4a), Some(ONE)));
     is_shop(&flow);
     assert_eq!(flow.handshake().to_server(), span(40));
+    // The client may call itself something else then.
+    let renamed = sealed_by(Side::Client, Version::V1, [ID, b"new"], 0, &[], &[1], 1_162);
+    let (flow, _) = after(&[(0, Client, &greased), (30, Server, &list), (35, Client, &renamed)]);
+    assert_eq!(flow.id_length(Client), Some(3));
     // A list for somebody else.
     let other = [&[0xff, 0, 0, 0, 0, 2][..], b"no", &[8], ID, &ONE.to_be_bytes()].concat();
     let (flow, _) = after(&[(0, Client, &greased), (30, Server, &other)]);

@@ -249,3 +249,30 @@ fn clocks_that_step_back_are_no_round_trips() {
     }
     assert!(spin.edges(Client) > 0 && !spin.is_plausible());
 }
+
+/// A packet each millisecond, and after these many milliseconds the other bit.
+fn turned_at(turns: &[u64]) -> Spin {
+    let mut spin = Spin::default();
+    for n in 0..1_000 {
+        let bit = turns.iter().filter(|turn| **turn <= n).count() % 2 == 1;
+        spin.handle(time(n * 1_000), Client, bit, Some(Span::from_millis(50)));
+    }
+    spin
+}
+
+#[test]
+fn an_edge_that_was_missed_is_in_no_sample() {
+    let samples = |turns: &[u64]| {
+        let spin = turned_at(turns);
+        (spin.edges(Client), spin.whole().count(), spin.whole().median())
+    };
+    assert_eq!(samples(&[100, 200, 300]), (3, 2, Some(Span::from_millis(100))));
+    // The one at 120 is too early; to 200 it is no spin.
+    assert_eq!(samples(&[100, 120, 200, 260]), (3, 1, Some(Span::from_millis(60))));
+}
+
+#[test]
+fn a_few_edges_are_no_signal() {
+    assert!(turned_at(&[100, 200, 300, 400, 500]).is_plausible());
+    assert!(!turned_at(&[100, 200, 300]).is_plausible());
+}

@@ -95,9 +95,11 @@ fn who_is_silent_for_long_is_over() {
     assert_eq!((ports(&mut table), table.len()), (vec![1_026], 2));
     pass(&mut table, 221, 1_027, true);
     assert_eq!((ports(&mut table), table.evicted()), (vec![1_025], 0));
-    // Also when it is the one that speaks again.
-    pass(&mut table, 342, 1_027, true);
-    assert_eq!((ports(&mut table), table.len()), (vec![1_027], 1));
+    // Also when it is the one that speaks again, and it is not its turn.
+    pass(&mut table, 222, 1_028, true);
+    pass(&mut table, 222, 1_029, true);
+    pass(&mut table, 343, 1_029, true);
+    assert_eq!((ports(&mut table), table.len()), (vec![1_027, 1_028, 1_029], 1));
 }
 
 #[test]
