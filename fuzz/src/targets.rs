@@ -124,6 +124,7 @@ pub const ALL: &[Target] = &[
         words: wire::HELLO_WORDS,
         more_seeds: &[],
     },
+    Target { name: "quic-flow", run: wire::quic_flow, words: wire::QUIC_WORDS, more_seeds: &[] },
     Target {
         name: "capture",
         run: capture::capture,

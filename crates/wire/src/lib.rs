@@ -8,6 +8,7 @@
 //! [`capture`] goes through the files that captures are kept in, [`frame`] finds the IP packet in a
 //! frame of any link, [`tcp`] reads the segment in that, and [`flow`] follows what a connection's
 //! segments add up to. [`mptcp`] says which of them belong together.
+//! [`udp`] does both for datagrams.
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
@@ -27,6 +28,7 @@ pub mod quic;
 pub mod table;
 pub mod tcp;
 pub mod tls;
+pub mod udp;
 
 pub use name::HostName;
 pub use peek::{LIMIT, Peek};

@@ -1,12 +1,24 @@
-//! What a QUIC client says before anything is secret (RFC 9000, RFC 9001; version 2: RFC 9369): its
-//! TLS hello, in packets whose keys are made of what is written on them.
+//! What is not secret of QUIC (RFC 9000, RFC 9001; version 2: RFC 9369).
+//!
+//! [`Initials`] reads what a client says first: its TLS hello, in packets whose keys are made of what
+//! is written on them. [`Flow`] follows a connection by that, by headers and by sizes.
 
 mod assembly;
+mod flow;
 mod frame;
+mod handshake;
+mod header;
 mod keys;
 mod packet;
+mod requests;
+mod spin;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+
+pub use flow::Flow;
+pub use handshake::Handshake;
+pub use requests::CONFIRMS;
+pub use spin::Spin;
 
 use crate::Peek;
 use crate::tls::ClientHello;

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use manyways_trace::{Span, Time};
 use manyways_wire::flow::{End, Piece};
 use manyways_wire::quic::Initials;
-use manyways_wire::{HostName, LIMIT, Peek, dns, http, tls};
+use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, quic, tls, udp};
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::Version;
@@ -57,6 +57,9 @@ pub(super) const MESSAGE_WORDS: &[&str] = &[
     "\0\u{5}\0\u{1}\0\0\0\u{9}",
     "\0\u{41}\0\u{1}",
 ];
+
+pub(super) const QUIC_WORDS: &[&str] =
+    &["\u{40}\0\0\0\u{1}\u{8}", "\0\0\0\0", "k3C\u{4f}", "\0\0\u{1}", "\u{1}\u{4}\u{40}"];
 
 /// More bytes change no answer, and a hint asks for more than there is, but not for too much.
 fn steady<T: PartialEq + Debug>(bytes: &[u8], peek: fn(&[u8]) -> Peek<T>) -> Peek<T> {
@@ -255,4 +258,60 @@ fn sealed(version: Version, number: u8, frames: &[u8]) -> Vec<u8> {
         keys.local.header.encrypt_in_place(&payload[3..19], &mut first[0], &mut rest[at..]);
     hidden.expect("a header can be hidden");
     [header, payload].concat()
+}
+
+/// Datagrams behind a byte that says which way and when each one goes, whether it was cut and
+/// whether it is sealed as a client's first one, and two with its length; all as one connection, and
+/// in a table of two flows.
+pub(super) fn quic_flow(bytes: &[u8]) {
+    let mut now = Time::from_millis(1_000);
+    let mut connection = quic::Flow::new();
+    let limits = udp::Limits { flows: 2, idle: Span::from_secs(1) };
+    let mut table = udp::Table::new(limits);
+    let (mut rest, mut fed) = (bytes, 0);
+    while let Some((&[what, high, low], behind)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([high, low]) & 0xfff);
+        let (datagram, behind) = behind.split_at(length.min(behind.len()));
+        rest = behind;
+        let sealed = if what & 2 != 0 { sealed(Version::V1, what >> 4, datagram) } else { vec![] };
+        let whole = if what & 2 != 0 { &sealed } else { datagram };
+        let captured = if what & 4 != 0 { &whole[..whole.len() / 2] } else { whole };
+        // Some steps go back.
+        now = match what >> 3 & 7 {
+            0 => Time::from_nanos(now.as_nanos() / 2),
+            step => now + Span::from_micros(1 << (step * 3)),
+        };
+        let (from, ports) = if what & 1 == 0 {
+            (End::Client, [5_000 + u16::from(what >> 7), 443])
+        } else {
+            (End::Server, [443, 5_000])
+        };
+        let times = connection.handle(now, from, captured, whole.len());
+        assert!(times.is_none_or(|exchange| exchange.began <= exchange.answered));
+        let packet = frame::Datagram {
+            source: [192, 0, 2, what & 1].into(),
+            destination: [192, 0, 2, !what & 1].into(),
+            protocol: 17,
+            payload: &[],
+            carried: whole.len() + 8,
+            length: whole.len() + 28,
+            fragment: None,
+            ecn: what,
+            hop_limit: 64,
+            is_tunnelled: false,
+        };
+        let [from, to] = ports;
+        let datagram = udp::Datagram { from, to, payload: captured, length: whole.len() };
+        table.handle(now, &packet, &datagram);
+        assert!(table.len() <= 3);
+        fed += 1;
+    }
+    connection.end();
+    connection.hello().into_iter().for_each(good_hello);
+    table.finish();
+    let count = |flow: &udp::Flow, end| flow.sent(end).map_or(0, |sent| sent.packets);
+    let passed: u64 = std::iter::from_fn(|| table.poll())
+        .map(|ended| count(&ended.flow, End::Client) + count(&ended.flow, End::Server))
+        .sum();
+    assert_eq!(passed, fed);
 }

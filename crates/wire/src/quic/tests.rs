@@ -7,10 +7,10 @@ use rustls::quic::{ClientConnection, Version};
 use super::*;
 use crate::tls::tests::{config, message};
 
-const ID: &[u8] = &[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
+pub(crate) const ID: &[u8] = &[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
 
 /// The hello that rustls puts into its first packets.
-fn hello(version: Version) -> Vec<u8> {
+pub(crate) fn hello(version: Version) -> Vec<u8> {
     let name = ServerName::try_from("shop.example.com").unwrap();
     let mut client =
         ClientConnection::new(config(&["h3"]), version, name, b"parameters".to_vec()).unwrap();
@@ -37,21 +37,45 @@ fn number(number: usize) -> Vec<u8> {
     }
 }
 
-fn crypto(at: usize, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn crypto(at: usize, bytes: &[u8]) -> Vec<u8> {
     [&[6][..], &number(at), &number(bytes.len()), bytes].concat()
 }
 
-/// A packet as rustls seals it, of at least 1200 bytes.
-fn sealed(version: Version, id: &[u8], packet: u32, token: &[u8], frames: &[u8]) -> Vec<u8> {
+/// A client's packet as rustls seals it, of at least 1200 bytes.
+pub(crate) fn sealed(
+    version: Version,
+    id: &[u8],
+    packet: u32,
+    token: &[u8],
+    frames: &[u8],
+) -> Vec<u8> {
+    sealed_by(Side::Client, version, [id, &[]], packet, token, frames, 1_162)
+}
+
+/// An Initial packet of either side to one id from another, with a payload of at least so many
+/// bytes.
+pub(crate) fn sealed_by(
+    side: Side,
+    version: Version,
+    [to, from]: [&[u8]; 2],
+    packet: u32,
+    token: &[u8],
+    frames: &[u8],
+    least: usize,
+) -> Vec<u8> {
     let suite = TLS13_AES_128_GCM_SHA256.tls13().unwrap().quic_suite().unwrap();
-    let keys = suite.keys(ID, Side::Client, version);
+    let keys = suite.keys(ID, side, version);
     let (first, wire) = match version {
         Version::V2 => (0xd3, 0x6b33_43cf_u32),
         _ => (0xc3, 1),
     };
     let mut payload = frames.to_vec();
-    payload.resize(payload.len().max(1162), 0);
-    let mut header = [&[first][..], &wire.to_be_bytes(), &[id.len() as u8], id, &[0]].concat();
+    payload.resize(payload.len().max(least), 0);
+    let mut header = [&[first][..], &wire.to_be_bytes()].concat();
+    for id in [to, from] {
+        header.push(id.len() as u8);
+        header.extend(id);
+    }
     header.extend(number(token.len()));
     header.extend(token);
     header.extend(number(4 + payload.len() + 16));

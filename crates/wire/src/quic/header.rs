@@ -1,0 +1,146 @@
+//! The headers of all packets in a datagram (RFC 8999; RFC 9000, 12.2 and 17; RFC 9369, 3.2).
+
+use super::frame::Fields;
+
+/// The versions whose headers are known.
+pub(super) const ONE: u32 = 1;
+pub(super) const TWO: u32 = 0x6b33_43cf;
+/// The drafts that came to be version 1, and have its headers.
+pub(super) const DRAFTS: std::ops::RangeInclusive<u32> = 0xff00_001b..=0xff00_0022;
+/// The longest connection id of these versions.
+const ID_LIMIT: usize = 20;
+/// So many packets of a datagram are looked at. There is one for each of four sets of keys.
+const PACKET_LIMIT: usize = 6;
+
+/// A packet, as much as its header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packet<'a> {
+    Long(Long<'a>),
+    Short(Short),
+}
+
+/// A packet of those that begin a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Long<'a> {
+    pub(super) version: u32,
+    pub(super) kind: Kind,
+    /// The bit that is always set in what a stranger sends (RFC 9287).
+    pub(super) is_fixed: bool,
+    pub(super) destination: &'a [u8],
+    pub(super) source: &'a [u8],
+    /// How many bytes it has, where it says so.
+    pub(super) length: Option<usize>,
+}
+
+/// What a long header is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Initial,
+    ZeroRtt,
+    Handshake,
+    Retry,
+    /// Of versions (RFC 8999, 6).
+    Negotiation,
+    /// It has a version of which no more is known.
+    Unknown,
+}
+
+/// A packet of an established connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Short {
+    pub(super) is_fixed: bool,
+    pub(super) spin: bool,
+    /// How many bytes it has: all that are left.
+    pub(super) length: usize,
+}
+
+/// The packets of a datagram, as far as they can be told apart.
+pub(super) struct Packets<'a> {
+    rest: &'a [u8],
+    /// How long the rest is, captured or not.
+    length: usize,
+    /// All packets of a datagram are for the same connection id.
+    destination: Option<&'a [u8]>,
+    left: usize,
+}
+
+impl<'a> Packets<'a> {
+    /// Those of a datagram of that length, of which `captured` is there.
+    pub(super) fn of(captured: &'a [u8], length: usize) -> Self {
+        let length = length.max(captured.len());
+        Self { rest: captured, length, destination: None, left: PACKET_LIMIT }
+    }
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Packet<'a>;
+
+    fn next(&mut self) -> Option<Packet<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        let first = *self.rest.first()?;
+        let is_fixed = first & 0x40 != 0;
+        if first & 0x80 == 0 {
+            // Behind others, what is for nobody else is a packet; all else is padding.
+            let is_packet = self
+                .destination
+                .is_none_or(|id| is_fixed && self.rest.get(1..1 + id.len()) == Some(id));
+            let length = self.length;
+            self.left = 0;
+            let short = Short { is_fixed, spin: first & 0x20 != 0, length };
+            return is_packet.then_some(Packet::Short(short));
+        }
+        let long = Long::parse(self.rest, self.length)?;
+        if self.destination.is_some_and(|id| id != long.destination) {
+            return None;
+        }
+        self.destination = Some(long.destination);
+        let length = long.length.unwrap_or(self.length);
+        self.rest = self.rest.get(length..).unwrap_or_default();
+        self.length -= length;
+        Some(Packet::Long(long))
+    }
+}
+
+impl<'a> Long<'a> {
+    /// The packet that these bytes begin with. None where it is cut within its ids, and where it
+    /// says what no packet of its version can say.
+    fn parse(captured: &'a [u8], whole: usize) -> Option<Self> {
+        let mut fields = Fields(captured);
+        let first = fields.byte()?;
+        let version = u32::from_be_bytes(*fields.bytes(4)?.first_chunk()?);
+        let kind = Kind::of(version, first >> 4 & 3);
+        let limit = match kind {
+            Kind::Negotiation | Kind::Unknown => usize::from(u8::MAX),
+            _ => ID_LIMIT,
+        };
+        let destination = fields.short_bytes(limit)?;
+        let source = fields.short_bytes(limit)?;
+        let mut length = None;
+        if matches!(kind, Kind::Initial | Kind::ZeroRtt | Kind::Handshake) {
+            let token = if kind == Kind::Initial { fields.number() } else { Some(0) };
+            if token.is_some_and(|token| token > whole) {
+                return None;
+            }
+            let rest = token.and_then(|token| fields.bytes(token)).and_then(|_| fields.number());
+            length = rest.map(|rest| rest.saturating_add(captured.len() - fields.0.len()));
+            if length.is_some_and(|length| length > whole) {
+                return None;
+            }
+        }
+        Some(Self { version, kind, is_fixed: first & 0x40 != 0, destination, source, length })
+    }
+}
+
+impl Kind {
+    fn of(version: u32, kind: u8) -> Self {
+        let kinds = [Self::Initial, Self::ZeroRtt, Self::Handshake, Self::Retry];
+        let at = match version {
+            0 => return Self::Negotiation,
+            TWO => kind.wrapping_sub(1) & 3,
+            ONE => kind,
+            _ if DRAFTS.contains(&version) => kind,
+            _ => return Self::Unknown,
+        };
+        kinds[usize::from(at)]
+    }
+}

@@ -1,0 +1,90 @@
+//! UDP datagrams (RFC 768), and the flows that they add up to.
+//!
+//! A [`Table`] has a [`Flow`] for each pair of ends, which counts what each of them sends and follows
+//! QUIC where it is that.
+
+mod flow;
+mod table;
+
+pub use flow::{Flow, Protocol, Sent};
+pub use table::{Ended, Limits, Table};
+
+/// The ports, the length and the checksum.
+const HEADER: usize = 8;
+
+/// A datagram, whose payload may have been cut by the capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// The port that it is from.
+    pub from: u16,
+    /// The port that it is for.
+    pub to: u16,
+    /// What it carries, as much of it as was captured.
+    pub payload: &'a [u8],
+    /// How many bytes it carries, captured or not.
+    pub length: usize,
+}
+
+impl<'a> Datagram<'a> {
+    /// Reads the datagram that an IP packet carries: `bytes` of it were captured, of `length`. None
+    /// where its header is not there, or says that it is shorter than that or longer than its
+    /// packet, as no receiver takes it then. What a packet has behind it (RFC 9868) is left out.
+    pub fn read(bytes: &'a [u8], length: usize) -> Option<Self> {
+        let header: &[u8; HEADER] = bytes.first_chunk()?;
+        let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let declared = usize::from(short(4));
+        if declared < HEADER || declared > length {
+            return None;
+        }
+        let payload = bytes.get(HEADER..bytes.len().min(declared)).unwrap_or_default();
+        Some(Self { from: short(0), to: short(2), payload, length: declared - HEADER })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DATAGRAM: &[u8] = &[0x14, 0xe9, 0, 53, 0, 11, 1, 2, b'a', b'b', b'c', b'd'];
+
+    #[test]
+    fn what_the_header_says_is_what_it_carries() {
+        let whole = Datagram { from: 5_353, to: 53, payload: b"abc", length: 3 };
+        assert_eq!(Datagram::read(DATAGRAM, 12), Some(whole), "with options behind it");
+        assert_eq!(Datagram::read(&DATAGRAM[..11], 11), Some(whole));
+        let cut = Datagram { payload: b"a", ..whole };
+        assert_eq!(Datagram::read(&DATAGRAM[..9], 11), Some(cut));
+        let header = Datagram { payload: b"", ..whole };
+        assert_eq!(Datagram::read(&DATAGRAM[..8], 11), Some(header));
+        let nothing = [&DATAGRAM[..4], &[0, 8, 0, 0]].concat();
+        assert_eq!(
+            Datagram::read(&nothing, 8).map(|it| (it.payload, it.length)),
+            Some((&[][..], 0))
+        );
+    }
+
+    #[test]
+    fn what_no_receiver_takes_is_no_datagram() {
+        assert_eq!(Datagram::read(&DATAGRAM[..7], 12), None, "its header was cut");
+        assert_eq!(Datagram::read(DATAGRAM, 10), None, "longer than its packet");
+        for declared in [0, 7] {
+            let mut bytes = DATAGRAM.to_vec();
+            bytes[5] = declared;
+            assert_eq!(Datagram::read(&bytes, 12), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_never_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..20),
+            length in any::<usize>(),
+        ) {
+            if let Some(read) = Datagram::read(&bytes, length) {
+                prop_assert!(read.payload.len() <= read.length && read.length < length);
+            }
+        }
+    }
+}
