@@ -2,7 +2,8 @@
 //! holds.
 //!
 //! [`tls`], [`http`] and [`quic`] read the first bytes that a client sends, [`dns`] reads answers of
-//! name servers, and [`dns::Names`] remembers for an address which names it was asked by. A name
+//! name servers, [`dns::Names`] remembers for an address which names it was asked by, and
+//! [`dns::Lookups`] joins questions with answers. A name
 //! that comes out is a [`HostName`]; what comes out of the beginning of a stream is a [`Peek`].
 //!
 //! [`capture`] goes through the files that captures are kept in, [`frame`] finds the IP packet in a
@@ -13,8 +14,10 @@
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
 
+mod bounded;
 pub mod capture;
 pub mod dns;
+mod escape;
 pub mod flow;
 pub mod frame;
 pub mod http;
