@@ -236,6 +236,11 @@ fn a_host_that_has_an_address_tells_of_itself() {
     pass(&mut leases, 1, &message(5, 7, PHONE, [NINE, NONE], &[(51, &[0, 0, 0, 9])]));
     let held = leases.holder(seconds(1_000), NINE.into()).unwrap();
     assert_eq!((held.from, held.until, &held.facts), (seconds(1), None, &phone()));
+    // Nor does it end one, or make one longer.
+    pass(&mut leases, 10, &ack(PHONE, 8, NINE, 100));
+    pass(&mut leases, 20, &message(5, 9, PHONE, [NINE, NONE], &[]));
+    let held = leases.holder(seconds(20), NINE.into()).unwrap();
+    assert_eq!((held.from, held.until), (seconds(1), Some(seconds(110))));
 }
 
 #[test]

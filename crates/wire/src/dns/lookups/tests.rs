@@ -364,6 +364,27 @@ fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
 }
 
 #[test]
+fn a_record_that_is_broken_ends_what_is_read() {
+    let records = vec![
+        ("a.example", 60, a(1)),
+        ("a.example", 60, cname("bc.example")),
+        ("a.example", 60, a(2)),
+    ];
+    let good = bytes(&reply(7, "a.example", TYPE::A, records));
+    let whole = Message::read(&good).unwrap();
+    assert_eq!((whole.answers.len(), whole.is_whole), (3, true));
+    // The alias ends before its record does, an address has three bytes, or more than there are.
+    let alias = 12 + 9 + 2 + 4 + 16 + 12;
+    assert_eq!(good[alias..alias + 3], *b"\x02bc");
+    for (at, value, left) in [(alias, 0, 1), (alias - 12 - 5, 3, 0), (good.len() - 5, 5, 2)] {
+        let mut bad = good.clone();
+        bad[at] = value;
+        let broken = Message::read(&bad).unwrap();
+        assert_eq!((broken.answers.len(), broken.is_whole), (left, false), "{value} at {at}");
+    }
+}
+
+#[test]
 fn addresses_have_names() {
     for (asked, is) in [
         ("9.113.0.203.in-addr.arpa", Some("203.0.113.9")),
