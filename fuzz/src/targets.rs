@@ -1,6 +1,7 @@
 //! What is fed: one function a parser.
 
 mod capture;
+mod hosts;
 mod lab;
 mod middlebox;
 mod mptcp;
@@ -118,6 +119,13 @@ pub const ALL: &[Target] = &[
         words: wire::MESSAGE_WORDS,
         more_seeds: &["corpus/dns-answer", "corpus/dns-question"],
     },
+    Target {
+        name: "dns-lookups",
+        run: hosts::dns_lookups,
+        words: wire::MESSAGE_WORDS,
+        more_seeds: &["corpus/dns-answer", "corpus/dns-question", "corpus/dns-message"],
+    },
+    Target { name: "dhcp", run: hosts::dhcp, words: hosts::DHCP_WORDS, more_seeds: &[] },
     Target {
         name: "quic-initial",
         run: wire::quic_initial,

@@ -1,17 +1,29 @@
 //! Which addresses a name server gave for which name (RFC 1035): a connection to one of them that
 //! shows no name itself is then known by the one that was asked for.
+//!
+//! [`question`] and [`answer`] read messages that are all there, for who passes them on and has to
+//! be sure; [`Names`] remembers their names. [`Lookups`] reads all that a capture has of the
+//! messages that pass a capture point, cut or not, and joins questions with answers; a
+//! [`Resolutions`] remembers which of the names each client asked for.
 
+mod lookups;
+mod message;
 mod names;
+mod registry;
+mod resolutions;
 #[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
 
 use manyways_trace::Span;
-use simple_dns::rdata::RData;
-use simple_dns::{CLASS, Name, OPCODE, Packet, PacketFlag, QCLASS, QTYPE, RCODE, TYPE};
 
+use message::{Data, Message};
+
+pub use lookups::{Lookup, LookupLimits, Lookups, Question, Reply, Resolved, Transport};
 pub use names::{Limits, Names};
+pub use registry::{Code, Kind};
+pub use resolutions::{AskedBy, Resolutions};
 
 use crate::{HostName, Peek};
 
@@ -19,8 +31,6 @@ use crate::{HostName, Peek};
 pub const ADDRESS_LIMIT: usize = 32;
 /// The longest chain of aliases that is followed inside one answer.
 const ALIAS_LIMIT: usize = 16;
-/// The most records that a message may claim to hold in one section.
-const RECORD_LIMIT: u16 = 512;
 
 /// What somebody asks a name server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,51 +57,26 @@ pub struct Answered {
     pub addresses: Vec<(IpAddr, Span)>,
 }
 
-/// Reads the question in a datagram to a name server. None when it is none, or not for a host.
+/// Reads the question in a datagram to a name server. None when it is none, not all there, or not
+/// for a host.
 pub fn question(datagram: &[u8]) -> Option<Asked> {
-    let packet = parse(datagram)?;
-    if packet.has_flags(PacketFlag::RESPONSE) {
+    let message = whole(datagram)?;
+    if message.is_response() {
         return None;
     }
-    asked(&packet)
+    asked(&message)
 }
 
-/// Reads the answer in a datagram from a name server. None when it is none, reports an error (that
-/// there is no such name, say) or answers no question for a host. The caller knows whether somebody
-/// asked for it, and is to drop what nobody did.
+/// Reads the answer in a datagram from a name server. None when it is none, not all there, reports
+/// an error (that there is no such name, say) or answers no question for a host. The caller knows
+/// whether somebody asked for it, and is to drop what nobody did.
 pub fn answer(datagram: &[u8]) -> Option<Answered> {
-    let packet = parse(datagram)?;
-    if !packet.has_flags(PacketFlag::RESPONSE) || packet.rcode() != RCODE::NoError {
+    let message = whole(datagram)?;
+    if !message.is_response() || message.code() != Code::NO_ERROR {
         return None;
     }
-    let Asked { id, name, .. } = asked(&packet)?;
-    let records: Vec<_> = packet
-        .answers
-        .iter()
-        .filter(|record| record.class == CLASS::IN)
-        .map(|record| (text(&record.name), lifetime(record.ttl), &record.rdata))
-        .collect();
-
-    let (mut owner, mut believed) = (name.to_string(), Span::MAX);
-    for _ in 0..ALIAS_LIMIT {
-        let alias = records.iter().find_map(|(of, lifetime, data)| match data {
-            RData::CNAME(target) if *of == owner => Some((text(&target.0), *lifetime)),
-            _ => None,
-        });
-        let Some((target, lifetime)) = alias else { break };
-        (owner, believed) = (target, believed.min(lifetime));
-    }
-    let mut addresses: Vec<(IpAddr, Span)> = Vec::new();
-    for (_, lifetime, data) in records.iter().filter(|(of, ..)| *of == owner) {
-        let address = match data {
-            RData::A(a) => IpAddr::V4(a.address.into()),
-            RData::AAAA(a) => IpAddr::V6(a.address.into()),
-            _ => continue,
-        };
-        if addresses.len() < ADDRESS_LIMIT && addresses.iter().all(|(known, _)| *known != address) {
-            addresses.push((address, believed.min(*lifetime)));
-        }
-    }
+    let Asked { id, name, .. } = asked(&message)?;
+    let (_, addresses) = resolve(&message, name.as_str());
     Some(Answered { id, name, addresses })
 }
 
@@ -106,34 +91,37 @@ pub fn framed(bytes: &[u8]) -> Peek<&[u8]> {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Packet<'_>> {
-    let counted = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-    // The library makes room for what the header claims before it looks.
-    if counted(4)? != 1 || [6, 8, 10].into_iter().any(|at| counted(at) > Some(RECORD_LIMIT)) {
-        return None;
+/// An ordinary message with one question that is all there.
+fn whole(bytes: &[u8]) -> Option<Message> {
+    let message = Message::read(bytes)?;
+    let is_one = message.counts.is_some_and(|[questions, ..]| questions == 1);
+    (message.is_whole && is_one && message.operation() == 0).then_some(message)
+}
+
+fn asked(message: &Message) -> Option<Asked> {
+    let question = message.question.as_ref().filter(|question| question.is_internet())?;
+    // A dot inside a label is written with a backslash, which no host's name has.
+    let name = HostName::parse(question.name.as_bytes())?;
+    Some(Asked { id: message.id, name, kind: question.kind.0 })
+}
+
+/// The name that this one is an alias of in the end, or itself, and its addresses.
+fn resolve<'a>(message: &'a Message, name: &'a str) -> (&'a str, Vec<(IpAddr, Span)>) {
+    let (mut owner, mut believed) = (name, Span::MAX);
+    for _ in 0..ALIAS_LIMIT {
+        let alias = message.internet().find_map(|record| match &record.data {
+            Data::Alias(target) if record.owner == owner => Some((target, record.lifetime)),
+            _ => None,
+        });
+        let Some((target, lifetime)) = alias else { break };
+        (owner, believed) = (target, believed.min(lifetime));
     }
-    Packet::parse(bytes).ok().filter(|packet| packet.opcode() == OPCODE::StandardQuery)
-}
-
-fn asked(packet: &Packet<'_>) -> Option<Asked> {
-    let question = packet.questions.first()?;
-    if question.qclass != QCLASS::CLASS(CLASS::IN) {
-        return None;
+    let mut addresses: Vec<(IpAddr, Span)> = Vec::new();
+    for record in message.internet().filter(|record| record.owner == owner) {
+        let Data::Address(address) = record.data else { continue };
+        if addresses.len() < ADDRESS_LIMIT && addresses.iter().all(|(known, _)| *known != address) {
+            addresses.push((address, believed.min(record.lifetime)));
+        }
     }
-    // The library writes a dot inside a label with a backslash, which no host's name has.
-    let name = HostName::parse(text(&question.qname).as_bytes())?;
-    let kind = match question.qtype {
-        QTYPE::TYPE(kind) => TYPE::into(kind),
-        other => other.into(),
-    };
-    Some(Asked { id: packet.id(), name, kind })
-}
-
-fn text(name: &Name<'_>) -> String {
-    name.to_string().to_ascii_lowercase()
-}
-
-/// A lifetime with its first bit set is none at all (RFC 2181, 8).
-fn lifetime(seconds: u32) -> Span {
-    i32::try_from(seconds).map_or(Span::ZERO, |_| Span::from_secs(seconds.into()))
+    (owner, addresses)
 }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
-use simple_dns::rdata::{A, AAAA, CNAME};
-use simple_dns::{Question, ResourceRecord};
+use simple_dns::rdata::{A, AAAA, CNAME, RData};
+use simple_dns::{CLASS, Name, Packet, Question, ResourceRecord, TYPE};
 
 use super::*;
 
@@ -177,5 +177,34 @@ proptest! {
         bytes[at] = to;
         let _ = answer(&bytes);
         let _ = question(&bytes);
+    }
+}
+
+/// What another reader takes for an answer, which refuses more than this one does: what is behind
+/// the header's counts, and records that matter to nobody.
+fn as_others_read(bytes: &[u8]) -> Option<(u16, String, usize)> {
+    let packet = Packet::parse(bytes).ok()?;
+    let name = packet.questions.first()?.qname.to_string().to_ascii_lowercase();
+    Some((packet.id(), name, packet.answers.len()))
+}
+
+proptest! {
+    #[test]
+    fn another_reader_finds_the_same(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+    ) {
+        let packet = reply(
+            "www.a.example",
+            vec![("www.a.example", 9, cname("b.a.example")), ("b.a.example", 9, a(1))],
+        );
+        let mut bytes = bytes(&packet);
+        for (at, to) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = to;
+        }
+        if let (Some(answered), Some((id, name, answers))) = (answer(&bytes), as_others_read(&bytes)) {
+            prop_assert_eq!((answered.id, answered.name.to_string()), (id, name));
+            prop_assert!(answered.addresses.len() <= answers);
+        }
     }
 }

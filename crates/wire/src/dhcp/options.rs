@@ -1,0 +1,124 @@
+//! The options of a message, as far as they are there.
+
+use std::fmt::Write;
+
+use manyways_trace::Span;
+
+use super::{Facts, Kind};
+use crate::escape::escape;
+
+/// The options begin here.
+pub(super) const BEGIN: usize = 240;
+/// What comes before them in a message that has them.
+const COOKIE: [u8; 4] = [99, 130, 83, 99];
+/// The most bytes of an option, which may come in parts.
+const OPTION_LIMIT: usize = 255;
+
+const PAD: u8 = 0;
+const OVERLOAD: u8 = 52;
+const END: u8 = 255;
+
+/// Those options that matter here.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    /// Their beginning is there.
+    pub is_dhcp: bool,
+    pub kind: Option<Kind>,
+    pub requested: Vec<u8>,
+    hostname: Vec<u8>,
+    lease: Vec<u8>,
+    parameters: Vec<u8>,
+    vendor: Vec<u8>,
+    overload: u8,
+}
+
+impl Options {
+    /// Reads what is there, and says whether that is all.
+    pub(super) fn read(message: &[u8]) -> (Self, bool) {
+        let is_dhcp = message.get(BEGIN - COOKIE.len()..BEGIN) == Some(&COOKIE);
+        let mut options = Self { is_dhcp, ..Self::default() };
+        if !is_dhcp {
+            return (options, false);
+        }
+        let mut is_whole = options.read_field(message.get(BEGIN..).unwrap_or_default());
+        // The fields for names may hold more of them, in this order (RFC 2131, 4.1).
+        for (bit, field) in [(1, 108..236), (2, 44..108)] {
+            if options.overload & bit != 0 {
+                is_whole &= options.read_field(message.get(field).unwrap_or_default());
+            }
+        }
+        (options, is_whole)
+    }
+
+    /// Whether the field came to its end.
+    fn read_field(&mut self, mut field: &[u8]) -> bool {
+        loop {
+            match field {
+                [END, ..] => return true,
+                [PAD, rest @ ..] => field = rest,
+                [code, length, rest @ ..] => {
+                    let Some((value, rest)) = rest.split_at_checked(usize::from(*length)) else {
+                        return false;
+                    };
+                    self.add(*code, value);
+                    field = rest;
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// Parts of an option that is there more than once are one option (RFC 3396).
+    fn add(&mut self, code: u8, value: &[u8]) {
+        let known = match code {
+            12 => &mut self.hostname,
+            50 => &mut self.requested,
+            51 => &mut self.lease,
+            OVERLOAD => {
+                self.overload |= value.first().copied().unwrap_or_default();
+                return;
+            }
+            53 => {
+                self.kind = self.kind.or(value.first().copied().map(Kind::from));
+                return;
+            }
+            55 => &mut self.parameters,
+            60 => &mut self.vendor,
+            _ => return,
+        };
+        let room = OPTION_LIMIT - known.len().min(OPTION_LIMIT);
+        known.extend(value.iter().take(room));
+    }
+
+    /// All ones are for ever (RFC 2131, 3.3).
+    pub(super) fn lease(&self) -> Option<Span> {
+        let seconds = u32::from_be_bytes(*self.lease.first_chunk()?);
+        Some(if seconds == u32::MAX { Span::MAX } else { Span::from_secs(seconds.into()) })
+    }
+
+    pub(super) fn facts(&self) -> Facts {
+        let mut fingerprint = String::new();
+        for number in &self.parameters {
+            let comma = if fingerprint.is_empty() { "" } else { "," };
+            let _ = write!(fingerprint, "{comma}{number}");
+        }
+        Facts {
+            fingerprint: (!fingerprint.is_empty()).then(|| fingerprint.into()),
+            vendor: text(&self.vendor),
+            hostname: text(&self.hostname),
+        }
+    }
+}
+
+/// The zeros that some hosts send at the end of a text do not belong to it (RFC 2132, 2).
+fn text(bytes: &[u8]) -> Option<Box<str>> {
+    let end = bytes.iter().rposition(|byte| *byte != 0)?;
+    let mut text = String::new();
+    for (place, word) in bytes.get(..=end)?.split(|byte| *byte == b' ').enumerate() {
+        if place > 0 {
+            text.push(' ');
+        }
+        escape(&mut text, word, b"");
+    }
+    Some(text.into())
+}

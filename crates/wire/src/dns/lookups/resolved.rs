@@ -1,0 +1,74 @@
+//! What an answer says of flows to come.
+
+use std::net::IpAddr;
+
+use manyways_trace::Span;
+
+use crate::HostName;
+use crate::dns::message::{Data, Message};
+use crate::dns::{Answered, Code, Kind, resolve};
+
+/// What an answer says besides: which addresses a name has, or which name an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// A client asked for a host and got its addresses.
+    Addresses {
+        /// Who asked.
+        client: IpAddr,
+        /// For what, and the addresses as far as they were captured, at least one.
+        answered: Answered,
+    },
+    /// Somebody asked for the name of an address.
+    Pointer {
+        /// The address.
+        address: IpAddr,
+        /// Its name, or the first of them.
+        name: HostName,
+        /// How long that may be believed.
+        lifetime: Span,
+    },
+}
+
+impl Resolved {
+    /// None when it says nothing of either.
+    pub(super) fn read(client: IpAddr, message: &Message) -> Option<Self> {
+        let question = message.question.as_ref().filter(|question| question.is_internet())?;
+        if message.code() != Code::NO_ERROR {
+            return None;
+        }
+        if question.kind == Kind::PTR {
+            let address = reversed(&question.name)?;
+            return message.internet().find_map(|record| {
+                // Of a part of a network, the names may be elsewhere (RFC 2317): whoever owns it.
+                let Data::Pointer(name) = &record.data else { return None };
+                let name = HostName::parse(name.as_bytes())?;
+                Some(Self::Pointer { address, name, lifetime: record.lifetime })
+            });
+        }
+        let name = HostName::parse(question.name.as_bytes())?;
+        let (_, addresses) = resolve(message, name.as_str());
+        let answered = Answered { id: message.id, name, addresses };
+        (!answered.addresses.is_empty()).then_some(Self::Addresses { client, answered })
+    }
+}
+
+/// The address that this name asks for the name of (RFC 1035, 3.5; RFC 3596, 2.5).
+fn reversed(name: &str) -> Option<IpAddr> {
+    if let Some(digits) = name.strip_suffix(".ip6.arpa") {
+        let mut address = 0_u128;
+        let mut count = 0;
+        for (place, digit) in digits.split('.').enumerate().take(33) {
+            let digit = u128::from_str_radix(digit, 16).ok().filter(|_| digit.len() == 1)?;
+            address |= digit.checked_shl(4 * place as u32)?;
+            count += 1;
+        }
+        return (count == 32).then(|| IpAddr::from(address.to_be_bytes()));
+    }
+    let mut bytes = [0; 4];
+    let mut parts = name.strip_suffix(".in-addr.arpa")?.rsplit('.');
+    for byte in &mut bytes {
+        let part = parts.next()?;
+        *byte = part.parse().ok().filter(|_| part.bytes().all(|digit| digit.is_ascii_digit()))?;
+    }
+    parts.next().is_none().then(|| bytes.into())
+}

@@ -1,0 +1,234 @@
+//! Which name a client asked for before it went to an address.
+
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use manyways_trace::{Span, Time};
+
+use super::{Limits, Resolved};
+use crate::HostName;
+use crate::bounded::Bounded;
+
+/// Who asked for a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AskedBy {
+    /// The client itself.
+    Client,
+    /// Another one, or the client from another of its addresses.
+    Another,
+}
+
+/// Remembers from what name servers answered which client asked for an address by which name, and
+/// when. Flows are known by their ends when they are over, and so may be asked about later: what is
+/// told is what was known when they began.
+#[derive(Clone, Debug)]
+pub struct Resolutions {
+    own: History<(IpAddr, IpAddr)>,
+    any: History<IpAddr>,
+    pointers: History<IpAddr>,
+}
+
+#[derive(Clone, Debug)]
+struct History<K> {
+    limits: Limits,
+    /// For each the names, the one that was heard of last first.
+    entries: Bounded<K, Vec<Held>>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    name: HostName,
+    since: Time,
+    until: Time,
+}
+
+impl Default for Resolutions {
+    /// 262,144 pairs of a client and an address, as many addresses whoever asked, and as many names
+    /// of addresses, with 4 names each, for 5 minutes to a day: at most about 800 MB when all
+    /// names are as long as can be, and commonly a fifth of it.
+    fn default() -> Self {
+        Self::new(Limits { addresses: 1 << 18, ..Limits::default() })
+    }
+}
+
+impl Resolutions {
+    /// An empty memory. The limit to addresses is one to pairs of a client and an address, too, and
+    /// of more, what was not heard of for the longest time goes first.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            own: History::new(limits),
+            any: History::new(limits),
+            pointers: History::new(limits),
+        }
+    }
+
+    /// Remembers what was answered at `now`.
+    pub fn learn(&mut self, now: Time, resolved: &Resolved) {
+        match resolved {
+            Resolved::Addresses { client, answered } => {
+                for (address, lifetime) in &answered.addresses {
+                    self.own.learn(now, (*client, *address), &answered.name, *lifetime);
+                    self.any.learn(now, *address, &answered.name, *lifetime);
+                }
+            }
+            Resolved::Pointer { address, name, lifetime } => {
+                self.pointers.learn(now, *address, name, *lifetime);
+            }
+        }
+    }
+
+    /// The name by which this client had asked for this address last, of those that held when a
+    /// flow between them began at `then`; else the one by which another had.
+    pub fn name(
+        &self,
+        then: Time,
+        client: IpAddr,
+        address: IpAddr,
+    ) -> Option<(&HostName, AskedBy)> {
+        let own = self.own.newest(then, (client, address)).map(|name| (name, AskedBy::Client));
+        own.or_else(|| self.any.newest(then, address).map(|name| (name, AskedBy::Another)))
+    }
+
+    /// The name of this address that somebody asked for and got last, whenever that was: networks
+    /// rarely give their addresses other names.
+    pub fn reverse(&self, address: IpAddr) -> Option<&HostName> {
+        self.pointers.entries.get(&address)?.first().map(|held| &held.name)
+    }
+
+    /// How many pairs of a client and an address are remembered, and how many addresses with names
+    /// of their own.
+    pub fn len(&self) -> (usize, usize) {
+        (self.own.entries.len(), self.pointers.entries.len())
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == (0, 0)
+    }
+}
+
+impl<K: Copy + Eq + Hash> History<K> {
+    fn new(limits: Limits) -> Self {
+        Self { limits, entries: Bounded::default() }
+    }
+
+    fn learn(&mut self, now: Time, key: K, name: &HostName, lifetime: Span) {
+        let until = now + lifetime.max(self.limits.shortest).min(self.limits.longest);
+        let names = self.entries.renew(key, || Vec::with_capacity(1));
+        match names.first_mut() {
+            // It held all the time, and does so for longer.
+            Some(last) if last.name == *name && last.until >= now => {
+                last.until = last.until.max(until);
+            }
+            _ => names.insert(0, Held { name: name.clone(), since: now, until }),
+        }
+        names.truncate(self.limits.names);
+        while self.entries.len() > self.limits.addresses {
+            self.entries.pop_oldest();
+        }
+    }
+
+    fn newest(&self, then: Time, key: K) -> Option<&HostName> {
+        let names = self.entries.get(&key)?;
+        names.iter().find(|held| held.since <= then && then < held.until).map(|held| &held.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::Answered;
+
+    fn at(n: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, n])
+    }
+
+    fn seconds(seconds: u64) -> Time {
+        Time::ZERO + Span::from_secs(seconds)
+    }
+
+    fn host(name: &str) -> HostName {
+        HostName::parse(name.as_bytes()).unwrap()
+    }
+
+    fn learn(memory: &mut Resolutions, now: u64, client: u8, name: &str, address: u8, life: u64) {
+        let addresses = vec![(at(address), Span::from_secs(life))];
+        let answered = Answered { id: 1, name: host(name), addresses };
+        memory.learn(seconds(now), &Resolved::Addresses { client: at(client), answered });
+    }
+
+    fn name(memory: &Resolutions, then: u64, client: u8, address: u8) -> Option<(&str, AskedBy)> {
+        let found = memory.name(seconds(then), at(client), at(address));
+        found.map(|(name, by)| (name.as_str(), by))
+    }
+
+    use AskedBy::{Another, Client};
+
+    #[test]
+    fn a_client_goes_where_it_asked_for_and_not_where_another_did() {
+        let mut memory = Resolutions::default();
+        learn(&mut memory, 10, 1, "a.example", 9, 60);
+        learn(&mut memory, 20, 2, "b.example", 9, 60);
+        assert_eq!(name(&memory, 30, 1, 9), Some(("a.example", Client)));
+        assert_eq!(name(&memory, 30, 2, 9), Some(("b.example", Client)));
+        assert_eq!(name(&memory, 30, 3, 9), Some(("b.example", Another)));
+        assert_eq!(name(&memory, 30, 1, 8), None);
+        assert_eq!(memory.len(), (2, 0));
+    }
+
+    #[test]
+    fn what_held_when_a_flow_began_is_told_later() {
+        let mut memory = Resolutions::default();
+        for (now, what) in [(10, "a.example"), (20, "b.example"), (30, "a.example")] {
+            learn(&mut memory, now, 1, what, 9, 60);
+        }
+        assert_eq!(name(&memory, 9, 1, 9), None);
+        assert_eq!(name(&memory, 10, 1, 9), Some(("a.example", Client)));
+        assert_eq!(name(&memory, 25, 1, 9), Some(("b.example", Client)));
+        assert_eq!(name(&memory, 35, 1, 9), Some(("a.example", Client)));
+        // To hear of it again makes no other entry.
+        (40..90).for_each(|now| learn(&mut memory, now, 1, "a.example", 9, 60));
+        assert_eq!(name(&memory, 25, 1, 9), Some(("b.example", Client)));
+        // Nor does a shorter lifetime take what a longer one gave.
+        learn(&mut memory, 100, 1, "a.example", 9, 1_000);
+        learn(&mut memory, 101, 1, "a.example", 9, 0);
+        assert_eq!(name(&memory, 1_099, 1, 9), Some(("a.example", Client)));
+    }
+
+    #[test]
+    fn a_name_holds_for_five_minutes_to_a_day() {
+        let mut memory = Resolutions::default();
+        let day = 24 * 60 * 60;
+        for (address, life, end) in [(5, 0, 300), (6, 600, 600), (7, 10 * day, day)] {
+            learn(&mut memory, 0, 1, "a.example", address, life);
+            assert_eq!(name(&memory, end - 1, 1, address), Some(("a.example", Client)));
+            assert_eq!(name(&memory, end, 1, address), None);
+        }
+    }
+
+    #[test]
+    fn an_address_has_the_name_that_somebody_was_told() {
+        let mut memory = Resolutions::default();
+        for (now, name) in [(1, "one.example"), (2, "two.example")] {
+            let (name, lifetime) = (host(name), Span::ZERO);
+            memory.learn(seconds(now), &Resolved::Pointer { address: at(9), name, lifetime });
+        }
+        assert_eq!(memory.reverse(at(9)), Some(&host("two.example")));
+        assert_eq!((memory.reverse(at(8)), memory.len()), (None, (0, 1)));
+        assert_eq!(name(&memory, 3, 1, 9), None);
+    }
+
+    #[test]
+    fn it_has_limits() {
+        let limits = Limits { addresses: 3, names: 2, ..Limits::default() };
+        let mut memory = Resolutions::new(limits);
+        for client in 0..100 {
+            learn(&mut memory, 1, client, "a.example", 200, 60);
+            learn(&mut memory, 1, 250, &format!("{client}.example"), 201, 60);
+            assert!(memory.len().0 <= 3);
+            assert!(memory.own.entries.get(&(at(250), at(201))).unwrap().len() <= 2);
+        }
+        assert_eq!(name(&memory, 2, 97, 200), Some(("a.example", Another)));
+        assert_eq!(name(&memory, 2, 98, 200), Some(("a.example", Client)));
+    }
+}

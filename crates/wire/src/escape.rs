@@ -1,0 +1,31 @@
+//! Text of others that may hold any byte.
+
+/// Appends these bytes as text that fits on a line: what is no visible ASCII is a backslash with
+/// its number in three decimal digits, and a backslash goes before what `special` names and before
+/// another (RFC 1035, 5.1).
+pub(crate) fn escape(text: &mut String, bytes: &[u8], special: &[u8]) {
+    for byte in bytes {
+        match *byte {
+            byte if byte == b'\\' || special.contains(&byte) => text.extend(['\\', byte.into()]),
+            byte if byte.is_ascii_graphic() => text.push(byte.into()),
+            byte => {
+                let digits = [byte / 100, byte / 10 % 10, byte % 10];
+                text.push('\\');
+                text.extend(digits.map(|digit| char::from(b'0' + digit)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_visible_becomes_a_number() {
+        let mut text = String::from("is ");
+        escape(&mut text, b"a.b\\c \x00\x7f\xfc", b".");
+        assert_eq!(text, "is a\\.b\\\\c\\032\\000\\127\\252");
+        assert!(text.is_ascii());
+    }
+}

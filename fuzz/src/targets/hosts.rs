@@ -1,0 +1,130 @@
+//! What hosts say to the servers that give them names and addresses.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use manyways_trace::{Span, Time};
+use manyways_wire::dhcp::{self, LeaseLimits, Leases};
+use manyways_wire::dns::{
+    self, AskedBy, Limits, Lookup, LookupLimits, Lookups, Resolutions, Resolved, Transport,
+};
+
+pub(super) const DHCP_WORDS: &[&str] =
+    &["c", "\u{35}\u{1}\u{5}", "\u{34}\u{1}\u{3}", "\u{37}\u{3}\u{1}\u{3}\u{6}"];
+
+/// All of it as one message in both directions; then what it holds as messages of a stream, with a
+/// byte before each that says which way it goes and how much of it is there.
+pub(super) fn dns_lookups(bytes: &[u8]) {
+    let limits = LookupLimits { lookups: 4, ..LookupLimits::default() };
+    let mut world =
+        World { lookups: Lookups::new(limits), names: small_memory(), passed: 0, came: 0, now: 0 };
+    for cut in [bytes.len(), bytes.len() / 4] {
+        for is_up in [true, false] {
+            world.pass(is_up, &bytes[..cut], bytes.len());
+        }
+    }
+    let mut rest = bytes;
+    while let Some((control, stream)) = rest.split_first() {
+        let Some(message) = dns::framed(stream).complete() else { break };
+        let cut = message.len().saturating_sub(usize::from(control >> 1));
+        world.pass(control & 1 == 0, &message[..cut], message.len());
+        rest = &stream[2 + message.len()..];
+    }
+    world.lookups.finish();
+    world.take();
+    assert!(world.lookups.is_empty());
+    assert_eq!(world.passed, world.came, "each message is in one row");
+}
+
+struct World {
+    lookups: Lookups,
+    names: Resolutions,
+    /// How many messages passed that could be read, and how many those were that came out.
+    passed: u64,
+    came: u64,
+    now: u64,
+}
+
+fn small_memory() -> Resolutions {
+    Resolutions::new(Limits { addresses: 64, ..Limits::default() })
+}
+
+impl World {
+    fn pass(&mut self, is_up: bool, message: &[u8], length: usize) {
+        self.now += 700 * (1 + message.len() as u64 % 16);
+        let now = Time::from_millis(self.now);
+        let phone = SocketAddr::from(([192, 0, 2, 9], 5_000));
+        let server = SocketAddr::from(([192, 0, 2, 53], 53));
+        let (from, to) = if is_up { (phone, server) } else { (server, phone) };
+        let before = self.lookups.unread();
+        let resolved = self.lookups.handle(now, Transport::Udp, from, to, message, length);
+        self.passed += 1 - (self.lookups.unread() - before);
+        assert!(self.lookups.len() <= 4);
+        if let Some(resolved) = resolved {
+            self.names.learn(now, &resolved);
+            self.check(now, &resolved);
+        }
+        self.take();
+    }
+
+    fn check(&self, now: Time, resolved: &Resolved) {
+        match resolved {
+            Resolved::Addresses { client, answered } => {
+                assert!((1..=dns::ADDRESS_LIMIT).contains(&answered.addresses.len()));
+                for (address, _) in &answered.addresses {
+                    let known = self.names.name(now, *client, *address);
+                    assert_eq!(known, Some((&answered.name, AskedBy::Client)));
+                }
+            }
+            Resolved::Pointer { address, name, .. } => {
+                assert_eq!(self.names.reverse(*address), Some(name));
+            }
+        }
+    }
+
+    fn take(&mut self) {
+        while let Some(lookup) = self.lookups.poll() {
+            check_lookup(&lookup);
+            let replies = lookup.reply.as_ref().map_or(0, |reply| reply.times);
+            self.came += u64::from(lookup.times) + u64::from(replies);
+        }
+    }
+}
+
+fn check_lookup(lookup: &Lookup) {
+    let names = lookup.question.iter().map(|question| &question.name);
+    let canonical = lookup.reply.iter().filter_map(|reply| reply.canonical.as_ref());
+    for name in names.chain(canonical) {
+        assert!((1..=1_016).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()));
+    }
+    let addresses: &[IpAddr] = lookup.reply.as_ref().map_or(&[], |reply| &reply.addresses);
+    assert!(addresses.len() <= dns::ADDRESS_LIMIT);
+    assert!(lookup.asked.is_some() == (lookup.times > 0));
+    assert!(lookup.asked.is_some() || lookup.reply.is_some());
+}
+
+/// A message, the whole and a part of it, twice each.
+pub(super) fn dhcp(bytes: &[u8]) {
+    let limits = LeaseLimits { leases: 2, exchanges: 2, ..LeaseLimits::default() };
+    let mut leases = Leases::new(limits);
+    let whole = dhcp::Message::read(bytes, bytes.len());
+    let part = dhcp::Message::read(&bytes[..bytes.len() / 2], bytes.len());
+    if let (Some(whole), Some(part)) = (&whole, &part) {
+        assert!(part.is_partial && part.hardware == whole.hardware);
+        assert!(part.kind.is_none() || part.kind == whole.kind);
+    }
+    let mut now = Time::ZERO;
+    for message in [&whole, &part, &part, &whole].into_iter().flatten() {
+        let facts = &message.facts;
+        for text in [&facts.fingerprint, &facts.vendor, &facts.hostname].into_iter().flatten() {
+            assert!((1..=1_020).contains(&text.len()));
+            assert!(text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()));
+        }
+        now += Span::from_secs(40);
+        leases.handle(now, message);
+    }
+    leases.finish();
+    assert_eq!(leases.holder(now, Ipv4Addr::LOCALHOST), None);
+    while let Some(lease) = leases.poll() {
+        assert!(lease.until.is_none_or(|until| until >= lease.from));
+    }
+}
