@@ -7,12 +7,14 @@
 //!
 //! [`capture`] goes through the files that captures are kept in, [`frame`] finds the IP packet in a
 //! frame of any link, [`tcp`] reads the segment in that, and [`flow`] follows what a connection's
-//! segments add up to.
+//! segments add up to. [`bluetooth`] does as much for what passes between a Bluetooth host and its
+//! controller.
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
 
+pub mod bluetooth;
 pub mod capture;
 pub mod dns;
 pub mod flow;
