@@ -1,5 +1,6 @@
 //! What is fed: one function a parser.
 
+mod bluetooth;
 mod capture;
 mod hosts;
 mod lab;
@@ -137,6 +138,12 @@ pub const ALL: &[Target] = &[
         name: "capture",
         run: capture::capture,
         words: capture::CAPTURE_WORDS,
+        more_seeds: &[],
+    },
+    Target {
+        name: "bluetooth",
+        run: bluetooth::bluetooth,
+        words: bluetooth::BLUETOOTH_WORDS,
         more_seeds: &[],
     },
     Target { name: "frame", run: capture::frame, words: capture::FRAME_WORDS, more_seeds: &[] },

@@ -82,11 +82,13 @@ impl LinkType {
     pub const RADIOTAP: Self = Self(127);
     /// Bluetooth's HCI, each packet behind its type (H4).
     pub const HCI_H4: Self = Self(187);
+    /// As [`LinkType::HCI_H4`], each behind the way it went.
+    pub const HCI_H4_DIRECTED: Self = Self(201);
     /// IPv4.
     pub const IPV4: Self = Self(228);
     /// IPv6.
     pub const IPV6: Self = Self(229);
-    /// What Linux's Bluetooth monitor writes.
+    /// What Linux's Bluetooth monitor writes, each packet behind its adapter and its opcode.
     pub const BLUETOOTH_MONITOR: Self = Self(254);
     /// The second version of Linux's cooked header.
     pub const SLL2: Self = Self(276);
@@ -94,6 +96,11 @@ impl LinkType {
     pub const HCI_DATA: Self = Self(0xf001);
     /// As [`LinkType::HCI_DATA`], of which the commands and events are.
     pub const HCI_CONTROL: Self = Self(0xf002);
+    /// As [`LinkType::HCI_DATA`], of which synchronous and isochronous data are.
+    pub const HCI_SYNCHRONOUS: Self = Self(0xf003);
+    /// As [`LinkType::HCI_DATA`], what else Linux's Bluetooth monitor writes: adapters that come and
+    /// go, and notes.
+    pub const HCI_NOTE: Self = Self(0xf004);
 }
 
 /// What the next bytes are.
@@ -171,7 +178,7 @@ impl Reader {
             Some(Format::Pcapng(pcapng)) => {
                 pcapng.step(bytes, &mut self.interfaces, &mut self.last)
             }
-            Some(Format::Btsnoop(btsnoop)) => btsnoop.step(bytes),
+            Some(Format::Btsnoop(btsnoop)) => btsnoop.step(bytes, &mut self.interfaces),
             None => self.begin(bytes),
         }
     }

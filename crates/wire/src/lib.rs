@@ -10,6 +10,8 @@
 //! frame of any link, [`tcp`] reads the segment in that, and [`flow`] follows what a connection's
 //! segments add up to. [`mptcp`] says which of them belong together.
 //! [`udp`] does both for datagrams.
+//! segments add up to. [`bluetooth`] does as much for what passes between a Bluetooth host and its
+//! controller.
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
@@ -18,6 +20,7 @@
 
 pub mod analysis;
 mod bounded;
+pub mod bluetooth;
 pub mod capture;
 pub mod dhcp;
 pub mod dns;

@@ -1,9 +1,11 @@
 //! What Android and Linux write of Bluetooth's HCI. All numbers have their upper byte first.
 
+use std::collections::HashMap;
+
 use manyways_trace::Time;
 
 use super::number::{Order, Tick};
-use super::{BLOCK_LIMIT, Broken, Interface, LinkType, Packet, Step};
+use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, Step};
 
 pub(super) const MAGIC: &[u8] = b"btsnoop\0";
 pub(super) const HEADER: usize = 16;
@@ -17,6 +19,8 @@ pub(super) struct Btsnoop {
     framing: Framing,
     /// The packets that the capture had lost before the last one.
     lost: u32,
+    /// The interfaces of the monitor, by adapter and kind.
+    monitored: HashMap<(u32, LinkType), usize>,
 }
 
 /// How a packet says what it is.
@@ -45,15 +49,23 @@ impl Btsnoop {
         let (framing, links) = match Order::Big.u32(header, 12) {
             1001 => (Framing::Flags, vec![LinkType::HCI_DATA, LinkType::HCI_CONTROL]),
             1002 => (Framing::H4, vec![LinkType::HCI_H4]),
-            2001 => (Framing::Monitor, vec![LinkType::BLUETOOTH_MONITOR]),
+            // There is an interface for each kind of each adapter, once a packet is of it.
+            2001 => (Framing::Monitor, vec![]),
             // It may be anything, so that its packets are counted.
             other => (Framing::Other, vec![LinkType(u16::try_from(other).unwrap_or(u16::MAX))]),
         };
-        let of = |link| Interface { link, snap: 0, name: String::new(), lost: 0 };
-        Ok((Self { framing, lost: 0 }, links.into_iter().map(of).collect()))
+        let of = |link| named(String::new(), link);
+        Ok((
+            Self { framing, lost: 0, monitored: HashMap::new() },
+            links.into_iter().map(of).collect(),
+        ))
     }
 
-    pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
+    pub(super) fn step<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        interfaces: &mut Vec<Interface>,
+    ) -> Result<Step<'a>, Broken> {
         if bytes.len() < BEFORE {
             return Ok(Step::More(BEFORE));
         }
@@ -68,7 +80,11 @@ impl Btsnoop {
         let (interface, is_sent) = match self.framing {
             Framing::Flags => ((flags >> 1 & 1) as usize, Some(flags & 1 == 0)),
             Framing::H4 | Framing::Other => (0, Some(flags & 1 == 0)),
-            Framing::Monitor => (0, sent_by_opcode(flags as u16)),
+            Framing::Monitor => match self.of_monitor(flags, interfaces)? {
+                Some(place) => (place, sent_by_opcode(flags as u16)),
+                // It is described before a packet is of it.
+                None => return Ok(Step::Other(0)),
+            },
         };
         let packet = Packet {
             at: time(Order::Big.u64(bytes, 16)),
@@ -81,6 +97,35 @@ impl Btsnoop {
         self.lost = number(12);
         Ok(Step::Packet(packet, end))
     }
+
+    /// The interface of a packet of the monitor, which Linux names by the number of its adapter. None
+    /// where it was not there yet.
+    fn of_monitor(
+        &mut self,
+        flags: u32,
+        interfaces: &mut Vec<Interface>,
+    ) -> Result<Option<usize>, Broken> {
+        let link = match flags as u16 {
+            2 | 3 => LinkType::HCI_CONTROL,
+            4 | 5 => LinkType::HCI_DATA,
+            6 | 7 | 18 | 19 => LinkType::HCI_SYNCHRONOUS,
+            _ => LinkType::HCI_NOTE,
+        };
+        let key = (flags >> 16, link);
+        if let Some(place) = self.monitored.get(&key) {
+            return Ok(Some(*place));
+        }
+        if interfaces.len() == INTERFACE_LIMIT {
+            return Err(Broken::Interfaces);
+        }
+        self.monitored.insert(key, interfaces.len());
+        interfaces.push(named(format!("hci{}", key.0), link));
+        Ok(None)
+    }
+}
+
+fn named(name: String, link: LinkType) -> Interface {
+    Interface { link, snap: 0, name, lost: 0 }
 }
 
 /// The monitor's flags are an adapter and one of its opcodes: commands and data that are sent are

@@ -301,9 +301,15 @@ fn bluetooth_with_and_without_types() {
     assert_eq!(reader.interfaces()[0].link, LinkType::HCI_H4);
     assert_eq!(packets, [packet(0, Some(false), 0, b"\x04event")]);
 
-    let (_, packets) = whole(&btsnoop(2001, &[(4, 0, b"a"), (0x1_0005, 0, b"b"), (8, 0, b"c")]));
+    let (reader, packets) =
+        whole(&btsnoop(2001, &[(4, 0, b"a"), (0x1_0005, 0, b"b"), (8, 0, b"c"), (5, 0, b"d")]));
     let sent: Vec<Option<bool>> = packets.iter().map(|packet| packet.is_sent).collect();
-    assert_eq!(sent, [Some(true), Some(false), None]);
+    assert_eq!(sent, [Some(true), Some(false), None, Some(false)]);
+    let places: Vec<usize> = packets.iter().map(|packet| packet.interface).collect();
+    assert_eq!(places, [0, 1, 2, 0]);
+    let interfaces: Vec<_> = reader.interfaces().iter().map(|i| (&i.name[..], i.link)).collect();
+    let data = LinkType::HCI_DATA;
+    assert_eq!(interfaces, [("hci0", data), ("hci1", data), ("hci0", LinkType::HCI_NOTE)]);
     // Others are counted by who reads, not refused.
     assert_eq!(whole(&btsnoop(1003, &[(0, 0, b"?")])).0.interfaces()[0].link, LinkType(1003));
 }

@@ -1,0 +1,99 @@
+//! The streams of a connection.
+
+use std::collections::BTreeMap;
+
+use super::control::{Address, Direction};
+use super::stream::{Ending, Stream, StreamId};
+use super::{Event, Out};
+
+/// So many streams a connection may have at a time, each direction counted; of more, the one that
+/// was used longest ago is given up.
+pub const STREAMS: usize = 256;
+
+/// Which stream of a connection: the channel by the number that packets are addressed to, and
+/// RFCOMM's number.
+pub(super) type Key = (Direction, u16, Option<u8>);
+
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    pub(super) adapter: u16,
+    pub(super) handle: u16,
+    pub(super) peer: Option<Address>,
+    /// So many packets of the connection, or of others, the capture lost.
+    missed: u64,
+    streams: BTreeMap<Key, Stream>,
+}
+
+impl Streams {
+    pub(super) fn new(adapter: u16, handle: u16, peer: Option<Address>) -> Self {
+        Self { adapter, handle, peer, missed: 0, streams: BTreeMap::new() }
+    }
+
+    /// One that is there.
+    pub(super) fn find(&mut self, key: Key) -> Option<&mut Stream> {
+        self.streams.get_mut(&key)
+    }
+
+    /// One that is there from now on.
+    pub(super) fn begin(&mut self, key: Key, psm: Option<u16>, out: &mut Out<'_>) -> &mut Stream {
+        if self.streams.len() >= STREAMS && !self.streams.contains_key(&key) {
+            let oldest = self.streams.iter().min_by_key(|(_, stream)| stream.last());
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.end(oldest, Ending::Evicted, out);
+            }
+        }
+        let Self { adapter, handle, peer, missed, streams } = self;
+        streams.entry(key).or_insert_with(|| {
+            let (direction, cid, dlci) = key;
+            let number = *out.streams;
+            *out.streams += 1;
+            let (adapter, handle) = (*adapter, *handle);
+            let id = StreamId { number, adapter, handle, cid, dlci, direction };
+            Stream::new(out.now, id, *peer, psm, *missed)
+        })
+    }
+
+    /// One is over.
+    pub(super) fn end(&mut self, key: Key, ending: Ending, out: &mut Out<'_>) {
+        if let Some(stream) = self.streams.remove(&key) {
+            let summary = stream.end(out.now, ending, self.missed);
+            out.events.push_back(Event::Stream(summary));
+        }
+    }
+
+    /// All of a channel are over: those of RFCOMM that it carries first.
+    pub(super) fn end_channel(
+        &mut self,
+        direction: Direction,
+        cid: u16,
+        ending: Ending,
+        out: &mut Out<'_>,
+    ) {
+        self.end_carried(direction, cid, ending, out);
+        self.end((direction, cid, None), ending, out);
+    }
+
+    /// All of RFCOMM that a channel carries are over.
+    pub(super) fn end_carried(
+        &mut self,
+        direction: Direction,
+        cid: u16,
+        ending: Ending,
+        out: &mut Out<'_>,
+    ) {
+        let range = (direction, cid, Some(0))..=(direction, cid, Some(u8::MAX));
+        let keys: Vec<Key> = self.streams.range(range).map(|(key, _)| *key).collect();
+        keys.into_iter().for_each(|key| self.end(key, ending, out));
+    }
+
+    pub(super) fn end_all(mut self, ending: Ending, out: &mut Out<'_>) {
+        let keys: Vec<Key> = self.streams.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.end(key, ending, out));
+    }
+
+    /// The capture lost packets, of whichever stream.
+    pub(super) fn misses(&mut self, count: u64) {
+        self.missed = self.missed.saturating_add(count);
+        self.streams.values_mut().for_each(Stream::forget_credits);
+    }
+}

@@ -1,0 +1,239 @@
+//! What a phone's capture of its HCI holds, made up message by message at times that the caller
+//! chooses, so that all of what is true of it is known.
+//!
+//! Messages go out whole and are cut into the controller's packets here; for each of these that is
+//! sent, the controller says after [`Generator::air`] that it is done. Records are written in the
+//! order of their times. Times are microseconds since the Unix epoch, as finely as btsnoop has them.
+
+/// The Unix epoch in microseconds since the year 0.
+const EPOCH: u64 = 0x00dc_ddb3_0f2f_8000;
+
+/// The files that such captures are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// btsnoop of 1001: a record's flags say which kind it is.
+    Flags,
+    /// btsnoop of 1002: a record's first byte does. Android's.
+    H4,
+    /// btsnoop of 2001: Linux's monitor.
+    Monitor,
+    /// pcap of 201.
+    PcapH4,
+    /// pcap of 254: Linux's monitor.
+    PcapMonitor,
+}
+
+pub const FORMATS: [Format; 5] =
+    [Format::Flags, Format::H4, Format::Monitor, Format::PcapH4, Format::PcapMonitor];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Command = 1,
+    Acl = 2,
+    Event = 4,
+}
+
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub at: u64,
+    pub adapter: u16,
+    pub kind: Kind,
+    pub is_sent: bool,
+    pub bytes: Vec<u8>,
+}
+
+pub struct Generator {
+    pub records: Vec<Record>,
+    /// When the next message goes out.
+    pub at: u64,
+    /// How far packets of one message are apart.
+    pub apart: u64,
+    /// The most that the controller takes at a time.
+    pub most: usize,
+    /// How long a packet is with the controller.
+    pub air: u64,
+    pub adapter: u16,
+    pub handle: u16,
+}
+
+impl Generator {
+    pub fn new(handle: u16) -> Self {
+        let records = Vec::new();
+        Self { records, at: 1_000_000, apart: 300, most: 200, air: 7_500, adapter: 0, handle }
+    }
+
+    pub fn record(&mut self, at: u64, kind: Kind, is_sent: bool, bytes: Vec<u8>) {
+        self.records.push(Record { at, adapter: self.adapter, kind, is_sent, bytes });
+    }
+
+    pub fn wait(&mut self, micros: u64) {
+        self.at += micros;
+    }
+
+    pub fn command(&mut self, code: u16, parameters: &[u8]) {
+        let header = [&code.to_le_bytes()[..], &[parameters.len() as u8]].concat();
+        self.record(self.at, Kind::Command, true, [&header, parameters].concat());
+    }
+
+    pub fn event(&mut self, code: u8, parameters: &[u8]) {
+        self.event_at(self.at, code, parameters);
+    }
+
+    fn event_at(&mut self, at: u64, code: u8, parameters: &[u8]) {
+        let header = [code, parameters.len() as u8];
+        self.record(at, Kind::Event, false, [&header, parameters].concat());
+    }
+
+    /// A connection over BR/EDR. The address is as it is written.
+    pub fn connected(&mut self, mut address: [u8; 6]) {
+        address.reverse();
+        let [low, high] = self.handle.to_le_bytes();
+        self.event(0x03, &[&[0, low, high], &address[..], &[1, 0]].concat());
+    }
+
+    /// A connection over LE.
+    pub fn connected_le(&mut self, mut address: [u8; 6]) {
+        address.reverse();
+        let [low, high] = self.handle.to_le_bytes();
+        let timing = [24, 0, 2, 0, 200, 0, 0];
+        self.event(0x3e, &[&[1, 0, low, high, 0, 1], &address[..], &timing].concat());
+    }
+
+    pub fn disconnected(&mut self, reason: u8) {
+        let [low, high] = self.handle.to_le_bytes();
+        self.event(0x05, &[0, low, high, reason]);
+    }
+
+    /// A packet of L2CAP. Says when its last part passed; the next message goes out after that.
+    pub fn l2cap(&mut self, is_sent: bool, cid: u16, payload: &[u8]) -> u64 {
+        let header = [payload.len() as u16, cid].map(u16::to_le_bytes).concat();
+        let whole = [&header, payload].concat();
+        let mut last = self.at;
+        for (index, part) in whole.chunks(self.most).enumerate() {
+            last = self.at;
+            let boundary: u16 = match (index, is_sent) {
+                (0, true) => 0,
+                (0, false) => 2,
+                _ => 1,
+            };
+            let header = [self.handle | boundary << 12, part.len() as u16];
+            let bytes = [&header.map(u16::to_le_bytes).concat(), part].concat();
+            self.record(last, Kind::Acl, is_sent, bytes);
+            if is_sent {
+                let done = [self.handle, 1].map(u16::to_le_bytes).concat();
+                self.event_at(last + self.air, 0x13, &[&[1], &done[..]].concat());
+            }
+            self.at += self.apart;
+        }
+        last
+    }
+
+    /// A signal of L2CAP over BR/EDR.
+    pub fn signal(&mut self, is_sent: bool, code: u8, id: u8, says: &[u16]) -> u64 {
+        self.signal_on(1, is_sent, code, id, says)
+    }
+
+    pub fn signal_on(&mut self, cid: u16, is_sent: bool, code: u8, id: u8, says: &[u16]) -> u64 {
+        let says: Vec<u8> = says.iter().flat_map(|number| number.to_le_bytes()).collect();
+        let header = [&[code, id], &(says.len() as u16).to_le_bytes()[..]].concat();
+        self.l2cap(is_sent, cid, &[header, says].concat())
+    }
+
+    /// A frame of RFCOMM; one with credits has the bit that says so.
+    pub fn frame(
+        &mut self,
+        is_sent: bool,
+        cid: u16,
+        frame: (u8, u8, Option<u8>),
+        info: &[u8],
+    ) -> u64 {
+        let (dlci, control, credits) = frame;
+        let address = dlci << 2 | 0b11;
+        let control = if credits.is_some() { control | 0x10 } else { control };
+        let mut bytes = vec![address, control];
+        match u8::try_from(info.len() << 1 | 1) {
+            Ok(short) => bytes.push(short),
+            Err(_) => bytes.extend([(info.len() << 1) as u8, (info.len() >> 7) as u8]),
+        }
+        // Of UIH the length is not checked (TS 07.10, 5.2.1.6).
+        let checked = if control & 0xef == 0xef { 2 } else { bytes.len() };
+        let sum = check_sum(&bytes[..checked]);
+        bytes.extend(credits);
+        bytes.extend(info);
+        bytes.push(sum);
+        self.l2cap(is_sent, cid, &bytes)
+    }
+
+    /// The file of all records, of each at most `snap` bytes.
+    pub fn file(&self, format: Format, snap: usize) -> Vec<u8> {
+        self.file_with_losses(format, snap, &|_| 0)
+    }
+
+    /// The same, of a capture that lost so many packets before each time.
+    pub fn file_with_losses(
+        &self,
+        format: Format,
+        snap: usize,
+        lost: &dyn Fn(u64) -> u32,
+    ) -> Vec<u8> {
+        let mut records: Vec<&Record> = self.records.iter().collect();
+        records.sort_by_key(|record| record.at);
+        let mut file = match format {
+            Format::PcapH4 | Format::PcapMonitor => {
+                let link = if format == Format::PcapH4 { 201 } else { 254 };
+                [0xa1b2_c3d4_u32, 2 << 16 | 4, 0, 0, 1 << 16, link].map(u32::to_be_bytes).concat()
+            }
+            _ => {
+                let link: u32 = match format {
+                    Format::Flags => 1001,
+                    Format::H4 => 1002,
+                    _ => 2001,
+                };
+                [&b"btsnoop\0"[..], &[1, link].map(u32::to_be_bytes).concat()].concat()
+            }
+        };
+        for record in records {
+            let Record { at, adapter, kind, is_sent, ref bytes } = *record;
+            let is_control = kind != Kind::Acl;
+            let opcode: u16 = match (kind, is_sent) {
+                (Kind::Command, _) => 2,
+                (Kind::Event, _) => 3,
+                (Kind::Acl, true) => 4,
+                (Kind::Acl, false) => 5,
+            };
+            let before = match format {
+                Format::Flags | Format::Monitor => vec![],
+                Format::H4 => vec![kind as u8],
+                Format::PcapH4 => vec![0, 0, 0, u8::from(!is_sent), kind as u8],
+                Format::PcapMonitor => [adapter, opcode].map(u16::to_be_bytes).concat(),
+            };
+            let whole = [before, bytes.clone()].concat();
+            let there = &whole[..whole.len().min(snap)];
+            let lengths = [whole.len(), there.len()].map(|length| length as u32);
+            match format {
+                Format::PcapH4 | Format::PcapMonitor => {
+                    let time = [(at / 1_000_000) as u32, (at % 1_000_000) as u32];
+                    let header = [time, [lengths[1], lengths[0]]].concat();
+                    file.extend(header.into_iter().flat_map(u32::to_be_bytes));
+                }
+                _ => {
+                    let flags = match format {
+                        Format::Monitor => u32::from(adapter) << 16 | u32::from(opcode),
+                        _ => u32::from(!is_sent) | u32::from(is_control) << 1,
+                    };
+                    let header = [lengths[0], lengths[1], flags, lost(at)];
+                    file.extend(header.into_iter().flat_map(u32::to_be_bytes));
+                    file.extend((at + EPOCH).to_be_bytes());
+                }
+            }
+            file.extend(there);
+        }
+        file
+    }
+}
+
+/// The sum behind a frame (TS 07.10, 5.2.1.6 and annex B).
+fn check_sum(bytes: &[u8]) -> u8 {
+    let step = |sum: u8| if sum & 1 == 0 { sum >> 1 } else { sum >> 1 ^ 0xe0 };
+    0xff - bytes.iter().fold(0xff, |sum, byte| (0..8).fold(sum ^ byte, |sum, _| step(sum)))
+}
