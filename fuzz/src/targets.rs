@@ -111,6 +111,7 @@ pub const ALL: &[Target] = &[
         words: wire::HELLO_WORDS,
         more_seeds: &[],
     },
+    Target { name: "align-log", run: wire::align_log, words: wire::LOG_WORDS, more_seeds: &[] },
     Target {
         name: "capture",
         run: capture::capture,

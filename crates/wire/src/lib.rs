@@ -13,6 +13,7 @@
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
 
+pub mod align;
 pub mod capture;
 pub mod dns;
 pub mod flow;

@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 
 use manyways_trace::Time;
+use manyways_wire::align::{self, Log, Place, Point, Report, Track, Way};
+use manyways_wire::flow::Piece;
 use manyways_wire::quic::Initials;
 use manyways_wire::{HostName, LIMIT, Peek, dns, http, tls};
 use rustls::Side;
@@ -33,6 +35,9 @@ pub(super) const MESSAGE_WORDS: &[&str] = &[
     "\0\u{5}\0\u{1}\0\0\0\u{9}",
     "\0\u{41}\0\u{1}",
 ];
+
+pub(super) const LOG_WORDS: &[&str] =
+    &["time,stream,offset,point\n", "1700000000.000000001,", ",read\n", ",write\n", "# "];
 
 /// More bytes change no answer, and a hint asks for more than there is, but not for too much.
 fn steady<T: PartialEq + Debug>(bytes: &[u8], peek: fn(&[u8]) -> Peek<T>) -> Peek<T> {
@@ -67,6 +72,25 @@ pub(super) fn http_head(bytes: &[u8]) {
     head.name().into_iter().for_each(good_name);
     if let http::Head::Connect { target, length } = head {
         assert!(target.port.is_some() && length <= bytes.len());
+    }
+}
+
+/// A log, and what a proxy's captures make of it.
+pub(super) fn align_log(bytes: &[u8]) {
+    let Ok(log) = Log::read(bytes) else { return };
+    for name in log.points() {
+        assert!(!name.is_empty() && name.len() <= align::log::LINE);
+    }
+    let point = |place| {
+        let mut track = Track::new(Way::Along, "a", None);
+        let payload: Vec<u8> = (0..100).collect();
+        track.push(Piece::whole(Time::from_millis(1_000), &payload));
+        Point { place, clock: 0, tracks: vec![track] }
+    };
+    let points = [point(Place::PhoneIn), point(Place::PhoneOut)];
+    let report = Report::new(&points, Some(&log));
+    for part in &report.parts {
+        assert!(part.all.bytes <= 100 && part.all.least <= part.all.most);
     }
 }
 
