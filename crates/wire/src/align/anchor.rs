@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn their_number_has_a_limit_and_repeats_are_one() {
         let mut anchors = Anchors::default();
-        for block in 0..80 {
+        for block in 0..50 {
             anchors.push(block * 100_000, &noise(block, 100_000));
         }
         let count = anchors.iter().count();

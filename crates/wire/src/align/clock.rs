@@ -9,9 +9,9 @@
 //! measurements", INFOCOM 1999), so that all points together are nearest to it, here for both ways
 //! at once.
 //!
-//! The middle between the hulls is taken for the offset: that is right where the shortest delays of
-//! both ways are alike. If they are not, nobody can tell from packets, so half of the shortest
-//! round trip is the bound of its error.
+//! The middle between the lines of that slope that touch the hulls is taken for the offset: that is
+//! right where the shortest delays of both ways are alike. If they are not, nobody can tell from
+//! packets, so half of the shortest round trip is the bound of its error.
 
 use std::fmt;
 
@@ -50,8 +50,8 @@ pub struct Clock {
     pub offset: Option<Difference>,
     /// How much faster the second clock is; none where there is too little to tell.
     pub drift: Option<Ppm>,
-    /// The true offset at [`Self::at`] differs by no more, whatever the delays of both ways are;
-    /// none where the clocks are not steady or the offset is not known.
+    /// The true offset at [`Self::at`] differs by no more, whatever the delays of both ways are, if
+    /// the drift is right: a wrong one adds its error in half of the time that was seen. None where the clocks are not steady or the offset is not known.
     pub bound: Option<Span>,
     /// How far parts of the time contradict the offset and the drift, beyond what delays that vary
     /// can make of it; none where too few parts have both ways.
@@ -86,7 +86,7 @@ impl Clock {
             .all(|points| points.is_empty() || points.len() >= LEAST_SAMPLES)
             .then(|| fit.slope())
             .flatten();
-        let between = fit.between(middle);
+        let between = fit.room(slope, middle);
         let offset = between.map(|(below, above)| below / 2 + above / 2);
         let residual = offset.zip(slope).and_then(|(offset, slope)| {
             residual(&both, fit.common()?, |x| line(offset, slope, x, middle))
@@ -104,7 +104,8 @@ impl Clock {
             second: clocks[1],
             at: start + Span::from_nanos(middle.max(0) as u64),
             offset: offset.map(Difference::from_nanos),
-            drift: slope.map(|slope| Ppm(slope * 1e6)),
+            // A line as steep as a clock never is says that this is no drift.
+            drift: slope.filter(|slope| slope.abs() < MOST_DRIFT).map(|slope| Ppm(slope * 1e6)),
             bound: bound.map(Span::from_nanos).filter(|_| is_steady),
             residual,
             is_steady,
@@ -158,6 +159,18 @@ impl Fit {
         Some((back.as_ref()?.at(x)?, forth.as_ref()?.at(x)?))
     }
 
+    /// The same, if the drift is known: by lines of that slope, which all of the time has a part in,
+    /// and not only what is near.
+    fn room(&self, slope: Option<f64>, x: i64) -> Option<(i64, i64)> {
+        let between = self.between(x)?;
+        let [Some(forth), Some(back)] = &self.hulls else { return None };
+        let Some(slope) = slope.filter(|slope| slope.abs() < MOST_DRIFT) else {
+            return Some(between);
+        };
+        let room = (back.tangent(slope, x), forth.tangent(slope, x));
+        Some(if room.0 <= room.1 { room } else { between })
+    }
+
     /// A straight line has room between the hulls: wherever one of them has a corner, that of what
     /// went forth is above the other.
     fn is_apart(&self) -> bool {
@@ -168,8 +181,11 @@ impl Fit {
             .all(|(below, above)| below <= above)
     }
 
-    /// The slope of the two lines, one below and one above, that all points are nearest to in the
-    /// sum. The sum is convex in the slope, and its least is where one line lies on a hull.
+    /// The slope of the two lines, one below and one above, that all points are nearest to. The
+    /// distance is convex in the slope, and its least is where one line lies on a hull.
+    ///
+    /// A way with a queue that grows all the time says little of clocks, so each way counts by how
+    /// near a line of its own can be to it.
     fn slope(&self) -> Option<f64> {
         let (from, to) = self.common()?;
         if to.saturating_sub(from) < LEAST_BASE {
@@ -182,15 +198,18 @@ impl Fit {
             .chain([-MOST_DRIFT, MOST_DRIFT])
             .collect();
         slopes.sort_by(f64::total_cmp);
-        let grows = |slope: f64| {
-            let [forth, back] = &self.hulls;
-            let below = forth.as_ref().map_or(0.0, |hull| hull.touched(slope) - hull.mean);
-            let above = back.as_ref().map_or(0.0, |hull| hull.mean - hull.touched(slope));
-            below + above
+        let nearest = |growth: &dyn Fn(f64) -> f64| {
+            let at = slopes.partition_point(|slope| growth(*slope) < 0.0);
+            slopes.get(at).copied().unwrap_or(MOST_DRIFT)
         };
-        let least = slopes.partition_point(|slope| grows(*slope) < 0.0);
-        // A line as steep as a clock never is says that this is no drift.
-        slopes.get(least).copied().filter(|slope| slope.abs() < MOST_DRIFT)
+        let weighed: Vec<(&Hull, f64)> = self
+            .all()
+            .map(|hull| (hull, hull.distance(nearest(&|slope| hull.growth(slope)))))
+            .map(|(hull, distance)| (hull, 1.0 / distance.max(1.0)))
+            .collect();
+        Some(nearest(&|slope| {
+            weighed.iter().map(|(hull, weight)| hull.growth(slope) * weight).sum()
+        }))
     }
 }
 

@@ -15,8 +15,8 @@ pub(super) enum Side {
 pub(super) struct Hull {
     corners: Vec<(i64, i64)>,
     side: Side,
-    /// The middle of all points' places.
-    pub mean: f64,
+    /// The middle of all points.
+    mean: (f64, f64),
 }
 
 impl Hull {
@@ -30,7 +30,11 @@ impl Hull {
         });
         points.sort_unstable();
         points.dedup_by_key(|(x, _)| *x);
-        let mean = points.iter().map(|(x, _)| *x as f64).sum::<f64>() / points.len() as f64;
+        let mean = |of: fn(&(i64, i64)) -> i64| {
+            points.iter().map(|point| of(point) as f64).sum::<f64>() / points.len() as f64
+        };
+        let mean_y = mean(|(_, y)| *y);
+        let mean = (mean(|(x, _)| *x), if side == Side::Below { mean_y } else { -mean_y });
         let mut corners: Vec<(i64, i64)> = Vec::new();
         for point in points {
             while let [.., before, last] = corners[..] {
@@ -76,14 +80,33 @@ impl Hull {
         })
     }
 
+    /// The height at `x` of the line of this slope that touches it.
+    pub fn tangent(&self, slope: f64, x: i64) -> i64 {
+        let (from, y) = self.touched(slope);
+        y.saturating_add((slope * (x as f64 - from as f64)) as i64)
+    }
+
+    /// How far all points are from the line of this slope that touches them, in the mean.
+    pub fn distance(&self, slope: f64) -> f64 {
+        let (x, y) = self.touched(slope);
+        let (x, y) = (x as f64, y as f64);
+        ((self.mean.1 - y) - slope * (self.mean.0 - x)).abs()
+    }
+
+    /// How that distance grows with the slope, where that is a little steeper.
+    pub fn growth(&self, slope: f64) -> f64 {
+        let growth = self.touched(slope).0 as f64 - self.mean.0;
+        if self.side == Side::Below { growth } else { -growth }
+    }
+
     /// Where a line that is a little steeper than this touches it.
-    pub fn touched(&self, steepness: f64) -> f64 {
+    fn touched(&self, steepness: f64) -> (i64, i64) {
         let passed = |pair: &(usize, f64)| match self.side {
             Side::Below => pair.1 <= steepness,
             Side::Above => pair.1 > steepness,
         };
         let passed = self.slopes().enumerate().take_while(passed).count();
-        self.corners.get(passed).map_or(0.0, |(x, _)| *x as f64)
+        self.corners.get(passed).copied().unwrap_or_default()
     }
 }
 
@@ -121,11 +144,13 @@ mod tests {
             (below.at(1), below.at(5), below.at(8), below.at(9)),
             (Some(1), Some(1), Some(4), None)
         );
-        assert_eq!((below.touched(-0.5), below.touched(0.0), below.touched(2.0)), (2.0, 4.0, 8.0));
+        assert_eq!((below.touched(-0.5).0, below.touched(0.0).0, below.touched(2.0).0), (2, 4, 8));
         let above = Hull::of(points, Side::Above).unwrap();
         assert_eq!(above.corners(), [(0, 2), (1, 9), (8, 4)]);
-        assert_eq!((above.touched(-0.5), above.touched(-1.0), above.touched(8.0)), (1.0, 8.0, 0.0));
+        assert_eq!((above.touched(-0.5).0, above.touched(-1.0).0, above.touched(8.0).0), (1, 8, 0));
         assert!(Hull::of(Vec::new(), Side::Below).is_none());
+        let flat = Hull::of(vec![(0, 0), (2, 4), (4, 2)], Side::Below).unwrap();
+        assert_eq!((flat.distance(0.0), flat.distance(0.5)), (2.0, 1.0));
     }
 
     #[test]

@@ -242,11 +242,11 @@ fn wearable(micros: u64) -> Time {
 
 fn proxied() -> Proxied {
     // A piece each 20 ms for 60 s, down and up; each third waits for up to 30 ms in each part.
-    let down = noise(11, 3_000 * 600);
-    let up = noise(12, 3_000 * 600);
-    let sent = |place: u64| SECOND + 20_000 * (place / 600);
+    let down = noise(11, 3_000 * 120);
+    let up = noise(12, 3_000 * 120);
+    let sent = |place: u64| SECOND + 20_000 * (place / 120);
     let wait = |place: u64, part: u64| {
-        let piece = place / 600;
+        let piece = place / 120;
         if piece.is_multiple_of(3) { (piece * (part + 7) * 7_919) % 30_000 } else { 0 }
     };
     // When each byte passes, by true time: server, phone, read, write and wearable.
@@ -266,17 +266,17 @@ fn proxied() -> Proxied {
         Point { place, clock, tracks: vec![along, against] }
     };
     let points = [
-        point(Place::Server, 0, 0, 600, server),
-        point(Place::PhoneIn, 1, 1, 600, at),
-        point(Place::PhoneOut, 1, 3, 300, at),
-        point(Place::Wearable, 2, 4, 200, wearable),
+        point(Place::Server, 0, 0, 120, server),
+        point(Place::PhoneIn, 1, 1, 120, at),
+        point(Place::PhoneOut, 1, 3, 60, at),
+        point(Place::Wearable, 2, 4, 40, wearable),
     ];
     let mut log = "time,stream,offset,point\n".to_owned();
-    for place in (0..down.len() as u64).step_by(600) {
+    for place in (0..down.len() as u64).step_by(120) {
         for (number, point) in [(2, "read"), (3, "write")] {
             let micros = downs(place)[number] + 1_700_000_000 * SECOND;
             let time = format!("{}.{:06}", micros / SECOND, micros % SECOND);
-            log += &format!("{time},music,{},{point}\n", place + 600);
+            log += &format!("{time},music,{},{point}\n", place + 120);
         }
     }
     Proxied { points, log }
@@ -320,7 +320,7 @@ fn the_parts_of_a_delay_are_found() {
         let least = Difference::from_nanos(least * 1_000);
         assert!(is_near(part.all.least, least), "{part:?}");
         assert!(is_near(part.all.median, least), "{part:?}");
-        assert_eq!(part.all.bytes, 3_000 * 600);
+        assert_eq!(part.all.bytes, 3_000 * 120);
         assert_eq!(part.crosses_clocks(), name != Name::D2AndD3);
         if name != Name::D2AndD3 {
             assert!(matches!(part.trust, Trust::Within(_)));
@@ -342,7 +342,7 @@ fn a_log_parts_what_captures_cannot() {
     let d3 = part(&report, Name::D3, Way::Along);
     assert_eq!((d2.all.least, d2.all.most, d2.trust), (millis(7), millis(7), Trust::OneClock));
     assert_eq!((d3.all.least, d3.all.most, d3.trust), (millis(2), millis(2), Trust::OneClock));
-    assert_eq!((d2.all.bytes, d3.all.bytes), (3_000 * 600, 3_000 * 600));
+    assert_eq!((d2.all.bytes, d3.all.bytes), (3_000 * 120, 3_000 * 120));
     assert_eq!(d2.points, [1, 2]);
     // The log names the stream that goes down, and both have that name: of what goes up it says
     // when nobody had it yet, which is told as it is.
