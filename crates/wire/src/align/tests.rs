@@ -87,6 +87,8 @@ fn ports_that_are_used_again_and_proxies_with_the_server_s_address_are_others() 
     let second = [tcp(1, 5_001, new, 50), tcp(1, 100, old, 50)];
     assert_eq!(found(&first, &second), [(0, 1, How::Ends), (1, 0, How::Ends)]);
     assert_eq!(found(&first[..1], &second[..1]), [], "another connection");
+    let near = tcp(1, 110, [Some(109), None], 50);
+    assert_eq!(found(&first[..1], &[near]), [], "a proxy's, whose numbers happen to be near");
     assert_eq!(found(&[tcp(1, 100, [None; 2], 50)], &[tcp(1, 150, [None; 2], 50)]), []);
     // Two with the same number of one SYN: nobody knows.
     let twice = [tcp(8, 100, old, 50), tcp(9, 100, old, 50)];
