@@ -134,6 +134,7 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target { name: "quic-flow", run: wire::quic_flow, words: wire::QUIC_WORDS, more_seeds: &[] },
+    Target { name: "align-log", run: wire::align_log, words: wire::LOG_WORDS, more_seeds: &[] },
     Target {
         name: "capture",
         run: capture::capture,

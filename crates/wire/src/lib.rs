@@ -21,6 +21,7 @@
 pub mod analysis;
 mod bounded;
 pub mod bluetooth;
+pub mod align;
 pub mod capture;
 pub mod dhcp;
 pub mod dns;

@@ -4,6 +4,9 @@ use std::fmt::Debug;
 
 use manyways_trace::{Span, Time};
 use manyways_wire::flow::{End, Piece};
+use manyways_trace::Time;
+use manyways_wire::align::{self, Log, Place, Point, Report, Track, Way};
+use manyways_wire::flow::Piece;
 use manyways_wire::quic::Initials;
 use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, quic, tls, udp};
 use rustls::Side;
@@ -60,6 +63,8 @@ pub(super) const MESSAGE_WORDS: &[&str] = &[
 
 pub(super) const QUIC_WORDS: &[&str] =
     &["\u{40}\0\0\0\u{1}\u{8}", "\0\0\0\0", "k3C\u{4f}", "\0\0\u{1}", "\u{1}\u{4}\u{40}"];
+pub(super) const LOG_WORDS: &[&str] =
+    &["time,stream,offset,point\n", "1700000000.000000001,", ",read\n", ",write\n", "# "];
 
 /// More bytes change no answer, and a hint asks for more than there is, but not for too much.
 fn steady<T: PartialEq + Debug>(bytes: &[u8], peek: fn(&[u8]) -> Peek<T>) -> Peek<T> {
@@ -194,6 +199,21 @@ fn transactions(bytes: &[u8], most: usize) -> Vec<http::Transaction> {
     ended
 }
 
+/// A log, and what a proxy's captures make of it.
+pub(super) fn align_log(bytes: &[u8]) {
+    let Ok(log) = Log::read(bytes) else { return };
+    for name in log.points() {
+        assert!(!name.is_empty() && name.len() <= align::log::LINE);
+    let point = |place| {
+        let mut track = Track::new(Way::Along, "a", None);
+        let payload: Vec<u8> = (0..100).collect();
+        track.push(Piece::whole(Time::from_millis(1_000), &payload));
+        Point { place, clock: 0, tracks: vec![track] }
+    };
+    let points = [point(Place::PhoneIn), point(Place::PhoneOut)];
+    let report = Report::new(&points, Some(&log));
+    for part in &report.parts {
+        assert!(part.all.bytes <= 100 && part.all.least <= part.all.most);
 /// A datagram, and the same as the beginning of a stream.
 pub(super) fn dns_message(bytes: &[u8]) {
     if let Peek::Complete(message) = dns::framed(bytes) {

@@ -1,0 +1,154 @@
+//! Places in a stream that its bytes alone choose, so that the same bytes have the same ones
+//! wherever they are seen.
+
+use std::collections::HashMap;
+
+/// So many bytes make an anchor. A capture that keeps 96 bytes of each packet, as many do, leaves 30
+/// of the payload.
+pub(super) const WINDOW: usize = 24;
+/// The most anchors of a track; of longer streams fewer windows in a row are anchors.
+pub const ANCHORS: usize = 1 << 16;
+/// Up to so many anchors every window is one: short messages have to be recognised as well.
+const FEW: usize = 1 << 10;
+/// From there on, one in so many bytes is the most.
+const SPARSE: u64 = 64;
+/// Any odd number with many bits.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// What the oldest byte of a window counts for.
+const OLDEST: u64 = FACTOR.wrapping_pow(WINDOW as u32);
+
+/// Where an anchor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// There only.
+    Once(u64),
+    /// At several places: it tells nothing.
+    Often,
+}
+
+/// The anchors of a stream.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Anchors {
+    places: HashMap<u64, Place>,
+    /// Windows whose hash has that many zeros at its end are anchors. A stream with more of them
+    /// has a part of the anchors that it would have with fewer, so any two can be compared.
+    bits: u32,
+    window: [u8; WINDOW],
+    filled: usize,
+    hash: u64,
+}
+
+impl Anchors {
+    /// These bytes are next; the first of them is at `place`.
+    pub fn push(&mut self, place: u64, bytes: &[u8]) {
+        for (at, byte) in (place..).zip(bytes) {
+            self.roll(at, *byte);
+        }
+    }
+
+    /// The next bytes are not known.
+    pub fn skip(&mut self) {
+        (self.filled, self.hash) = (0, 0);
+    }
+
+    fn roll(&mut self, at: u64, byte: u8) {
+        let slot = &mut self.window[(at % WINDOW as u64) as usize];
+        let oldest = std::mem::replace(slot, byte);
+        self.hash = self.hash.wrapping_mul(FACTOR).wrapping_add(u64::from(byte) + 1);
+        if self.filled < WINDOW {
+            self.filled += 1;
+        } else {
+            let left = OLDEST.wrapping_mul(u64::from(oldest) + 1);
+            self.hash = self.hash.wrapping_sub(left);
+        }
+        if self.filled < WINDOW {
+            return;
+        }
+        let hash = mix(self.hash);
+        if hash.trailing_zeros() < self.bits {
+            return;
+        }
+        let begin = at + 1 - WINDOW as u64;
+        self.places
+            .entry(hash)
+            .and_modify(|place| *place = Place::Often)
+            .or_insert(Place::Once(begin));
+        let room = ((at / SPARSE) as usize).clamp(FEW, ANCHORS);
+        while self.places.len() > room && self.bits < u64::BITS {
+            self.bits += 1;
+            self.places.retain(|hash, _| hash.trailing_zeros() >= self.bits);
+        }
+    }
+
+    /// How many zeros the hashes of all anchors end with.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Where the bytes with this hash are.
+    pub fn find(&self, hash: u64) -> Option<Place> {
+        self.places.get(&hash).copied()
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Place)> {
+        self.places.iter().map(|(hash, place)| (*hash, *place))
+    }
+}
+
+/// Brings what the lowest bits of a product lack (the last step of SplitMix64).
+fn mix(hash: u64) -> u64 {
+    let mixed = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::align::tests::noise;
+
+    fn of(bytes: &[u8], cut: usize) -> Vec<(u64, Place)> {
+        let mut anchors = Anchors::default();
+        for (part, number) in bytes.chunks(cut).zip(0..) {
+            anchors.push(number * cut as u64, part);
+        }
+        let mut all: Vec<_> = anchors.iter().collect();
+        all.sort_by_key(|(hash, _)| *hash);
+        all
+    }
+
+    #[test]
+    fn the_same_bytes_have_the_same_anchors_in_any_cut() {
+        let bytes = noise(7, 20_000);
+        let whole = of(&bytes, 20_000);
+        assert_eq!(of(&bytes, 1), whole);
+        assert_eq!(of(&bytes, 1_460), whole);
+        assert!((500..=FEW).contains(&whole.len()), "{}", whole.len());
+        assert_eq!(of(&bytes[..100], 100).len(), 100 - WINDOW + 1);
+    }
+
+    #[test]
+    fn their_number_has_a_limit_and_repeats_are_one() {
+        let mut anchors = Anchors::default();
+        for block in 0..50 {
+            anchors.push(block * 100_000, &noise(block, 100_000));
+        }
+        let count = anchors.iter().count();
+        assert!((ANCHORS / 3..=ANCHORS).contains(&count), "{count}");
+        assert_eq!(of(&[0; 10_000], 1_000).len(), 1);
+        assert!(of(&[0; 10_000], 1_000).iter().all(|(_, place)| *place == Place::Often));
+    }
+
+    #[test]
+    fn no_window_spans_what_is_not_known() {
+        let bytes = noise(1, 2 * WINDOW);
+        let mut anchors = Anchors::default();
+        anchors.push(0, &bytes[..WINDOW - 1]);
+        anchors.skip();
+        anchors.push(1_000, &bytes[WINDOW - 1..]);
+        let all: Vec<_> = anchors.iter().map(|(_, place)| place).collect();
+        assert_eq!(all.len(), 2);
+        assert!(all.contains(&Place::Once(1_000)) && all.contains(&Place::Once(1_001)));
+    }
+}

@@ -1,0 +1,166 @@
+//! The line of straight pieces below all points, or above.
+
+/// What is larger is taken for this, so that products of two fit.
+const MOST: i64 = 1 << 61;
+
+/// Which side of the points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Below,
+    Above,
+}
+
+/// The hull of points on one side: its corners, from left to right.
+#[derive(Clone, Debug)]
+pub(super) struct Hull {
+    corners: Vec<(i64, i64)>,
+    side: Side,
+    /// The middle of all points.
+    mean: (f64, f64),
+}
+
+impl Hull {
+    /// Of points in any order; none of none.
+    pub fn of(mut points: Vec<(i64, i64)>, side: Side) -> Option<Self> {
+        if points.is_empty() {
+            return None;
+        }
+        points.iter_mut().for_each(|(x, y)| {
+            (*x, *y) = ((*x).clamp(-MOST, MOST), side.turned((*y).clamp(-MOST, MOST)));
+        });
+        points.sort_unstable();
+        points.dedup_by_key(|(x, _)| *x);
+        let mean = |of: fn(&(i64, i64)) -> i64| {
+            points.iter().map(|point| of(point) as f64).sum::<f64>() / points.len() as f64
+        };
+        let mean_y = mean(|(_, y)| *y);
+        let mean = (mean(|(x, _)| *x), if side == Side::Below { mean_y } else { -mean_y });
+        let mut corners: Vec<(i64, i64)> = Vec::new();
+        for point in points {
+            while let [.., before, last] = corners[..] {
+                if !is_above(before, last, point) {
+                    break;
+                }
+                corners.pop();
+            }
+            corners.push(point);
+        }
+        corners.iter_mut().for_each(|(_, y)| *y = side.turned(*y));
+        Some(Self { corners, side, mean })
+    }
+
+    /// Where it begins and ends.
+    pub fn range(&self) -> Option<(i64, i64)> {
+        Some((self.corners.first()?.0, self.corners.last()?.0))
+    }
+
+    /// Its corners.
+    pub fn corners(&self) -> &[(i64, i64)] {
+        &self.corners
+    }
+
+    /// Its height there; none outside of it.
+    pub fn at(&self, x: i64) -> Option<i64> {
+        let behind = self.corners.partition_point(|(place, _)| *place < x);
+        let (next, y) = *self.corners.get(behind)?;
+        if next == x {
+            return Some(y);
+        }
+        let (before, from) = *self.corners.get(behind.checked_sub(1)?)?;
+        let [rise, run] = [i128::from(y) - i128::from(from), i128::from(next) - i128::from(before)];
+        let gone = i128::from(x) - i128::from(before);
+        i64::try_from(i128::from(from) + rise * gone / run).ok()
+    }
+
+    /// The slopes of its straight pieces.
+    pub fn slopes(&self) -> impl Iterator<Item = f64> {
+        self.corners.windows(2).map(|pair| match pair {
+            [from, to] => slope(*from, *to),
+            _ => 0.0,
+        })
+    }
+
+    /// The height at `x` of the line of this slope that touches it.
+    pub fn tangent(&self, slope: f64, x: i64) -> i64 {
+        let (from, y) = self.touched(slope);
+        y.saturating_add((slope * (x as f64 - from as f64)) as i64)
+    }
+
+    /// How far all points are from the line of this slope that touches them, in the mean.
+    pub fn distance(&self, slope: f64) -> f64 {
+        let (x, y) = self.touched(slope);
+        let (x, y) = (x as f64, y as f64);
+        ((self.mean.1 - y) - slope * (self.mean.0 - x)).abs()
+    }
+
+    /// How that distance grows with the slope, where that is a little steeper.
+    pub fn growth(&self, slope: f64) -> f64 {
+        let growth = self.touched(slope).0 as f64 - self.mean.0;
+        if self.side == Side::Below { growth } else { -growth }
+    }
+
+    /// Where a line that is a little steeper than this touches it.
+    fn touched(&self, steepness: f64) -> (i64, i64) {
+        let passed = |pair: &(usize, f64)| match self.side {
+            Side::Below => pair.1 <= steepness,
+            Side::Above => pair.1 > steepness,
+        };
+        let passed = self.slopes().enumerate().take_while(passed).count();
+        self.corners.get(passed).copied().unwrap_or_default()
+    }
+}
+
+impl Side {
+    fn turned(self, y: i64) -> i64 {
+        match self {
+            Self::Below => y,
+            Self::Above => -y,
+        }
+    }
+}
+
+/// Whether the middle one is on the straight line between its neighbours, or above it.
+fn is_above(before: (i64, i64), middle: (i64, i64), behind: (i64, i64)) -> bool {
+    let [x, y] = [middle.0 - before.0, middle.1 - before.1].map(i128::from);
+    let (to_x, to_y) =
+        (i128::from(behind.0) - i128::from(before.0), i128::from(behind.1) - i128::from(before.1));
+    y * to_x >= to_y * x
+}
+
+fn slope(from: (i64, i64), to: (i64, i64)) -> f64 {
+    (to.1 as f64 - from.1 as f64) / (to.0 as f64 - from.0 as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hull_goes_below_or_above_all() {
+        let points = vec![(4, 0), (0, 2), (1, 9), (2, 0), (3, 1), (4, 5), (8, 4), (6, 3), (6, 2)];
+        let below = Hull::of(points.clone(), Side::Below).unwrap();
+        assert_eq!(below.corners(), [(0, 2), (2, 0), (4, 0), (8, 4)]);
+        assert_eq!(
+            (below.at(1), below.at(5), below.at(8), below.at(9)),
+            (Some(1), Some(1), Some(4), None)
+        );
+        assert_eq!((below.touched(-0.5).0, below.touched(0.0).0, below.touched(2.0).0), (2, 4, 8));
+        let above = Hull::of(points, Side::Above).unwrap();
+        assert_eq!(above.corners(), [(0, 2), (1, 9), (8, 4)]);
+        assert_eq!((above.touched(-0.5).0, above.touched(-1.0).0, above.touched(8.0).0), (1, 8, 0));
+        assert!(Hull::of(Vec::new(), Side::Below).is_none());
+        let flat = Hull::of(vec![(0, 0), (2, 4), (4, 2)], Side::Below).unwrap();
+        assert_eq!((flat.distance(0.0), flat.distance(0.5)), (2.0, 1.0));
+    }
+
+    #[test]
+    fn no_number_is_too_large() {
+        let most = vec![(i64::MIN, i64::MAX), (0, i64::MIN), (5, i64::MAX), (i64::MAX, i64::MAX)];
+        for side in [Side::Below, Side::Above] {
+            let hull = Hull::of(most.clone(), side).unwrap();
+            let (from, to) = hull.range().unwrap();
+            assert!((-9..9).all(|part| hull.at(from / 9 * part).is_some() || from.max(to) > 0));
+            assert!(hull.slopes().all(f64::is_finite));
+        }
+    }
+}
