@@ -111,6 +111,13 @@ pub const ALL: &[Target] = &[
         words: wire::HELLO_WORDS,
         more_seeds: &[],
     },
+    Target { name: "user-agent", run: wire::user_agent, words: wire::AGENT_WORDS, more_seeds: &[] },
+    Target {
+        name: "organisations",
+        run: wire::organisations,
+        words: wire::TABLE_WORDS,
+        more_seeds: &[],
+    },
     Target {
         name: "capture",
         run: capture::capture,

@@ -9,20 +9,28 @@
 //! frame of any link, [`tcp`] reads the segment in that, and [`flow`] follows what a connection's
 //! segments add up to.
 //!
+//! [`device`] and [`server`] say who is at the two ends of a connection, as far as that can be
+//! told, and [`concurrency`] how many connections an end has at once.
+//!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod concurrency;
+pub mod device;
 pub mod dns;
 pub mod flow;
 pub mod frame;
 pub mod http;
 mod name;
 mod peek;
+mod prefix;
 pub mod quic;
+pub mod server;
 pub mod tcp;
 pub mod tls;
 
 pub use name::HostName;
 pub use peek::{LIMIT, Peek};
+pub use prefix::Prefix;

@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 
 use manyways_trace::Time;
+use manyways_wire::device::{dhcp, ja4, user_agent as sight_of};
 use manyways_wire::quic::Initials;
+use manyways_wire::server::{Organisations, registered_domain};
 use manyways_wire::{HostName, LIMIT, Peek, dns, http, tls};
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
@@ -33,6 +35,19 @@ pub(super) const MESSAGE_WORDS: &[&str] = &[
     "\0\u{5}\0\u{1}\0\0\0\u{9}",
     "\0\u{41}\0\u{1}",
 ];
+pub(super) const AGENT_WORDS: &[&str] = &[
+    "Mozilla/5.0 (",
+    "Macintosh; Intel Mac OS X 10_15_7)",
+    "iPhone; CPU iPhone OS 16_5 like Mac OS X)",
+    "Linux; Android 13; ",
+    "Windows NT 10.0",
+    " Darwin/22.6.0",
+    " Mobile",
+    "bot/",
+    "\u{fc}",
+];
+pub(super) const TABLE_WORDS: &[&str] =
+    &["192.0.2.0/24", "2001:db8::/32", ",", "\"", "\n", "AS64496", "#", "::/0", "0.0.0.0/0"];
 
 /// More bytes change no answer, and a hint asks for more than there is, but not for too much.
 fn steady<T: PartialEq + Debug>(bytes: &[u8], peek: fn(&[u8]) -> Peek<T>) -> Peek<T> {
@@ -134,4 +149,36 @@ fn sealed(version: Version, number: u8, frames: &[u8]) -> Vec<u8> {
         keys.local.header.encrypt_in_place(&payload[3..19], &mut first[0], &mut rest[at..]);
     hidden.expect("a header can be hidden");
     [header, payload].concat()
+}
+
+/// What a text tells is believable or nothing, whatever the text is of.
+pub(super) fn user_agent(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let sights =
+        [sight_of(&text), dhcp(Some(&text), Some(&text)), ja4(&text).and_then(|t| t.sight)];
+    for sight in sights.into_iter().flatten() {
+        assert!((0.0..=1.0).contains(&sight.confidence));
+        assert!(sight.robot || sight.system.is_some() || sight.handheld.is_some());
+    }
+    if let Some(name) = HostName::parse(bytes) {
+        let domain = registered_domain(&name).unwrap_or_default();
+        assert!(name.as_str().ends_with(domain));
+    }
+}
+
+/// Every prefix of a good table has somebody at its beginning, and nobody's address is read out of
+/// a bad one.
+pub(super) fn organisations(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    match Organisations::read(bytes) {
+        Err(error) => assert!((1..=lines).contains(&error.line)),
+        Ok(table) => {
+            assert!(table.len() <= lines);
+            for line in String::from_utf8_lossy(bytes).lines() {
+                let first = line.trim().trim_start_matches('"').split(['/', ',', '"']).next();
+                let Some(Ok(address)) = first.map(str::parse) else { continue };
+                assert!(table.of(address).is_some(), "{address}");
+            }
+        }
+    }
 }
