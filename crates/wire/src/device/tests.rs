@@ -138,6 +138,15 @@ fn two_phones_of_different_make_are_two_as_well() {
 }
 
 #[test]
+fn a_phone_and_a_television_are_two_though_their_system_is_one() {
+    let television = "Android 9; BRAVIA 4K";
+    let flows =
+        [flow(1, 10, 20, television), flow(1, 10, 20, "Android 13; Mobile"), flow(1, 11, 12, "")];
+    let class = classify(&flows, &[], &[])[2];
+    assert!(class.shared && class.handheld.is_none() && class.system.is_none());
+}
+
+#[test]
 fn robots_are_nobody() {
     let classes = classify(&[flow(1, 10, 20, ROBOT), flow(1, 10, 20, "")], &[], &[]);
     assert_eq!(classes, [Class::default(); 2]);

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use manyways_trace::Span;
 
 /// The width of the kernel, as a part of the round-trip time: about what the smallest times of
-/// servers of one place differ by. Two places become one where their times are less than about a
-/// third apart.
+/// servers of one place differ by. With [`VALLEY_EIGHTHS`], two places become one where the times to
+/// one are less than about one and a half times those to the other.
 const BANDWIDTH: f64 = 0.15;
 /// Added to each time before its logarithm is taken: what the ends add, whose part in small times
 /// would look like distance.
@@ -226,6 +226,17 @@ mod tests {
         let near = Mode { centre: Span::from_millis(20), servers: 2, flows: 5 };
         let far = Mode { centre: Span::from_millis(100), servers: 1, flows: 1 };
         assert_eq!(found.modes, [near, far]);
+    }
+
+    #[test]
+    fn places_are_apart_from_one_and_a_half_times_the_distance() {
+        let modes = |millis: u64| {
+            let times = [20, millis].map(Span::from_millis);
+            let flows =
+                (0..).zip(times).map(|(last, time)| (IpAddr::from([192, 0, 2, last]), time));
+            clusters(flows).modes.len()
+        };
+        assert_eq!([22, 25, 29, 33, 40].map(modes), [1, 1, 1, 2, 2]);
     }
 
     #[test]

@@ -43,13 +43,13 @@ pub fn best_name(
 pub fn registered_domain(name: &HostName) -> Option<&str> {
     let text = name.as_str();
     let mut ends = text.rmatch_indices('.').map(|(at, _)| at + 1);
-    let last = ends.next()?;
+    // The last label alone is never registered.
+    ends.next()?;
     let Some(second) = ends.next() else {
         return (!is_suffix(text)).then_some(text);
     };
     let domain = text.get(second..)?;
-    if !is_suffix(domain) || !domain.get(..last - second).is_some_and(|label| label.ends_with('.'))
-    {
+    if !is_suffix(domain) {
         return Some(domain);
     }
     text.get(ends.next().unwrap_or(0)..)
