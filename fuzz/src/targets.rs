@@ -135,6 +135,13 @@ pub const ALL: &[Target] = &[
     },
     Target { name: "quic-flow", run: wire::quic_flow, words: wire::QUIC_WORDS, more_seeds: &[] },
     Target { name: "align-log", run: wire::align_log, words: wire::LOG_WORDS, more_seeds: &[] },
+    Target { name: "user-agent", run: wire::user_agent, words: wire::AGENT_WORDS, more_seeds: &[] },
+    Target {
+        name: "organisations",
+        run: wire::organisations,
+        words: wire::TABLE_WORDS,
+        more_seeds: &[],
+    },
     Target {
         name: "capture",
         run: capture::capture,

@@ -13,6 +13,9 @@
 //! segments add up to. [`bluetooth`] does as much for what passes between a Bluetooth host and its
 //! controller.
 //!
+//! [`device`] and [`server`] say who is at the two ends of a connection, as far as that can be
+//! told, and [`concurrency`] how many connections an end has at once.
+//!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
@@ -24,6 +27,8 @@ pub mod bluetooth;
 pub mod align;
 pub mod capture;
 pub mod dhcp;
+pub mod concurrency;
+pub mod device;
 pub mod dns;
 mod escape;
 pub mod flow;
@@ -32,11 +37,14 @@ pub mod http;
 pub mod mptcp;
 mod name;
 mod peek;
+mod prefix;
 pub mod quic;
 pub mod table;
+pub mod server;
 pub mod tcp;
 pub mod tls;
 pub mod udp;
 
 pub use name::HostName;
 pub use peek::{LIMIT, Peek};
+pub use prefix::Prefix;

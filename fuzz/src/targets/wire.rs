@@ -9,6 +9,9 @@ use manyways_wire::align::{self, Log, Place, Point, Report, Track, Way};
 use manyways_wire::flow::Piece;
 use manyways_wire::quic::Initials;
 use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, quic, tls, udp};
+use manyways_wire::device::{dhcp, ja4, user_agent as sight_of};
+use manyways_wire::server::{Organisations, registered_domain};
+use manyways_wire::{HostName, LIMIT, Peek, dns, http, tls};
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::Version;
@@ -60,6 +63,19 @@ pub(super) const MESSAGE_WORDS: &[&str] = &[
     "\0\u{5}\0\u{1}\0\0\0\u{9}",
     "\0\u{41}\0\u{1}",
 ];
+pub(super) const AGENT_WORDS: &[&str] = &[
+    "Mozilla/5.0 (",
+    "Macintosh; Intel Mac OS X 10_15_7)",
+    "iPhone; CPU iPhone OS 16_5 like Mac OS X)",
+    "Linux; Android 13; ",
+    "Windows NT 10.0",
+    " Darwin/22.6.0",
+    " Mobile",
+    "bot/",
+    "\u{fc}",
+];
+pub(super) const TABLE_WORDS: &[&str] =
+    &["192.0.2.0/24", "2001:db8::/32", ",", "\"", "\n", "AS64496", "#", "::/0", "0.0.0.0/0"];
 
 pub(super) const QUIC_WORDS: &[&str] =
     &["\u{40}\0\0\0\u{1}\u{8}", "\0\0\0\0", "k3C\u{4f}", "\0\0\u{1}", "\u{1}\u{4}\u{40}"];
@@ -334,4 +350,31 @@ pub(super) fn quic_flow(bytes: &[u8]) {
         .map(|ended| count(&ended.flow, End::Client) + count(&ended.flow, End::Server))
         .sum();
     assert_eq!(passed, fed);
+/// What a text tells is believable or nothing, whatever the text is of.
+pub(super) fn user_agent(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let sights =
+        [sight_of(&text), dhcp(Some(&text), Some(&text)), ja4(&text).and_then(|t| t.sight)];
+    for sight in sights.into_iter().flatten() {
+        assert!((0.0..=1.0).contains(&sight.confidence));
+        assert!(sight.robot || sight.system.is_some() || sight.handheld.is_some());
+    if let Some(name) = HostName::parse(bytes) {
+        let domain = registered_domain(&name).unwrap_or_default();
+        assert!(name.as_str().ends_with(domain));
+}
+
+/// Every prefix of a good table has somebody at its beginning, and nobody's address is read out of
+/// a bad one.
+pub(super) fn organisations(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    match Organisations::read(bytes) {
+        Err(error) => assert!((1..=lines).contains(&error.line)),
+        Ok(table) => {
+            assert!(table.len() <= lines);
+            for line in String::from_utf8_lossy(bytes).lines() {
+                let first = line.trim().trim_start_matches('"').split(['/', ',', '"']).next();
+                let Some(Ok(address)) = first.map(str::parse) else { continue };
+                assert!(table.of(address).is_some(), "{address}");
+            }
+        }
 }

@@ -1,0 +1,225 @@
+//! The shapes of user agents. The first rule that fits counts: what pretends to be something else
+//! stands before what it pretends to be.
+
+use crate::device::System;
+
+/// One shape. All words are in lower case; one that begins with a space begins a word of the text,
+/// where any byte but a letter or digit stands before it.
+pub(super) struct Rule {
+    /// One of these is there.
+    any: &'static [&'static str],
+    /// One of these is there too, if there are some.
+    and: &'static [&'static str],
+    /// None of these is there.
+    none: &'static [&'static str],
+    pub(super) handheld: Option<bool>,
+    pub(super) system: Option<System>,
+    /// What stands before the version.
+    pub(super) version: &'static [&'static str],
+    pub(super) robot: bool,
+    pub(super) confidence: f64,
+}
+
+impl Rule {
+    pub(super) fn fits(&self, text: &str) -> bool {
+        let there = |words: &[&str]| words.iter().any(|word| has(text, word));
+        there(self.any) && (self.and.is_empty() || there(self.and)) && !there(self.none)
+    }
+
+    const fn and(self, and: &'static [&'static str]) -> Self {
+        Self { and, ..self }
+    }
+
+    const fn none(self, none: &'static [&'static str]) -> Self {
+        Self { none, ..self }
+    }
+
+    const fn version(self, version: &'static [&'static str]) -> Self {
+        Self { version, ..self }
+    }
+}
+
+fn has(text: &str, word: &str) -> bool {
+    behind(text, word).next().is_some()
+}
+
+/// What is behind each place where the word is.
+pub(super) fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    let inner = word.strip_prefix(' ');
+    let begins =
+        move |at| inner.is_none() || !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric());
+    let word = inner.unwrap_or(word);
+    text.match_indices(word)
+        .filter(move |(at, _)| begins(*at))
+        .map(move |(at, _)| &text[at + word.len()..])
+}
+
+const fn rule(
+    any: &'static [&'static str],
+    system: Option<System>,
+    handheld: Option<bool>,
+    confidence: f64,
+) -> Rule {
+    Rule { any, and: &[], none: &[], handheld, system, version: &[], robot: false, confidence }
+}
+
+const YES: Option<bool> = Some(true);
+const NO: Option<bool> = Some(false);
+
+/// Words that only televisions and what is plugged into them say.
+const TELEVISION: &[&str] = &[
+    "smart-tv",
+    "smarttv",
+    "smart tv",
+    "android tv",
+    "googletv",
+    "google tv",
+    "hbbtv",
+    "netcast",
+    "viera",
+    "bravia",
+    "crkey",
+    "chromecast",
+    "mibox",
+    "mitv",
+    "shield android tv",
+    "cobalt/",
+    // The models of Amazon's: AFTMM, AFTKA.
+    "; aft",
+];
+const IOS: &[&str] = &[" iphone os ", " cpu os ", " ios ", " ios/", " iphone os/", " ipados "];
+const MAC: &[&str] = &[" mac os x ", " mac os x/", " os x/", " macos/", " macos ", " os x "];
+const ANDROID: &[&str] = &[" android "];
+/// Browsers that on iPads have another name.
+const NOT_ON_IPADS: &[&str] = &["chrome/", "firefox/", "applecoremedia/", "cfnetwork/"];
+
+pub(super) const RULES: &[Rule] = &[
+    // Robots say that they are phones and computers, to be shown what those are shown. Cubot is a
+    // make of phones.
+    Rule {
+        robot: true,
+        ..rule(
+            &[
+                "bot/",
+                "bot;",
+                "bot)",
+                "bot ",
+                "spider",
+                "crawler",
+                "+http",
+                "slurp",
+                "facebookexternalhit",
+                "mediapartners-google",
+                "headlesschrome",
+            ],
+            None,
+            None,
+            0.9,
+        )
+        .none(&["cubot"])
+    },
+    // Consoles and televisions.
+    rule(&[" xbox"], Some(System::Xbox), NO, 0.95),
+    rule(&["playstation vita", "playstation portable"], Some(System::PlayStation), None, 0.9),
+    rule(&["playstation"], Some(System::PlayStation), NO, 0.95),
+    rule(&[" nintendo "], Some(System::Nintendo), None, 0.9),
+    rule(&[" apple tv", " appletv", " tvos"], Some(System::TvOs), NO, 0.95)
+        .version(&[" tvos ", " tvos/"]),
+    rule(&[" apple watch", " watchos"], Some(System::WatchOs), None, 0.95)
+        .version(&[" watchos ", " watchos/"]),
+    rule(&["homepod", "audioos"], Some(System::Apple), NO, 0.9),
+    rule(&["web0s", " webos; linux", "webos.tv"], Some(System::WebOs), NO, 0.95),
+    rule(&[" tizen"], Some(System::Tizen), NO, 0.95).and(TELEVISION).version(&[" tizen "]),
+    rule(&[" tizen"], Some(System::Tizen), YES, 0.9).and(&[" mobile"]).version(&[" tizen "]),
+    rule(&[" tizen"], Some(System::Tizen), None, 0.8).version(&[" tizen "]),
+    rule(&[" roku"], Some(System::Roku), NO, 0.95),
+    rule(&[" android"], Some(System::Android), NO, 0.9).and(TELEVISION).version(ANDROID),
+    rule(TELEVISION, None, NO, 0.85),
+    // Systems of phones that say in passing that they are like others.
+    rule(
+        &["windows phone", "windows mobile", "iemobile", "windows ce"],
+        Some(System::WindowsPhone),
+        YES,
+        0.95,
+    )
+    .version(&[" windows phone os ", " windows phone ", " windows mobile "]),
+    rule(&["blackberry", " bb10", "playbook"], Some(System::BlackBerry), YES, 0.95),
+    rule(&["harmonyos", "openharmony"], Some(System::HarmonyOs), YES, 0.9)
+        .and(&["mobile", " phone", " tablet"])
+        .version(&[" openharmony ", " harmonyos "]),
+    rule(&["harmonyos", "openharmony"], Some(System::HarmonyOs), None, 0.8)
+        .version(&[" openharmony ", " harmonyos "]),
+    rule(&[" kaios"], Some(System::KaiOs), YES, 0.95).version(&[" kaios/"]),
+    rule(&["symbian", "series60", "series40"], Some(System::Symbian), YES, 0.95),
+    // Apple's. Each of its systems says somewhere that it is like Mac OS X.
+    rule(&["iphone", " ipod", " ipad", "ipados"], Some(System::Ios), YES, 0.95)
+        .none(&["like iphone"])
+        .version(IOS),
+    // Browsers as they are named on iOS only. Asked for pages for computers, they say Macintosh.
+    rule(&[" crios/", " fxios/", " edgios/", " opios/"], Some(System::Ios), YES, 0.9),
+    rule(&[" ios ", " ios/", " ios;"], Some(System::Ios), YES, 0.9)
+        .none(&["cisco", "macintosh"])
+        .version(IOS),
+    rule(&["like mac os x"], Some(System::Apple), None, 0.8),
+    // An iPad says the same, so half sure; what is on Macs only follows.
+    rule(&[" macintosh"], Some(System::MacOs), NO, 0.7)
+        .and(&["applewebkit"])
+        .none(NOT_ON_IPADS)
+        .version(MAC),
+    rule(
+        &[" macintosh", " mac os x", " macos", " os x", "mac_powerpc", "apple-darwin"],
+        Some(System::MacOs),
+        NO,
+        0.9,
+    )
+    .version(MAC),
+    // Applications by the library of all of Apple's systems; old ones on Macs add the processor.
+    rule(&[" darwin/"], Some(System::MacOs), NO, 0.9).and(&["(x86_64)", "(i386)"]),
+    rule(&[" darwin/"], Some(System::Apple), None, 0.9).version(&[" darwin/"]),
+    rule(&[" cfnetwork/", " com.apple."], Some(System::Apple), None, 0.8),
+    // Android, but not what is like it: the readers called Kindle.
+    rule(&[" kindle/"], Some(System::Linux), None, 0.8),
+    rule(&["chromebook", "cheets"], Some(System::ChromeOs), NO, 0.85).and(&[" android"]),
+    rule(&["oculusbrowser", " quest "], Some(System::Android), None, 0.85)
+        .and(&[" android"])
+        .version(ANDROID),
+    rule(&[" android"], Some(System::Android), YES, 0.95)
+        .and(&[" mobile"])
+        .none(&["like android"])
+        .version(ANDROID),
+    // A browser on a tablet says no "Mobile", nor does one in a car.
+    rule(&[" android"], Some(System::Android), YES, 0.8)
+        .and(&[" mozilla/"])
+        .none(&["like android"])
+        .version(ANDROID),
+    // Applications do not say what they run on, and most run on phones.
+    rule(&["android"], Some(System::Android), YES, 0.85).none(&["like android"]).version(ANDROID),
+    rule(&[" silk/"], Some(System::Android), YES, 0.7),
+    rule(&[" dalvik/"], Some(System::Android), YES, 0.7),
+    // Telephones of before.
+    rule(&["opera mini", "opera mobi", "j2me", "midp-", " nokia", "ucweb"], None, YES, 0.85),
+    // Computers.
+    rule(&[" cros "], Some(System::ChromeOs), NO, 0.95),
+    rule(&["windows nt "], Some(System::Windows), NO, 0.95).version(&["windows nt "]),
+    rule(
+        &[
+            " windows",
+            "win32",
+            "win64",
+            "microsoft-cryptoapi",
+            "microsoft ncsi",
+            "microsoft bits",
+            "microsoft-delivery-optimization",
+            "microsoft-wns",
+        ],
+        Some(System::Windows),
+        NO,
+        0.85,
+    ),
+    // An Android browser says the same when it is asked for pages for computers.
+    rule(&[" x11"], Some(System::Linux), NO, 0.8).and(&["linux"]),
+    rule(&[" apt-http"], Some(System::Linux), NO, 0.9),
+    rule(&["freebsd", "openbsd", "netbsd"], Some(System::Bsd), NO, 0.9),
+    // A program on anything from a server to a lamp.
+    rule(&["linux"], Some(System::Linux), None, 0.6),
+];

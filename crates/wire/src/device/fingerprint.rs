@@ -1,0 +1,160 @@
+//! What a device gives away without a name for itself: how it asks for an address, and how it
+//! begins to talk TLS. Both tables are small seeds of what is public and agreed on; programs are
+//! built to look like others, so nothing here is sure.
+
+use super::{Sight, System};
+
+/// What a DHCP client's parameter request list (option 55, RFC 2132, 9.8), as `1,3,6,15`, and its
+/// vendor class (option 60) tell. None when neither is known, or when they contradict each other.
+pub fn dhcp(parameters: Option<&str>, vendor: Option<&str>) -> Option<Sight> {
+    let by_list = parameters.and_then(by_parameters);
+    let by_vendor = vendor.and_then(by_vendor);
+    let (Some(list), Some(class)) = (by_list, by_vendor) else { return by_vendor.or(by_list) };
+    Some(Sight {
+        system: Some(list.system?.agreed(class.system?)?),
+        handheld: class.handheld.or(list.handheld),
+        version: class.version.or(list.version),
+        robot: false,
+        confidence: class.confidence.max(list.confidence),
+    })
+}
+
+/// What a JA4 fingerprint tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tls {
+    /// The library that begins its hellos so, or a program with one of its own.
+    pub library: &'static str,
+    /// What that tells of the device. Most libraries are on all systems.
+    pub sight: Option<Sight>,
+}
+
+/// What the JA4 fingerprint of a TLS client tells, as `t13d1516h2_8daaf6152771_02713d6af862`. Only
+/// its second part counts, the cipher suites: they change least from version to version.
+pub fn ja4(text: &str) -> Option<Tls> {
+    let mut parts = text.split('_');
+    let (_, ciphers) = (parts.next()?, parts.next()?);
+    let (_, library, system) = CIPHERS.iter().find(|(known, ..)| *known == ciphers)?;
+    let sight = system.map(|system| sight(system, None, 0.5));
+    Some(Tls { library, sight })
+}
+
+/// The hash of the cipher suites, whose they are, and the system that only has that library.
+const CIPHERS: &[(&str, &str, Option<System>)] = &[
+    ("8daaf6152771", "chromium", None),
+    ("5b57614c22b0", "firefox", None),
+    // All browsers on iOS, and Safari and CFNetwork on all of Apple's.
+    ("a09f3c656075", "apple", Some(System::Apple)),
+];
+
+/// Parameter request lists in full. Of Apple's the ones for Macs ask for NetBIOS too; the others
+/// are also sent by its televisions and watches, as Android's are by televisions.
+#[rustfmt::skip]
+const LISTS: &[(&str, System, Option<bool>, f64)] = &[
+    ("1,3,6,15,119,252", System::Ios, Some(true), 0.6),
+    ("1,121,3,6,15,119,252", System::Ios, Some(true), 0.6),
+    ("1,121,3,6,15,114,119,252", System::Ios, Some(true), 0.6),
+    ("1,121,3,6,15,108,114,119,252", System::Ios, Some(true), 0.6),
+    ("1,3,6,15,119,95,252,44,46", System::MacOs, Some(false), 0.7),
+    ("1,3,6,15,119,95,252,44,46,47", System::MacOs, Some(false), 0.7),
+    ("1,121,3,6,15,119,252,95,44,46", System::MacOs, Some(false), 0.7),
+    ("1,121,3,6,15,114,119,252,95,44,46", System::MacOs, Some(false), 0.7),
+    ("1,121,3,6,15,108,114,119,252,95,44,46", System::MacOs, Some(false), 0.7),
+    ("1,33,3,6,15,28,51,58,59", System::Android, Some(true), 0.6),
+    ("1,121,33,3,6,15,28,51,58,59,119", System::Android, Some(true), 0.6),
+    ("1,33,3,6,15,26,28,51,58,59", System::Android, Some(true), 0.6),
+    ("1,3,6,15,26,28,51,58,59,43", System::Android, Some(true), 0.6),
+    ("1,3,6,15,26,28,51,58,59,43,114", System::Android, Some(true), 0.6),
+    ("1,3,6,15,26,28,51,58,59,43,114,108", System::Android, Some(true), 0.6),
+    ("1,15,3,6,44,46,47,31,33,249,43", System::Windows, Some(false), 0.8),
+    ("1,15,3,6,44,46,47,31,33,249,43,252", System::Windows, Some(false), 0.8),
+    ("1,15,3,6,44,46,47,31,33,121,249,43", System::Windows, Some(false), 0.8),
+    ("1,15,3,6,44,46,47,31,33,121,249,43,252", System::Windows, Some(false), 0.8),
+    ("1,15,3,6,44,46,47,31,33,121,249,252,43", System::Windows, Some(false), 0.8),
+    ("1,3,6,15,31,33,43,44,46,47,121,249,252", System::Windows, Some(false), 0.8),
+    ("1,3,6,15,31,33,43,44,46,47,119,121,249,252", System::Windows, Some(false), 0.8),
+    ("1,28,2,3,15,6,119,12,44,47,26,121,42", System::Linux, None, 0.6),
+    ("1,28,2,3,15,6,119,12,44,47,26,121,42,121,249,33,252,42", System::Linux, None, 0.6),
+];
+
+fn by_parameters(list: &str) -> Option<Sight> {
+    // Written with spaces by some, and never longer than an option's 255 numbers.
+    let list: String = list.chars().filter(|c| *c != ' ').take(1024).collect();
+    let (_, system, handheld, confidence) = LISTS.iter().find(|(known, ..)| *known == list)?;
+    Some(sight(*system, *handheld, *confidence))
+}
+
+fn by_vendor(class: &str) -> Option<Sight> {
+    if let Some(version) = class.strip_prefix("android-dhcp-") {
+        // Televisions say so too.
+        let version = version.split('.').next().and_then(|major| major.parse().ok());
+        let sight = sight(System::Android, Some(true), 0.75);
+        return Some(Sight { version: version.map(|major| (major, 0)), ..sight });
+    }
+    if class == "MSFT 5.0" {
+        return Some(sight(System::Windows, Some(false), 0.8));
+    }
+    // With the kernel behind it: "dhcpcd-9.4.1:Linux-6.1.21:x86_64:GenuineIntel". Without, it was
+    // on Android up to version 5 and elsewhere.
+    if class.starts_with("dhcpcd-") && class.contains(":Linux-") {
+        return Some(sight(System::Linux, None, 0.6));
+    }
+    // Of BusyBox: access points, lamps, cameras.
+    class.starts_with("udhcp ").then(|| sight(System::Linux, None, 0.5))
+}
+
+fn sight(system: System, handheld: Option<bool>, confidence: f64) -> Sight {
+    Sight { handheld, system: Some(system), version: None, robot: false, confidence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(list: Option<&str>, vendor: Option<&str>) -> Option<(Option<System>, Option<bool>)> {
+        dhcp(list, vendor).map(|sight| (sight.system, sight.handheld))
+    }
+
+    #[test]
+    fn lists_and_classes_tell_the_system() {
+        let phone = Some((Some(System::Ios), Some(true)));
+        assert_eq!(told(Some("1,121,3,6,15,119,252"), None), phone);
+        assert_eq!(told(Some("1, 121, 3, 6, 15, 119, 252"), None), phone);
+        let mac = Some((Some(System::MacOs), Some(false)));
+        assert_eq!(told(Some("1,121,3,6,15,119,252,95,44,46"), None), mac);
+        let android = dhcp(None, Some("android-dhcp-13")).unwrap();
+        assert_eq!((android.system, android.version), (Some(System::Android), Some((13, 0))));
+        assert_eq!(told(None, Some("MSFT 5.0")).unwrap().0, Some(System::Windows));
+        assert_eq!(told(None, Some("dhcpcd-9.4.1:Linux-6.1:x86_64:X")).unwrap().1, None);
+    }
+
+    #[test]
+    fn what_is_not_known_in_full_tells_nothing() {
+        for list in ["", "1", "1,121,3,6,15,119,252,1", "1,121,3,6,15,119", "x"] {
+            assert_eq!(told(Some(list), None), None, "{list}");
+        }
+        for vendor in ["", "dhcpcd-5.5.6", "MSFT 5.07", "anything"] {
+            assert_eq!(told(None, Some(vendor)), None, "{vendor}");
+        }
+        assert_eq!(told(None, None), None);
+    }
+
+    #[test]
+    fn both_together_are_surer_and_contradictions_tell_nothing() {
+        let list = "1,3,6,15,26,28,51,58,59,43";
+        let both = dhcp(Some(list), Some("android-dhcp-11")).unwrap();
+        assert_eq!((both.version, both.confidence), (Some((11, 0)), 0.75));
+        assert_eq!(told(Some(list), Some("MSFT 5.0")), None);
+        assert_eq!(told(Some("9,9"), Some("MSFT 5.0")).unwrap().0, Some(System::Windows));
+    }
+
+    #[test]
+    fn most_fingerprints_of_tls_tell_no_system() {
+        let chrome = ja4("t13d1516h2_8daaf6152771_02713d6af862").unwrap();
+        assert_eq!((chrome.library, chrome.sight), ("chromium", None));
+        let safari = ja4("t13d2014h2_a09f3c656075_14788d8d241b").unwrap();
+        let told = safari.sight.unwrap();
+        assert_eq!((told.system, told.handheld), (Some(System::Apple), None));
+        assert_eq!(ja4("t13d1516h2_000000000000_02713d6af862"), None);
+        assert_eq!(ja4(""), None);
+    }
+}
