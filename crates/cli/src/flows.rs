@@ -12,7 +12,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
 use manyways_sys::signal::Termination;
 use manyways_trace::Span;
-use manyways_wire::analysis::{Prefix, Settings};
+use manyways_wire::Prefix;
+use manyways_wire::analysis::Settings;
 use manyways_wire::flow::Limits;
 
 use crate::failure::Failure;
@@ -47,6 +48,9 @@ pub struct Args {
     /// These addresses are local; may be repeated. Without it the client's side counts as local.
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     local: Vec<Prefix>,
+    /// Write a table of all packets as well.
+    #[arg(long, requires = "output")]
+    packets: bool,
     /// How many cores look at packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
@@ -60,7 +64,7 @@ pub struct Args {
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|()| "an address, or one with a length: 10.0.0.0/8".to_owned())
+    text.parse().map_err(|_| "an address, or one with a length: 10.0.0.0/8".to_owned())
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -72,6 +76,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         settings: Settings {
             local: args.local,
             limits: Limits { idle: Span::from_secs(args.idle), ..Limits::default() },
+            packets: args.packets,
+            ..Settings::default()
         },
         threads: args.threads.unwrap_or_else(cores),
     };

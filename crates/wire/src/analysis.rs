@@ -1,47 +1,68 @@
 //! From packets to rows: everything that this crate knows of a capture, in one place.
 //!
 //! An [`Analysis`] is given packets in the order of the capture and hands out [`Record`]s as things
-//! come to their end.
+//! come to their end. A [`Survey`] puts the records of one or more of them together.
 
+mod application;
+mod bluetooth;
 mod conversation;
+mod devices;
+mod dns;
+mod exchange;
+mod fetch;
+mod http;
+mod joined;
+mod mptcp;
+mod packet;
+mod reads;
 mod shard;
 mod summary;
 mod survey;
 mod tcp;
+mod udp;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use manyways_trace::Time;
 use ring::digest;
 
+pub use self::application::Application;
 pub use self::conversation::Traffic;
 use self::conversation::{Conversation, Second};
+pub use self::exchange::FlowExchange;
+pub use self::http::HttpTransaction;
+pub use self::joined::Joined;
+pub use self::packet::FlowPacket;
+use self::reads::Read;
 pub use self::shard::shard;
 pub use self::summary::{Server, Summary};
 pub use self::survey::{Survey, schemas};
 pub use self::tcp::TcpFlow;
-use crate::capture::{LinkType, Packet};
+pub use self::udp::UdpFlow;
+use crate::bluetooth::{Control, Event, Host, StreamSummary};
+use crate::capture::{Interface, LinkType, Packet};
+use crate::dhcp::{self, Leases};
+use crate::dns::{Lookup, Lookups, Resolved, Transport};
 use crate::flow::{self, End, Passing, Table};
 use crate::frame::{self, Datagram, Fragments, Opaque};
+use crate::server::Organisations;
 use crate::table::{Column, Row, columns};
 use crate::tcp::Segment;
+use crate::{Prefix, device};
 
 const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Ports of name servers, and of those who ask everybody on the link.
+const NAME_SERVERS: [u16; 2] = [53, 5353];
+/// Ports of DHCP's servers and clients.
+const DHCP: [u16; 2] = [67, 68];
 
 /// The number of a flow in all tables: made of its ends and its beginning, so that it is the same
 /// in every run, and below 2^63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u64);
-
-/// A range of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    /// Its first address.
-    pub address: IpAddr,
-    /// So many bits of it count.
-    pub length: u8,
-}
 
 /// Which end of a flow is on the local side of the capture point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,15 +81,58 @@ pub struct Settings {
     pub local: Vec<Prefix>,
     /// Limits of the table of flows.
     pub limits: flow::Limits,
+    /// Addresses whose devices are known.
+    pub pools: Vec<device::Pool>,
+    /// Who runs which addresses; none for those that are built in.
+    pub organisations: Option<Arc<Organisations>>,
+    /// Hand out every packet as well.
+    pub packets: bool,
 }
 
 /// Something that came out.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
+#[non_exhaustive]
 pub enum Record {
     /// A TCP flow.
     Tcp(Box<TcpFlow>),
+    /// A UDP flow.
+    Udp(Box<UdpFlow>),
     /// A second of a TCP flow.
     Second(FlowSecond),
+    /// A request of HTTP/1 and its response.
+    Http(Box<HttpTransaction>),
+    /// A request and its response that were inferred.
+    Exchange(FlowExchange),
+    /// A question to a name server.
+    Lookup(Box<Lookup>),
+    /// Names and addresses, and when they were told.
+    Resolved(Time, Box<Resolved>),
+    /// A lease of an address.
+    Lease(Box<dhcp::Lease>),
+    /// A segment with options of MPTCP.
+    Multipath(Box<Multipath>),
+    /// A stream of Bluetooth.
+    Stream(Box<StreamSummary>),
+    /// A control message of Bluetooth.
+    Control(Box<Control>),
+    /// A packet.
+    Packet(FlowPacket),
+}
+
+/// A segment with options of MPTCP: its header, as subflows of one connection may have been looked
+/// at apart.
+#[derive(Clone, Debug)]
+pub struct Multipath {
+    /// When it passed.
+    pub at: Time,
+    /// Its flow.
+    pub id: FlowId,
+    /// Who sent it.
+    pub from: End,
+    /// Its header, with its options as far as they were captured.
+    pub header: Vec<u8>,
+    /// How many bytes it has, captured or not.
+    pub length: usize,
 }
 
 /// The bytes of a flow in a second.
@@ -91,6 +155,10 @@ pub struct Counters {
     pub bytes: u64,
     /// TCP segments among them.
     pub tcp: u64,
+    /// UDP datagrams.
+    pub udp: u64,
+    /// Packets of Bluetooth's HCI.
+    pub bluetooth: u64,
     /// Segments whose header was cut or broken.
     pub tcp_broken: u64,
     /// IP packets with something else.
@@ -112,11 +180,14 @@ pub struct Counters {
 }
 
 /// Looks at packets.
-#[derive(Debug)]
 pub struct Analysis {
     settings: Settings,
     fragments: Fragments,
-    table: Table<Conversation>,
+    tcp: Table<Conversation>,
+    udp: crate::udp::Table,
+    lookups: Lookups,
+    leases: Leases,
+    host: Option<Box<Host>>,
     records: VecDeque<Record>,
     counters: Counters,
 }
@@ -127,6 +198,8 @@ impl Counters {
         self.packets += other.packets;
         self.bytes += other.bytes;
         self.tcp += other.tcp;
+        self.udp += other.udp;
+        self.bluetooth += other.bluetooth;
         self.tcp_broken += other.tcp_broken;
         self.others += other.others;
         for (opaque, count) in &other.opaque {
@@ -138,32 +211,6 @@ impl Counters {
         self.first = self.first.into_iter().chain(other.first).min();
         self.last = self.last.max(other.last);
         self.evicted += other.evicted;
-    }
-}
-
-impl Prefix {
-    /// Whether an address is in it.
-    pub fn holds(&self, address: IpAddr) -> bool {
-        let bits = |address: IpAddr| match address {
-            IpAddr::V4(address) => (u128::from(u32::from(address)) << 96, 32),
-            IpAddr::V6(address) => (u128::from(address), 128),
-        };
-        let ((ours, most), (theirs, length)) = (bits(self.address), bits(address));
-        most == length
-            && (ours ^ theirs).checked_shr(128 - u32::from(self.length.min(most))).unwrap_or(0) == 0
-    }
-}
-
-impl std::str::FromStr for Prefix {
-    type Err = ();
-
-    /// Reads `ADDRESS` or `ADDRESS/LENGTH`.
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let (address, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
-        let address: IpAddr = address.parse().map_err(|_| ())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let length = length.map_or(Ok(most), |length| length.parse().map_err(|_| ()))?;
-        if length > most { Err(()) } else { Ok(Self { address, length }) }
     }
 }
 
@@ -212,11 +259,15 @@ impl FlowId {
 impl Analysis {
     /// Nothing was seen yet.
     pub fn new(settings: Settings) -> Self {
-        let table = Table::new(settings.limits);
+        let tcp = Table::new(settings.limits);
         Self {
             settings,
             fragments: Fragments::default(),
-            table,
+            tcp,
+            udp: crate::udp::Table::new(Default::default()),
+            lookups: Lookups::new(Default::default()),
+            leases: Leases::new(Default::default()),
+            host: None,
             records: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -227,13 +278,13 @@ impl Analysis {
         &self.counters
     }
 
-    /// How many connections are being followed.
+    /// How many flows are being followed.
     pub fn live(&self) -> usize {
-        self.table.len()
+        self.tcp.len() + self.udp.len()
     }
 
-    /// A packet passes, on a link of this type.
-    pub fn packet(&mut self, link: LinkType, packet: &Packet<'_>) {
+    /// A packet passes, of this interface of its capture.
+    pub fn packet(&mut self, interface: &Interface, packet: &Packet<'_>) {
         let counters = &mut self.counters;
         counters.packets += 1;
         counters.bytes += packet.length as u64;
@@ -241,8 +292,17 @@ impl Analysis {
         counters.steps_back += u64::from(counters.last.is_some_and(|last| packet.at < last));
         counters.first = Some(counters.first.map_or(packet.at, |first| first.min(packet.at)));
         counters.last = counters.last.max(Some(packet.at));
-        match frame::datagram(link, packet.bytes, packet.length) {
-            Ok(datagram) => self.datagram(packet.at, &datagram),
+        if is_bluetooth(interface.link) {
+            counters.bluetooth += 1;
+            let host = self.host.get_or_insert_default();
+            host.handle(interface, packet, |_| {});
+            while let Some(event) = host.poll() {
+                self.records.push_back(Record::of(event));
+            }
+            return;
+        }
+        match frame::datagram(interface.link, packet.bytes, packet.length) {
+            Ok(datagram) => self.datagram(packet, &datagram),
             Err(opaque) => *counters.opaque.entry(opaque).or_default() += 1,
         }
     }
@@ -254,77 +314,277 @@ impl Analysis {
 
     /// The capture is over, and so is everything in it.
     pub fn finish(&mut self) {
-        self.table.finish();
+        self.tcp.finish();
+        self.udp.finish();
+        self.lookups.finish();
+        self.leases.finish();
         self.collect();
-        self.counters.evicted = self.table.evicted();
+        self.collect_names();
+        if let Some(host) = &mut self.host {
+            host.finish(|_| {});
+            while let Some(event) = host.poll() {
+                self.records.push_back(Record::of(event));
+            }
+        }
+        self.counters.evicted = self.tcp.evicted() + self.udp.evicted();
     }
 
-    fn datagram(&mut self, now: Time, datagram: &Datagram<'_>) {
+    fn datagram(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let Some(part) = datagram.fragment else {
-            self.carried(now, datagram);
+            self.carried(packet, datagram);
             return;
         };
         self.counters.fragments += 1;
-        if let Some(whole) = self.fragments.add(now, datagram, part) {
+        if let Some(whole) = self.fragments.add(packet.at, datagram, part) {
             let frame::Whole { payload, carried } = whole;
             let datagram = Datagram { payload: &payload, carried, fragment: None, ..*datagram };
-            self.carried(now, &datagram);
+            self.carried(packet, &datagram);
         }
     }
 
-    fn carried(&mut self, now: Time, datagram: &Datagram<'_>) {
-        if datagram.protocol != TCP {
-            self.counters.others += 1;
-            return;
-        }
-        let Some(segment) = Segment::read(datagram.payload, datagram.carried) else {
-            self.counters.tcp_broken += 1;
-            return;
+    fn carried(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
+        let (bytes, length) = (datagram.payload, datagram.carried);
+        let flow = match datagram.protocol {
+            TCP => match Segment::read(bytes, length) {
+                Some(segment) => {
+                    self.counters.tcp += 1;
+                    self.segment(packet.at, datagram, &segment)
+                }
+                None => {
+                    self.counters.tcp_broken += 1;
+                    None
+                }
+            },
+            UDP => crate::udp::Datagram::read(bytes, length).map(|carried| {
+                self.counters.udp += 1;
+                self.message(packet.at, datagram, &carried)
+            }),
+            _ => {
+                self.counters.others += 1;
+                None
+            }
         };
-        self.counters.tcp += 1;
-        self.segment(now, datagram, &segment);
+        if self.settings.packets {
+            let local = flow.map(|(_, side, from)| side.end() == from);
+            self.records.push_back(Record::Packet(FlowPacket {
+                at: packet.at,
+                length: u32::try_from(datagram.length).unwrap_or(u32::MAX),
+                is_up: local.unwrap_or_else(|| self.settings.is_local(datagram.source)),
+                interface: packet.interface as u16,
+                flow: flow.map(|(id, ..)| id),
+                application: None,
+            }));
+        }
     }
 
-    fn segment(&mut self, now: Time, datagram: &Datagram<'_>, segment: &Segment<'_>) {
+    /// A segment of TCP. Says of its flow: its number, its local side, and who sent it.
+    fn segment(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        segment: &Segment<'_>,
+    ) -> Option<(FlowId, Side, End)> {
         let Datagram { source, destination, length, ecn, .. } = *datagram;
-        let Some(passing) = self.table.handle(now, source, destination, segment) else { return };
-        let Passing { from, connection, attached, .. } = passing;
+        let passing = self.tcp.handle(now, source, destination, segment)?;
+        let Passing { from, place, connection, attached, .. } = passing;
+        let ends = [(source, segment.from), (destination, segment.to)].map(SocketAddr::from);
+        let [client, server] = if from == End::Client { ends } else { [ends[1], ends[0]] };
+        let id = *attached
+            .id
+            .get_or_insert_with(|| FlowId::of(TCP, client, server, connection.started()));
         attached.traffic.add(from, length, ecn);
+        let records = &mut self.records;
         if segment.length > 0
             && let Some(second) = attached.carries(now, from, segment.length)
         {
-            let ends = [(source, segment.from), (destination, segment.to)].map(SocketAddr::from);
-            let [client, server] = match from {
-                End::Client => ends,
-                End::Server => [ends[1], ends[0]],
-            };
-            let id = FlowId::of(TCP, client, server, connection.started());
-            self.records.push_back(Record::Second(FlowSecond::of(id, second)));
+            records.push_back(Record::Second(FlowSecond::of(id, second)));
         }
+        if segment.options.may_have_mptcp() {
+            attached.is_multipath = true;
+            let header = datagram.payload.len() - segment.payload.len();
+            records.push_back(Record::Multipath(Box::new(Multipath {
+                at: now,
+                id,
+                from,
+                header: datagram.payload[..header].to_vec(),
+                length: datagram.carried,
+            })));
+        }
+        let Conversation { reads, application, .. } = attached;
+        let about = (connection, server.port());
+        let lookups = &mut self.lookups;
+        reads.segment(now, from, about, place, segment, |read| {
+            let application = application.get_or_insert_default();
+            take(read, id, (client, server), application, lookups, records);
+        });
+        let side = self.settings.side(client.ip(), server.ip());
         self.collect();
+        if server.port() == NAME_SERVERS[0] {
+            self.collect_names();
+        }
+        Some((id, side, from))
+    }
+
+    /// A datagram of UDP.
+    fn message(
+        &mut self,
+        now: Time,
+        packet: &Datagram<'_>,
+        datagram: &crate::udp::Datagram<'_>,
+    ) -> (FlowId, Side, End) {
+        let passing = self.udp.handle(now, packet, datagram);
+        let crate::udp::Passing { client, server, started, from, exchange } = passing;
+        let id = FlowId::of(UDP, client, server, started);
+        if let Some(exchange) = exchange {
+            self.records.push_back(Record::exchange(id, (client, server), "quic", exchange));
+        }
+        let ports = [datagram.from, datagram.to];
+        if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
+            let from = SocketAddr::new(packet.source, datagram.from);
+            let to = SocketAddr::new(packet.destination, datagram.to);
+            let (bytes, length) = (datagram.payload, datagram.length);
+            let resolved = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
+            self.records.extend(resolved.map(|one| Record::Resolved(now, Box::new(one))));
+            self.collect_names();
+        }
+        if ports.iter().all(|port| DHCP.contains(port))
+            && let Some(message) = dhcp::Message::read(datagram.payload, datagram.length)
+        {
+            self.leases.handle(now, &message);
+            self.collect_names();
+        }
+        let side = self.settings.side(client.ip(), server.ip());
+        self.collect_datagrams();
+        (id, side, from)
     }
 
     /// Flows that are over.
     fn collect(&mut self) {
-        while let Some(over) = self.table.poll() {
+        while let Some(over) = self.tcp.poll() {
             let flow::Flow { client, server, connection, attached, .. } = over;
-            let id = FlowId::of(TCP, client, server, connection.started());
-            if let Some(second) = attached.second {
-                self.records.push_back(Record::Second(FlowSecond::of(id, second)));
+            let Conversation { id, traffic, second, mut reads, application, .. } = attached;
+            let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.started()));
+            let mut application = application;
+            let (lookups, records) = (&mut self.lookups, &mut self.records);
+            reads.finish(server.port(), |read| {
+                let application = application.get_or_insert_default();
+                take(read, id, (client, server), application, lookups, records);
+            });
+            if let Some(second) = second {
+                records.push_back(Record::Second(FlowSecond::of(id, second)));
+            }
+            let mut application = application.map(|application| *application).unwrap_or_default();
+            application.conclude(reads);
+            let local = self.settings.side(client.ip(), server.ip());
+            records.push_back(Record::Tcp(Box::new(TcpFlow {
+                id,
+                client,
+                server,
+                connection,
+                traffic,
+                application,
+                local,
+                joined: Joined::default(),
+            })));
+        }
+        self.collect_datagrams();
+    }
+
+    fn collect_datagrams(&mut self) {
+        while let Some(over) = self.udp.poll() {
+            let crate::udp::Ended { client, server, flow, exchange } = over;
+            let id = FlowId::of(UDP, client, server, flow.started());
+            if let Some(exchange) = exchange {
+                self.records.push_back(Record::exchange(id, (client, server), "quic", exchange));
             }
             let local = self.settings.side(client.ip(), server.ip());
-            let Conversation { traffic, .. } = attached;
-            let flow = TcpFlow { id, client, server, connection, traffic, local };
-            self.records.push_back(Record::Tcp(Box::new(flow)));
+            let joined = Joined::default();
+            let flow = UdpFlow { id, client, server, flow, local, joined };
+            self.records.push_back(Record::Udp(Box::new(flow)));
         }
+    }
+
+    fn collect_names(&mut self) {
+        while let Some(lookup) = self.lookups.poll() {
+            self.records.push_back(Record::Lookup(Box::new(lookup)));
+        }
+        while let Some(lease) = self.leases.poll() {
+            self.records.push_back(Record::Lease(Box::new(lease)));
+        }
+    }
+}
+
+/// Something was read in a flow.
+fn take(
+    read: Read,
+    id: FlowId,
+    (client, server): (SocketAddr, SocketAddr),
+    application: &mut Application,
+    lookups: &mut Lookups,
+    records: &mut VecDeque<Record>,
+) {
+    match read {
+        Read::Transaction(transaction) => {
+            if let Some(span) = transaction.response_time() {
+                application.response_times.push(span);
+            }
+            let row = HttpTransaction { id, client, server, transaction: *transaction };
+            application.learn(&row);
+            records.push_back(Record::Http(Box::new(row)));
+        }
+        Read::Exchange(exchange, protocol) => {
+            application.response_times.push(exchange.response_time());
+            records.push_back(Record::exchange(id, (client, server), protocol, exchange));
+        }
+        Read::Message(at, from, message) => {
+            let (from, to) = if from == End::Client { (client, server) } else { (server, client) };
+            let length = message.len();
+            let resolved = lookups.handle(at, Transport::Tcp, from, to, &message, length);
+            records.extend(resolved.map(|one| Record::Resolved(at, Box::new(one))));
+        }
+    }
+}
+
+fn is_bluetooth(link: LinkType) -> bool {
+    [
+        LinkType::HCI_H4,
+        LinkType::HCI_H4_DIRECTED,
+        LinkType::HCI_DATA,
+        LinkType::HCI_CONTROL,
+        LinkType::HCI_SYNCHRONOUS,
+        LinkType::HCI_NOTE,
+        LinkType::BLUETOOTH_MONITOR,
+    ]
+    .contains(&link)
+}
+
+impl Record {
+    fn of(event: Event) -> Self {
+        match event {
+            Event::Control(control) => Self::Control(Box::new(control)),
+            Event::Stream(stream) => Self::Stream(Box::new(stream)),
+        }
+    }
+
+    fn exchange(
+        id: FlowId,
+        (client, server): (SocketAddr, SocketAddr),
+        protocol: &'static str,
+        exchange: flow::Exchange,
+    ) -> Self {
+        Self::Exchange(FlowExchange { id, client, server, protocol, exchange })
     }
 }
 
 impl Settings {
     /// Which end is local.
     fn side(&self, client: IpAddr, server: IpAddr) -> Side {
-        let is_local = |address| self.local.iter().any(|prefix| prefix.holds(address));
-        if is_local(server) && !is_local(client) { Side::Server } else { Side::Client }
+        let is_flipped = self.is_local(server) && !self.is_local(client);
+        if is_flipped { Side::Server } else { Side::Client }
+    }
+
+    fn is_local(&self, address: IpAddr) -> bool {
+        self.local.iter().any(|prefix| prefix.holds(address))
     }
 }
 

@@ -8,27 +8,29 @@
 //!
 //! [`capture`] goes through the files that captures are kept in, [`frame`] finds the IP packet in a
 //! frame of any link, [`tcp`] reads the segment in that, and [`flow`] follows what a connection's
-//! segments add up to. [`mptcp`] says which of them belong together.
-//! [`udp`] does both for datagrams.
-//! segments add up to. [`bluetooth`] does as much for what passes between a Bluetooth host and its
-//! controller.
+//! segments add up to; [`mptcp`] says which of them belong together. [`udp`] does as much for
+//! datagrams, and [`bluetooth`] for what passes between a Bluetooth host and its controller.
 //!
 //! [`device`] and [`server`] say who is at the two ends of a connection, as far as that can be
-//! told, and [`concurrency`] how many connections an end has at once.
+//! told, and [`concurrency`] how many connections an end has at once. [`align`] matches what
+//! passed at several capture points.
+//!
+//! [`analysis`] does all of this with the packets of a capture, and makes rows of a [`table`] of
+//! what comes out.
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
 #![forbid(unsafe_code)]
 #![recursion_limit = "256"]
 
-pub mod analysis;
-mod bounded;
-pub mod bluetooth;
 pub mod align;
+pub mod analysis;
+pub mod bluetooth;
+mod bounded;
 pub mod capture;
-pub mod dhcp;
 pub mod concurrency;
 pub mod device;
+pub mod dhcp;
 pub mod dns;
 mod escape;
 pub mod flow;
@@ -39,8 +41,8 @@ mod name;
 mod peek;
 mod prefix;
 pub mod quic;
-pub mod table;
 pub mod server;
+pub mod table;
 pub mod tcp;
 pub mod tls;
 pub mod udp;

@@ -50,6 +50,13 @@ impl Prefix {
         self.length
     }
 
+    /// Whether an address is in it; an IPv4 address inside IPv6 is an IPv4 one.
+    pub fn holds(self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        bits(address) == bits(self.address)
+            && number(address) & !self.rest() == number(self.address)
+    }
+
     /// The bits that it leaves open.
     fn rest(self) -> u128 {
         let open = bits(self.address).saturating_sub(self.length);

@@ -7,7 +7,7 @@ mod flow;
 mod table;
 
 pub use flow::{Flow, Protocol, Sent};
-pub use table::{Ended, Limits, Table};
+pub use table::{Ended, Limits, Passing, Table};
 
 /// The ports, the length and the checksum.
 const HEADER: usize = 8;

@@ -3,15 +3,12 @@
 use std::fmt::Debug;
 
 use manyways_trace::{Span, Time};
-use manyways_wire::flow::{End, Piece};
-use manyways_trace::Time;
 use manyways_wire::align::{self, Log, Place, Point, Report, Track, Way};
-use manyways_wire::flow::Piece;
-use manyways_wire::quic::Initials;
-use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, quic, tls, udp};
 use manyways_wire::device::{dhcp, ja4, user_agent as sight_of};
+use manyways_wire::flow::{End, Piece};
+use manyways_wire::quic::Initials;
 use manyways_wire::server::{Organisations, registered_domain};
-use manyways_wire::{HostName, LIMIT, Peek, dns, http, tls};
+use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, quic, tls, udp};
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::Version;
@@ -220,6 +217,7 @@ pub(super) fn align_log(bytes: &[u8]) {
     let Ok(log) = Log::read(bytes) else { return };
     for name in log.points() {
         assert!(!name.is_empty() && name.len() <= align::log::LINE);
+    }
     let point = |place| {
         let mut track = Track::new(Way::Along, "a", None);
         let payload: Vec<u8> = (0..100).collect();
@@ -230,6 +228,9 @@ pub(super) fn align_log(bytes: &[u8]) {
     let report = Report::new(&points, Some(&log));
     for part in &report.parts {
         assert!(part.all.bytes <= 100 && part.all.least <= part.all.most);
+    }
+}
+
 /// A datagram, and the same as the beginning of a stream.
 pub(super) fn dns_message(bytes: &[u8]) {
     if let Peek::Complete(message) = dns::framed(bytes) {
@@ -350,6 +351,8 @@ pub(super) fn quic_flow(bytes: &[u8]) {
         .map(|ended| count(&ended.flow, End::Client) + count(&ended.flow, End::Server))
         .sum();
     assert_eq!(passed, fed);
+}
+
 /// What a text tells is believable or nothing, whatever the text is of.
 pub(super) fn user_agent(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -358,9 +361,11 @@ pub(super) fn user_agent(bytes: &[u8]) {
     for sight in sights.into_iter().flatten() {
         assert!((0.0..=1.0).contains(&sight.confidence));
         assert!(sight.robot || sight.system.is_some() || sight.handheld.is_some());
+    }
     if let Some(name) = HostName::parse(bytes) {
         let domain = registered_domain(&name).unwrap_or_default();
         assert!(name.as_str().ends_with(domain));
+    }
 }
 
 /// Every prefix of a good table has somebody at its beginning, and nobody's address is read out of
@@ -377,4 +382,5 @@ pub(super) fn organisations(bytes: &[u8]) {
                 assert!(table.of(address).is_some(), "{address}");
             }
         }
+    }
 }

@@ -22,7 +22,9 @@ pub struct Document {
     seconds: f64,
     tcp_packets: u64,
     tcp_broken: u64,
+    udp_packets: u64,
     other_ip_packets: u64,
+    bluetooth_packets: u64,
     not_ip_packets: u64,
     fragments: u64,
     capture_lost: u64,
@@ -100,7 +102,9 @@ pub fn document(outcome: &Outcome, rows: &[(&str, u64)]) -> Document {
         seconds: lasted(outcome).as_secs_f64(),
         tcp_packets: counters.tcp,
         tcp_broken: counters.tcp_broken,
+        udp_packets: counters.udp,
         other_ip_packets: counters.others,
+        bluetooth_packets: counters.bluetooth,
         not_ip_packets: counters.opaque.values().sum(),
         fragments: counters.fragments,
         capture_lost: lost(outcome),
@@ -147,8 +151,9 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     line(
         "",
         format!(
-            "TCP {}, other IP {}, not IP {}{}",
+            "TCP {}, UDP {}, other IP {}, not IP {}{}",
             count(counters.tcp),
+            count(counters.udp),
             count(counters.others),
             count(opaque),
             if broken > 0 {

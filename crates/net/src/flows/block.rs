@@ -1,10 +1,11 @@
 //! A stretch of a capture, and where its packets are.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use manyways_trace::Time;
 use manyways_wire::analysis::shard;
-use manyways_wire::capture::{Broken, LinkType, Packet, Reader, Step};
+use manyways_wire::capture::{Broken, Interface, Packet, Reader, Step};
 
 /// So many bytes are looked at together: they stay in a core's cache until all is done with them.
 const LENGTH: usize = 256 << 10;
@@ -14,6 +15,8 @@ const LENGTH: usize = 256 << 10;
 pub(super) struct Block {
     bytes: Vec<u8>,
     packets: Vec<Place>,
+    /// What the capture has said of its interfaces by the end of the block.
+    interfaces: Arc<[Interface]>,
 }
 
 /// Where a packet is.
@@ -23,7 +26,6 @@ struct Place {
     begin: u32,
     captured: u32,
     length: u32,
-    link: LinkType,
     interface: u16,
     shard: u8,
     is_sent: Option<bool>,
@@ -54,6 +56,7 @@ pub(super) struct Blocks {
     place: u64,
     /// Nothing can be read any more.
     is_over: bool,
+    interfaces: Arc<[Interface]>,
 }
 
 impl Blocks {
@@ -65,6 +68,7 @@ impl Blocks {
             rest: Vec::new(),
             place: 0,
             is_over: false,
+            interfaces: Arc::default(),
         }
     }
 
@@ -108,6 +112,10 @@ impl Blocks {
                     wanted = (at + more).max(block.bytes.len() + 1);
                 }
                 end => {
+                    if self.interfaces.len() != self.reader.interfaces().len() {
+                        self.interfaces = self.reader.interfaces().into();
+                    }
+                    block.interfaces = self.interfaces.clone();
                     self.rest.clear();
                     self.rest.extend_from_slice(&block.bytes[at..]);
                     block.bytes.truncate(at);
@@ -135,24 +143,25 @@ impl Blocks {
 
     /// Finds the packets in the block's bytes; what follows them has at least so many bytes.
     fn step(&mut self, block: &mut Block, at: &mut usize) -> Result<usize, Broken> {
-        let Block { bytes, packets } = block;
+        let Block { bytes, packets, .. } = block;
         loop {
             match self.reader.step(&bytes[*at..])? {
                 Step::More(more) => return Ok(more),
                 Step::Other(length) => *at += length,
                 Step::Packet(packet, length) => {
                     let end = *at + length;
-                    let interface = self.reader.interfaces().get(packet.interface);
-                    let link = interface.map_or(LinkType::ETHERNET, |interface| interface.link);
+                    let Some(interface) = self.reader.interfaces().get(packet.interface) else {
+                        *at = end;
+                        continue;
+                    };
                     let begin = packet.bytes.as_ptr() as usize - bytes.as_ptr() as usize;
                     packets.push(Place {
                         at: packet.at,
                         begin: begin as u32,
                         captured: packet.bytes.len() as u32,
                         length: u32::try_from(packet.length).unwrap_or(u32::MAX),
-                        link,
                         interface: packet.interface as u16,
-                        shard: shard(link, packet.bytes, packet.length, self.shards),
+                        shard: shard(interface.link, packet.bytes, packet.length, self.shards),
                         is_sent: packet.is_sent,
                         lost_before: packet.lost_before,
                     });
@@ -180,8 +189,8 @@ impl Block {
     }
 
     /// The packets of a shard.
-    pub(super) fn packets(&self, shard: u8) -> impl Iterator<Item = (LinkType, Packet<'_>)> {
-        self.packets.iter().filter(move |place| place.shard == shard).map(|place| {
+    pub(super) fn packets(&self, shard: u8) -> impl Iterator<Item = (&Interface, Packet<'_>)> {
+        self.packets.iter().filter(move |place| place.shard == shard).filter_map(|place| {
             let begin = place.begin as usize;
             let packet = Packet {
                 at: place.at,
@@ -191,7 +200,7 @@ impl Block {
                 is_sent: place.is_sent,
                 lost_before: place.lost_before,
             };
-            (place.link, packet)
+            Some((self.interfaces.get(usize::from(place.interface))?, packet))
         })
     }
 }

@@ -102,8 +102,8 @@ pub fn run(
                     return Ok(Err(end));
                 }
                 let times = (block.first(), block.last(), block.len());
-                for (link, packet) in block.packets(0) {
-                    analysis.packet(link, &packet);
+                for (interface, packet) in block.packets(0) {
+                    analysis.packet(interface, &packet);
                     while let Some(record) = analysis.poll() {
                         collector.survey.add(record);
                     }
@@ -302,8 +302,8 @@ fn work(
         let mut batch = Vec::new();
         match task {
             Task::Look(block) => {
-                for (link, packet) in block.packets(shard) {
-                    analysis.packet(link, &packet);
+                for (interface, packet) in block.packets(shard) {
+                    analysis.packet(interface, &packet);
                     while let Some(record) = analysis.poll() {
                         batch.push(record);
                     }

@@ -2,6 +2,9 @@
 
 use manyways_trace::Time;
 
+use super::FlowId;
+use super::application::Application;
+use super::reads::Reads;
 use crate::flow::End;
 
 /// What the packets of a connection add up to, whatever they carry.
@@ -22,8 +25,14 @@ pub(super) struct Second {
 /// What belongs to a connection.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
+    pub(super) id: Option<FlowId>,
     pub(super) traffic: Traffic,
     pub(super) second: Option<Second>,
+    pub(super) reads: Reads,
+    /// Once there is something to say.
+    pub(super) application: Option<Box<Application>>,
+    /// It has options of MPTCP.
+    pub(super) is_multipath: bool,
 }
 
 impl Traffic {

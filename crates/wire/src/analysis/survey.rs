@@ -1,31 +1,98 @@
 //! All records of a run, put in order, joined, and handed out as tables.
 
-use super::{FlowSecond, Record, Settings, Summary, TcpFlow};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use manyways_trace::{Span, Time};
+
+use super::fetch::{Fetch, fetches};
+use super::mptcp::{Part, started};
+use super::{
+    FlowExchange, FlowId, FlowPacket, FlowSecond, HttpTransaction, Joined, Multipath, Record,
+    Settings, Summary, TcpFlow, UdpFlow,
+};
+use crate::bluetooth::{Control, StreamSummary};
+use crate::concurrency::{BIN, Interval, average};
+use crate::device::{self, Device, Gaps, Pool, classify, devices};
+use crate::dns::{AskedBy, Lookup, Resolutions, Resolved};
+use crate::flow::{End, Stream};
+use crate::mptcp::{self, Connections};
+use crate::server::{Organisations, clusters};
 use crate::table::{Batch, Row, Schema};
+use crate::tcp::Segment;
+use crate::{HostName, dhcp};
+
+/// So many leases are remembered from one flush to the next.
+const LEASES: usize = 1 << 16;
 
 /// Collects what analyses hand out, in whatever order, and makes tables of it.
 ///
 /// Rows come out sorted by their time, so that the same packets give the same tables however they
-/// were spread over analyses. What is held is bounded by whoever calls [`Survey::flush`].
-#[derive(Debug)]
+/// were spread over analyses. What is held is bounded by whoever calls [`Survey::flush`]: flows are
+/// joined with the others of the same flush, and with names and leases of those before.
 pub struct Survey {
+    organisations: Arc<Organisations>,
+    pools: Vec<Pool>,
     tcp: Vec<TcpFlow>,
+    udp: Vec<UdpFlow>,
     seconds: Vec<FlowSecond>,
+    http: Vec<HttpTransaction>,
+    exchanges: Vec<FlowExchange>,
+    lookups: Vec<Lookup>,
+    streams: Vec<StreamSummary>,
+    controls: Vec<Control>,
+    packets: Vec<FlowPacket>,
+    has_packets: bool,
+    resolved: Vec<(Time, Resolved)>,
+    multipath: Vec<Multipath>,
+    resolutions: Resolutions,
+    leases: Vec<dhcp::Lease>,
+    connections: Connections,
     summary: Summary,
 }
 
 impl Survey {
     /// Nothing was collected yet.
     pub fn new(settings: &Settings) -> Self {
-        let _ = settings;
-        Self { tcp: Vec::new(), seconds: Vec::new(), summary: Summary::default() }
+        let seed = || Arc::new(Organisations::seed());
+        Self {
+            organisations: settings.organisations.clone().unwrap_or_else(seed),
+            pools: settings.pools.clone(),
+            tcp: Vec::new(),
+            udp: Vec::new(),
+            seconds: Vec::new(),
+            http: Vec::new(),
+            exchanges: Vec::new(),
+            lookups: Vec::new(),
+            streams: Vec::new(),
+            controls: Vec::new(),
+            packets: Vec::new(),
+            has_packets: settings.packets,
+            resolved: Vec::new(),
+            multipath: Vec::new(),
+            resolutions: Resolutions::default(),
+            leases: Vec::new(),
+            connections: Connections::default(),
+            summary: Summary::default(),
+        }
     }
 
     /// One more.
     pub fn add(&mut self, record: Record) {
         match record {
             Record::Tcp(flow) => self.tcp.push(*flow),
+            Record::Udp(flow) => self.udp.push(*flow),
             Record::Second(second) => self.seconds.push(second),
+            Record::Http(row) => self.http.push(*row),
+            Record::Exchange(row) => self.exchanges.push(row),
+            Record::Lookup(row) => self.lookups.push(*row),
+            Record::Resolved(at, resolved) => self.resolved.push((at, *resolved)),
+            Record::Lease(lease) => self.leases.push(*lease),
+            Record::Multipath(segment) => self.multipath.push(*segment),
+            Record::Stream(stream) => self.streams.push(*stream),
+            Record::Control(control) => self.controls.push(*control),
+            Record::Packet(packet) => self.packets.push(packet),
         }
     }
 
@@ -36,23 +103,252 @@ impl Survey {
 
     /// How many records are held.
     pub fn held(&self) -> usize {
-        self.tcp.len() + self.seconds.len()
+        let flows = self.tcp.len() + self.udp.len() + self.seconds.len();
+        let requests = self.http.len() + self.exchanges.len() + self.lookups.len();
+        let others = self.streams.len() + self.controls.len() + self.packets.len();
+        flows + requests + others + self.resolved.len() + self.multipath.len()
     }
 
-    /// Hands out what is held as rows of their tables. At the end of all, tables without a row come
-    /// as well.
+    /// Hands out what is held as rows of their tables. At the end of all, the tables of flows come
+    /// even where they have no row.
     pub fn flush(&mut self, is_end: bool, mut each: impl FnMut(&Schema, &Batch)) {
         self.tcp.sort_unstable_by_key(|flow| (flow.started(), flow.id));
-        self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
+        self.udp.sort_unstable_by_key(|flow| (flow.flow.started(), flow.id));
+        self.name();
+        let found = self.classify();
+        self.locate();
         self.tcp.iter().for_each(|flow| self.summary.add(flow));
+        let (connections, parts) = self.join(is_end);
+        self.packets.sort_by_key(|packet| packet.at);
+        self.name_packets();
+
+        self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
+        self.http.sort_by_key(|row| (at(row), row.id, row.transaction.index));
+        self.exchanges.sort_by_key(|row| (row.exchange.began, row.id));
+        let when = |row: &Lookup| row.asked.or(row.reply.as_ref().map(|reply| reply.at));
+        self.lookups.sort_by_key(|row| (when(row), row.client, row.id));
         hand_out(&mut self.tcp, is_end, &mut each);
+        hand_out(&mut self.udp, is_end, &mut each);
         hand_out(&mut self.seconds, is_end, &mut each);
+        hand_out(&mut fetches(&self.http), false, &mut each);
+        hand_out(&mut self.http, is_end, &mut each);
+        hand_out(&mut self.exchanges, is_end, &mut each);
+        hand_out(&mut self.lookups, is_end, &mut each);
+        hand_out(&mut { found }, is_end, &mut each);
+        hand_out(&mut { connections }, false, &mut each);
+        hand_out(&mut { parts }, false, &mut each);
+        hand_out(&mut self.streams, false, &mut each);
+        hand_out(&mut self.controls, false, &mut each);
+        hand_out(&mut self.packets, is_end && self.has_packets, &mut each);
+    }
+
+    /// What servers are called.
+    fn name(&mut self) {
+        self.resolved.sort_by_key(|(at, _)| *at);
+        for (at, resolved) in self.resolved.drain(..) {
+            self.resolutions.learn(at, &resolved);
+        }
+        for flow in &mut self.tcp {
+            let said = [
+                (flow.application.host.clone(), "http"),
+                (flow.application.server_name().map(str::to_owned), "tls"),
+            ];
+            let ends = (flow.client.ip(), flow.server.ip());
+            let then = flow.connection.started();
+            name(&mut flow.joined, said, &self.resolutions, then, ends);
+        }
+        for flow in &mut self.udp {
+            let said = [(flow.server_name().map(str::to_owned), "tls"), (None, "")];
+            let ends = (flow.client.ip(), flow.server.ip());
+            name(&mut flow.joined, said, &self.resolutions, flow.flow.started(), ends);
+        }
+    }
+
+    /// What clients are, and how busy.
+    fn classify(&mut self) -> Vec<Device> {
+        let of_tcp = self.tcp.iter().map(|flow| device::Flow {
+            address: flow.client.ip(),
+            started: flow.started(),
+            ended: flow.connection.last(),
+            agent: flow.application.agent.clone(),
+            tls: flow.application.tls_sight(),
+        });
+        let of_udp = self.udp.iter().map(|flow| device::Flow {
+            address: flow.client.ip(),
+            started: flow.flow.started(),
+            ended: flow.flow.last(),
+            agent: None,
+            tls: None,
+        });
+        let flows: Vec<device::Flow> = of_tcp.chain(of_udp).collect();
+        let leases: Vec<device::Lease> = self.leases.iter().map(lease).collect();
+        let classes = classify(&flows, &self.pools, &leases);
+        let joined = self.tcp.iter_mut().map(|flow| &mut flow.joined);
+        let joined = joined.chain(self.udp.iter_mut().map(|flow| &mut flow.joined));
+        for (joined, class) in joined.zip(&classes) {
+            joined.class = Some(*class);
+        }
+        let intervals: Vec<Interval> = self
+            .tcp
+            .iter()
+            .map(|flow| Interval {
+                address: flow.client.ip(),
+                started: flow.started(),
+                ended: flow.connection.last(),
+            })
+            .collect();
+        for (flow, concurrency) in self.tcp.iter_mut().zip(average(&intervals, BIN)) {
+            flow.joined.concurrency = Some(concurrency);
+        }
+        let found = devices(&flows, &classes, &leases, Gaps::default());
+        let more = self.leases.len().saturating_sub(LEASES);
+        self.leases.drain(..more);
+        found
+    }
+
+    /// Who runs servers, and where.
+    fn locate(&mut self) {
+        let mut trips: BTreeMap<String, Vec<(IpAddr, Span)>> = BTreeMap::new();
+        for flow in &mut self.tcp {
+            locate(&mut flow.joined, &self.organisations, flow.server.ip());
+            if let (Some(name), Some(trip)) = (&flow.joined.organisation, flow.remote_rtt_min()) {
+                trips.entry(name.clone()).or_default().push((flow.server.ip(), trip));
+            }
+        }
+        for flow in &mut self.udp {
+            locate(&mut flow.joined, &self.organisations, flow.server.ip());
+        }
+        let places: BTreeMap<String, _> =
+            trips.into_iter().map(|(name, trips)| (name, clusters(trips))).collect();
+        for flow in &mut self.tcp {
+            let Some(clusters) = flow.joined.organisation.as_ref().and_then(|n| places.get(n))
+            else {
+                continue;
+            };
+            let index = clusters.servers.get(&flow.server.ip());
+            let mode = index.and_then(|index| clusters.modes.get(*index).map(|mode| (index, mode)));
+            flow.joined.cluster = mode.map(|(index, mode)| (*index as u64, mode.centre));
+        }
+    }
+
+    /// Which flows belong to one connection of MPTCP.
+    fn join(&mut self, is_end: bool) -> (Vec<mptcp::Connection>, Vec<Part>) {
+        self.multipath.sort_by_key(|segment| segment.at);
+        let mut ids: HashSet<FlowId> = HashSet::new();
+        for Multipath { at, id, from, header, length } in self.multipath.drain(..) {
+            ids.insert(id);
+            if let Some(segment) = Segment::read(&header, length) {
+                self.connections.handle(at, id.0, from, &segment);
+            }
+        }
+        for flow in self.tcp.iter().filter(|flow| ids.contains(&flow.id)) {
+            let bytes = [End::Client, End::Server]
+                .map(|end| flow.connection.stream(end).map(Stream::length));
+            let (started, handshake) = (flow.started(), *flow.connection.handshake());
+            self.connections.ended(flow.id.0, &mptcp::Summary { started, handshake, bytes });
+        }
+        if is_end {
+            self.connections.finish();
+        }
+        let mut over: Vec<mptcp::Connection> =
+            std::iter::from_fn(|| self.connections.poll()).collect();
+        over.sort_by_key(|connection| (started(connection), connection.id));
+        let parts = over.iter().flat_map(|connection| {
+            connection.subflows.iter().map(|subflow| Part {
+                connection: connection.id,
+                subflow: *subflow,
+                join_delay: connection.join_delay(subflow),
+            })
+        });
+        let parts = parts.collect();
+        (over, parts)
+    }
+
+    fn name_packets(&mut self) {
+        if self.packets.is_empty() {
+            return;
+        }
+        let of_tcp = self.tcp.iter().map(|flow| (flow.id, &flow.joined, flow.server));
+        let of_udp = self.udp.iter().map(|flow| (flow.id, &flow.joined, flow.server));
+        let names: HashMap<FlowId, String> = of_tcp
+            .chain(of_udp)
+            .map(|(id, joined, server)| {
+                (id, joined.domain().unwrap_or_else(|| server.ip().to_string()))
+            })
+            .collect();
+        for packet in &mut self.packets {
+            packet.application = packet.flow.and_then(|flow| names.get(&flow)).cloned();
+        }
     }
 }
 
 /// The schemas of all tables.
 pub fn schemas() -> Vec<Schema> {
-    vec![Schema::of::<TcpFlow>(), Schema::of::<FlowSecond>()]
+    vec![
+        Schema::of::<TcpFlow>(),
+        Schema::of::<UdpFlow>(),
+        Schema::of::<FlowSecond>(),
+        Schema::of::<HttpTransaction>(),
+        Schema::of::<Fetch>(),
+        Schema::of::<FlowExchange>(),
+        Schema::of::<Lookup>(),
+        Schema::of::<Device>(),
+        Schema::of::<mptcp::Connection>(),
+        Schema::of::<Part>(),
+        Schema::of::<StreamSummary>(),
+        Schema::of::<Control>(),
+        Schema::of::<FlowPacket>(),
+    ]
+}
+
+fn at(row: &HttpTransaction) -> Option<Time> {
+    let transaction = &row.transaction;
+    let asked = transaction.request.as_ref().map(|request| request.first);
+    asked.or(transaction.response.as_ref().map(|response| response.first))
+}
+
+/// The best name of a server: what the flow says itself, then what the client asked a name server
+/// for, then what its address is called.
+fn name(
+    joined: &mut Joined,
+    said: [(Option<String>, &'static str); 2],
+    resolutions: &Resolutions,
+    then: Time,
+    (client, server): (IpAddr, IpAddr),
+) {
+    let said = said.into_iter().find_map(|(name, source)| name.map(|name| (name, source)));
+    let asked = || {
+        let (name, by) = resolutions.name(then, client, server)?;
+        let source = match by {
+            AskedBy::Client => "dns",
+            AskedBy::Another => "dns of another",
+        };
+        Some((name.to_string(), source))
+    };
+    let reverse = || resolutions.reverse(server).map(|name| (name.to_string(), "reverse"));
+    if let Some((name, source)) = said.or_else(asked).or_else(reverse) {
+        (joined.name, joined.name_source) = (Some(name), Some(source));
+    }
+}
+
+fn locate(joined: &mut Joined, organisations: &Organisations, server: IpAddr) {
+    let name = joined.name.as_ref().and_then(|name| HostName::parse(name.as_bytes()));
+    joined.cdn = organisations.cdn(server, name.as_ref()).map(str::to_owned);
+    if let Some(organisation) = organisations.of(server) {
+        joined.asn = organisation.asn;
+        joined.organisation = organisation.name.map(str::to_owned);
+    }
+}
+
+fn lease(lease: &dhcp::Lease) -> device::Lease {
+    let dhcp::Facts { fingerprint, vendor, .. } = &lease.facts;
+    device::Lease {
+        address: lease.address.into(),
+        from: lease.from,
+        until: lease.until.unwrap_or(Time::MAX),
+        hardware: lease.hardware.mac(),
+        sight: device::dhcp(fingerprint.as_deref(), vendor.as_deref()),
+    }
 }
 
 fn hand_out<R: Row>(rows: &mut Vec<R>, is_end: bool, each: &mut impl FnMut(&Schema, &Batch)) {
@@ -63,4 +359,24 @@ fn hand_out<R: Row>(rows: &mut Vec<R>, is_end: bool, each: &mut impl FnMut(&Sche
     rows.iter().for_each(|row| batch.push(row));
     rows.clear();
     each(&Schema::of::<R>(), &batch);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_column_has_a_name_of_its_own_and_says_what_it_is() {
+        let mut tables = HashSet::new();
+        for schema in schemas() {
+            assert!(tables.insert(schema.table), "{}", schema.table);
+            let mut names = HashSet::new();
+            for (name, _, about) in &schema.columns {
+                let is_plain =
+                    name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+                assert!(names.insert(*name) && is_plain, "{}.{name}", schema.table);
+                assert!(about.len() > 5 && !about.contains("  "), "{}.{name}", schema.table);
+            }
+        }
+    }
 }

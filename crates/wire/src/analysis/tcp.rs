@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 
 use manyways_trace::{Span, Time};
 
+use super::application::Application;
 use super::conversation::Traffic;
-use super::{FlowId, Side};
+use super::{FlowId, Joined, Side};
 use crate::flow::{Connection, Counts, End, Limit, Releases, Samples, Stream};
 use crate::table::{Column, Row, Value, columns};
+use crate::tls::Session;
 
 /// A TCP flow that is over, or of which the capture has no more.
 #[derive(Clone, Debug)]
@@ -22,8 +24,24 @@ pub struct TcpFlow {
     pub connection: Connection,
     /// What its packets add up to besides.
     pub traffic: Traffic,
+    /// What it carries.
+    pub application: Application,
     /// Which end is on the near side of the capture point.
     pub local: Side,
+    /// What is known from elsewhere.
+    pub joined: Joined,
+}
+
+/// An address without its port.
+pub(super) fn address(end: SocketAddr) -> String {
+    end.ip().to_string()
+}
+
+/// Names of protocols (ALPN) with commas between, without those that are made up.
+pub(super) fn protocols(list: &[Vec<u8>]) -> String {
+    let is_plain = |name: &&Vec<u8>| name.iter().all(|byte| byte.is_ascii_graphic());
+    let names = list.iter().filter(is_plain).map(|name| String::from_utf8_lossy(name).into_owned());
+    names.collect::<Vec<_>>().join(",")
 }
 
 impl TcpFlow {
@@ -47,9 +65,14 @@ impl TcpFlow {
         median(self.halves(End::Server).1)
     }
 
+    /// The shortest of those.
+    pub fn remote_rtt_min(&self) -> Option<Span> {
+        least(self.halves(End::Server).1)
+    }
+
     /// What the server is called: its address, where it has no better name.
     pub fn server_name(&self) -> String {
-        self.server.ip().to_string()
+        self.joined.name.clone().unwrap_or_else(|| address(self.server))
     }
 
     fn stream(&self, end: End) -> Option<&Stream> {
@@ -116,6 +139,15 @@ impl TcpFlow {
         (!limited_by.all().is_zero()).then_some(most.name())
     }
 
+    /// The wait before the first request, those between, and the one after the last response.
+    fn waits(&self) -> [Option<Span>; 3] {
+        self.application.waits(self.connection.handshake().done, self.connection.first_fin())
+    }
+
+    fn session(&self) -> Option<&Session> {
+        self.application.tls.as_deref()
+    }
+
     fn method(&self) -> Option<&'static str> {
         let releases = self.releases(End::Server).filter(|releases| releases.far().count() > 0)?;
         Some(if releases.by_stamp() > 0 { "stamps" } else { "window" })
@@ -148,9 +180,9 @@ impl Row for TcpFlow {
     const ABOUT: &'static str = "A TCP connection, or what the capture has of it.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Count "The flow's number in all tables." |flow| flow.id.0;
-        "client" Text "Address of the end that began." |flow| flow.client.ip();
+        "client" Text "Address of the end that began." |flow| address(flow.client);
         "client_port" Count "Its port." |flow| flow.client.port();
-        "server" Text "Address of the other end." |flow| flow.server.ip();
+        "server" Text "Address of the other end." |flow| address(flow.server);
         "server_port" Count "Its port." |flow| flow.server.port();
         "local_end" Text "Which end is on the local side of the capture point: client or server."
             |flow| flow.local.name();
@@ -187,7 +219,7 @@ impl Row for TcpFlow {
         "local_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Server).0);
         "remote_rtt" Span "Median of the half between capture point and remote end."
             |flow| flow.remote_rtt();
-        "remote_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Server).1);
+        "remote_rtt_min" Span "The shortest of those." |flow| flow.remote_rtt_min();
         "rtt_method" Text "How the far half was found: by stamps, or by following Reno's window."
             |flow| flow.method();
         "up_rtt" Span "As rtt, by the client's data." |flow| median(whole(flow, End::Client));
@@ -270,5 +302,67 @@ impl Row for TcpFlow {
             |flow, end| flow.count(end, |counts| counts.keep_alives);
         both "window_probes" Count "Segments that only ask whether the window is still closed"
             |flow, end| flow.count(end, |counts| counts.window_probes);
+        "protocol" Text "What it carries: http, tls, dns or other." |flow| flow.application.protocol;
+        "name" Text "What the server is called: the best of the names that are known."
+            |flow| flow.joined.name.as_deref();
+        "name_source" Text "Where that is from: http, tls, dns or reverse."
+            |flow| flow.joined.name_source;
+        "domain" Text "The registered domain of that name." |flow| flow.joined.domain();
+        "requests" Count "Requests of HTTP/1."
+            |flow| flow.application.http.as_ref().map(|http| http.requests);
+        "has_other_methods" Flag "One of them is no GET."
+            |flow| flow.application.http.as_ref().map(|_| flow.application.has_others);
+        "downloading" Span
+            "Time from requests to the last bytes of their responses, overlaps counted once."
+            |flow| flow.application.http.as_ref().map(|http| http.downloading);
+        "downloaded" Count "Bytes of those responses."
+            |flow| flow.application.http.as_ref().map(|http| http.downloaded);
+        "servicing_rate" Number
+            "Those bytes by that time, in bit/s: the paper's per-flow servicing rate."
+            |flow| flow.application.http.as_ref().and_then(|http| http.servicing_rate())
+                .map(|rate| rate.as_bps() as f64);
+        "wait_first" Span "From the end of the handshake to the first request: T_S."
+            |flow| flow.waits()[0];
+        "wait_between" Span "From the ends of responses to the next requests: T_G."
+            |flow| flow.waits()[1];
+        "wait_last" Span "From the end of the last response to the first FIN: T_F."
+            |flow| flow.waits()[2];
+        "response_time" Span
+            "Median time from a request to its response; inferred where protocol is not http."
+            |flow| flow.application.response_times.median();
+        "responses" Count "How many responses that is of."
+            |flow| flow.application.response_times.count();
+        "tls_version" Text "TLS's version, as far as it can be known."
+            |flow| flow.session().and_then(Session::version).map(|version| version.to_string());
+        "sni" Text "The server's name in the client's hello."
+            |flow| flow.application.server_name();
+        "alpn" Text "The application protocols that the client offers, the best one first."
+            |flow| flow.application.offer().map(|offer| protocols(&offer.protocols));
+        "ja4" Text "The JA4 fingerprint of the client's hello, where all of it was captured."
+            |flow| flow.application.offer().and_then(|offer| offer.ja4.as_deref());
+        "ech" Flag "The client encrypts its hello, or pretends to."
+            |flow| flow.application.offer().map(|offer| offer.encrypts_hello);
+        "tls_handshake" Span "From the client's hello to the end of the handshake."
+            |flow| flow.session().and_then(Session::handshake_time);
+        "tls_resumed" Flag "An earlier session was resumed."
+            |flow| flow.session().and_then(Session::is_resumed);
+        "organisation" Text "Who runs the server's address."
+            |flow| flow.joined.organisation.as_deref();
+        "asn" Count "The number of its autonomous system." |flow| flow.joined.asn;
+        "cdn" Text "The content network." |flow| flow.joined.cdn.as_deref();
+        "cluster" Count "Which of the organisation's places it is at, the nearest one being 0."
+            |flow| flow.joined.cluster.map(|cluster| cluster.0);
+        "cluster_rtt" Span "The round trip in the middle of that place's."
+            |flow| flow.joined.cluster.map(|cluster| cluster.1);
+        "system" Text "The client's operating system." |flow| flow.joined.system();
+        "is_handheld" Flag "The client is a phone, a tablet or a watch."
+            |flow| flow.joined.is_handheld();
+        "device_evidence" Text "What that is known by: user-agent, concurrent, pool, dhcp or tls."
+            |flow| flow.joined.evidence().map(|evidence| evidence.0.name());
+        "device_confidence" Number "How far that may be believed, from 0 to 1: a judgement."
+            |flow| flow.joined.evidence().map(|evidence| evidence.1);
+        "concurrency" Number
+            "How many flows the client's address has at a time, this one included: counted in bins of 0.3 s and averaged over the flow's life."
+            |flow| flow.joined.concurrency;
     };
 }

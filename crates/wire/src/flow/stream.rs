@@ -55,6 +55,8 @@ pub struct Stream {
     recovery: Option<Cause>,
     resent: Few<Resent>,
     mss: u32,
+    has_syn: bool,
+    fin: Option<u64>,
     /// Its last segment was not full, and nothing waited behind it.
     is_dry: bool,
     /// The latest stamp of its own clock.
@@ -190,6 +192,8 @@ impl Stream {
             recovery: None,
             resent: Few::default(),
             mss: USUAL_MSS,
+            has_syn: segment.flags.has(Flags::SYN),
+            fin: None,
             is_dry: true,
             stamp: None,
             counts: Counts::default(),
@@ -227,6 +231,26 @@ impl Stream {
         self.first
     }
 
+    /// The place of its first byte of data.
+    pub fn begin(&self) -> u64 {
+        self.first + u64::from(self.has_syn)
+    }
+
+    /// The place behind its last byte of data, once its FIN has passed.
+    pub fn fin(&self) -> Option<u64> {
+        self.fin
+    }
+
+    /// The place behind the last byte of data that the other end has, by its own words.
+    pub fn acked(&self) -> u64 {
+        self.acked.min(self.fin.unwrap_or(self.acked))
+    }
+
+    /// How many bytes of data it has, each counted once, as far as they are known to have passed.
+    pub fn length(&self) -> u64 {
+        self.top.min(self.fin.unwrap_or(self.top)).saturating_sub(self.begin())
+    }
+
     /// The place of a number near what passes now.
     pub fn place(&self, seq: Seq) -> u64 {
         seq.unwrap(self.top)
@@ -238,6 +262,9 @@ impl Stream {
         self.counts.bytes += u64::from(segment.length);
         let begin = self.place(segment.seq);
         let end = begin + u64::from(segment.end().after(segment.seq) as u32);
+        if segment.flags.has(Flags::FIN) {
+            self.fin = self.fin.or(Some(end - 1));
+        }
         let stamp = segment.options.stamps().map(|stamps| stamps.value);
         let seen = Seen { begin, end, ..Seen::default() };
         if self.asks(segment, begin) {

@@ -144,7 +144,10 @@ impl<A: Default> Table<A> {
         let (key, is_first) = Key::of((from, segment.from), (to, segment.to));
         let mut place = self.places.get(&key).copied();
         if let Some(found) = place
-            && self.entry(found).is_some_and(|entry| entry.is_another(is_first, segment))
+            && self.entry(found).is_some_and(|entry| {
+                let silence = now.since(entry.connection.last());
+                silence > self.limits.idle || entry.is_another(is_first, segment)
+            })
         {
             self.ends(found);
             place = None;

@@ -47,6 +47,21 @@ pub struct Ended {
     pub exchange: Option<Exchange>,
 }
 
+/// The flow that a datagram belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Passing {
+    /// Who began it.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// When it began.
+    pub started: Time,
+    /// Who sent the datagram.
+    pub from: End,
+    /// An exchange of the flow that is over with it.
+    pub exchange: Option<Exchange>,
+}
+
 /// The ends in the order of their addresses, whoever began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key([(IpAddr, u16); 2]);
@@ -94,14 +109,13 @@ impl Table {
         self.evicted
     }
 
-    /// A datagram passes, in this packet. What comes back is an exchange of its flow that is over
-    /// with it.
+    /// A datagram passes, in this packet.
     pub fn handle(
         &mut self,
         now: Time,
         packet: &frame::Datagram<'_>,
         datagram: &Datagram<'_>,
-    ) -> Option<Exchange> {
+    ) -> Passing {
         self.take_turns(now);
         let sender = (packet.source, datagram.from);
         let receiver = (packet.destination, datagram.to);
@@ -121,7 +135,11 @@ impl Table {
             number: self.count,
             flow: Flow::new(now, datagram),
         });
-        entry.flow.handle(now, entry.end(is_first), datagram, packet.length, packet.ecn)
+        let from = entry.end(is_first);
+        let exchange = entry.flow.handle(now, from, datagram, packet.length, packet.ecn);
+        let ends = [sender, receiver].map(SocketAddr::from);
+        let [client, server] = if from == End::Client { ends } else { [ends[1], ends[0]] };
+        Passing { client, server, started: entry.flow.started(), from, exchange }
     }
 
     /// A flow that is over, in no order.

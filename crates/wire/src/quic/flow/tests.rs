@@ -442,7 +442,10 @@ fn the_spin_bit_is_read_where_a_version_has_one() {
         let spin = flow.spin()?;
         Some([spin.to_server().median()?, spin.to_client().median()?])
     };
-    assert_eq!(spun(Some(ONE)), Some([40, 10].map(Span::from_millis)));
+    // Medians are known to 0.8 %.
+    let halves = spun(Some(ONE)).unwrap().map(|half| half.as_millis_f64());
+    assert!((halves[0] / 40.0 - 1.0).abs() < 0.008, "{halves:?}");
+    assert!((halves[1] / 10.0 - 1.0).abs() < 0.008, "{halves:?}");
     assert_eq!(spun(Some(0x5130_3433)), None);
     assert!(established().spin().is_none());
 }

@@ -33,7 +33,7 @@ fn carry(
         is_tunnelled: false,
     };
     let datagram = Datagram { from, to, payload, length: payload.len() };
-    table.handle(Time::from_millis(millis), &packet, &datagram)
+    table.handle(Time::from_millis(millis), &packet, &datagram).exchange
 }
 
 fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool) {
