@@ -90,8 +90,9 @@ pub fn run(
     folder: Option<&mut Folder>,
     progress: &Progress,
 ) -> Result<Outcome, RunError> {
-    let mut collector =
-        Collector { survey: Survey::new(&plan.settings), folder, counters: Counters::default() };
+    let survey = Survey::new(&plan.settings);
+    let survey = if folder.is_some() { survey } else { survey.without_tables() };
+    let mut collector = Collector { survey, folder, counters: Counters::default() };
     let threads = plan.threads.clamp(1, 64);
     let captures = if threads == 1 {
         let mut analysis = Analysis::new(plan.settings.clone());

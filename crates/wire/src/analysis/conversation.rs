@@ -63,10 +63,15 @@ const SECOND: u64 = 1_000_000_000;
 impl Conversation {
     /// Payload passes; says of the second before, when that is over.
     pub(super) fn carries(&mut self, now: Time, from: End, bytes: u32) -> Option<Second> {
+        if let Some(second) = &mut self.second
+            && now.since(second.begins).as_nanos() < SECOND
+        {
+            second.bytes[from as usize] += u64::from(bytes);
+            return None;
+        }
         let begins = Time::from_nanos(now.as_nanos() / SECOND * SECOND);
         let fresh = Second { begins, bytes: [0; 2] };
-        // A clock that steps back stays in its second.
-        let over = self.second.take_if(|second| second.begins < begins);
+        let over = self.second.take();
         self.second.get_or_insert(fresh).bytes[from as usize] += u64::from(bytes);
         over
     }

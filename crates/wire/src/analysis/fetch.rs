@@ -27,7 +27,7 @@ pub(super) struct Fetch {
 }
 
 /// The things that these requests fetched in parts.
-pub(super) fn fetches(rows: &[HttpTransaction]) -> Vec<Fetch> {
+pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
     let mut all: BTreeMap<(IpAddr, u64), Fetch> = BTreeMap::new();
     for row in rows {
         let Some(request) = &row.transaction.request else { continue };

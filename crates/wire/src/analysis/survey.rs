@@ -1,5 +1,6 @@
 //! All records of a run, put in order, joined, and handed out as tables.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -34,16 +35,17 @@ const LEASES: usize = 1 << 16;
 pub struct Survey {
     organisations: Arc<Organisations>,
     pools: Vec<Pool>,
-    tcp: Vec<TcpFlow>,
-    udp: Vec<UdpFlow>,
+    tcp: Vec<Box<TcpFlow>>,
+    udp: Vec<Box<UdpFlow>>,
     seconds: Vec<FlowSecond>,
-    http: Vec<HttpTransaction>,
+    http: Vec<Box<HttpTransaction>>,
     exchanges: Vec<FlowExchange>,
     lookups: Vec<Lookup>,
     streams: Vec<StreamSummary>,
     controls: Vec<Control>,
     packets: Vec<FlowPacket>,
     has_packets: bool,
+    has_tables: bool,
     resolved: Vec<(Time, Resolved)>,
     multipath: Vec<Multipath>,
     resolutions: Resolutions,
@@ -69,6 +71,7 @@ impl Survey {
             controls: Vec::new(),
             packets: Vec::new(),
             has_packets: settings.packets,
+            has_tables: true,
             resolved: Vec::new(),
             multipath: Vec::new(),
             resolutions: Resolutions::default(),
@@ -78,13 +81,18 @@ impl Survey {
         }
     }
 
+    /// Makes no tables: only what is asked for by [`Survey::summary`].
+    pub fn without_tables(self) -> Self {
+        Self { has_tables: false, ..self }
+    }
+
     /// One more.
     pub fn add(&mut self, record: Record) {
         match record {
-            Record::Tcp(flow) => self.tcp.push(*flow),
-            Record::Udp(flow) => self.udp.push(*flow),
+            Record::Tcp(flow) => self.tcp.push(flow),
+            Record::Udp(flow) => self.udp.push(flow),
             Record::Second(second) => self.seconds.push(second),
-            Record::Http(row) => self.http.push(*row),
+            Record::Http(row) => self.http.push(row),
             Record::Exchange(row) => self.exchanges.push(row),
             Record::Lookup(row) => self.lookups.push(*row),
             Record::Resolved(at, resolved) => self.resolved.push((at, *resolved)),
@@ -127,19 +135,35 @@ impl Survey {
         self.exchanges.sort_by_key(|row| (row.exchange.began, row.id));
         let when = |row: &Lookup| row.asked.or(row.reply.as_ref().map(|reply| reply.at));
         self.lookups.sort_by_key(|row| (when(row), row.client, row.id));
-        hand_out(&mut self.tcp, is_end, &mut each);
-        hand_out(&mut self.udp, is_end, &mut each);
-        hand_out(&mut self.seconds, is_end, &mut each);
-        hand_out(&mut fetches(&self.http), false, &mut each);
-        hand_out(&mut self.http, is_end, &mut each);
-        hand_out(&mut self.exchanges, is_end, &mut each);
-        hand_out(&mut self.lookups, is_end, &mut each);
-        hand_out(&mut { found }, is_end, &mut each);
-        hand_out(&mut { connections }, false, &mut each);
-        hand_out(&mut { parts }, false, &mut each);
-        hand_out(&mut self.streams, false, &mut each);
-        hand_out(&mut self.controls, false, &mut each);
-        hand_out(&mut self.packets, is_end && self.has_packets, &mut each);
+        if !self.has_tables {
+            self.clear();
+            return;
+        }
+        hand_out::<TcpFlow>(&mut self.tcp, is_end, &mut each);
+        hand_out::<UdpFlow>(&mut self.udp, is_end, &mut each);
+        hand_out::<FlowSecond>(&mut self.seconds, is_end, &mut each);
+        hand_out::<Fetch>(&mut fetches(&self.http), false, &mut each);
+        hand_out::<HttpTransaction>(&mut self.http, is_end, &mut each);
+        hand_out::<FlowExchange>(&mut self.exchanges, is_end, &mut each);
+        hand_out::<Lookup>(&mut self.lookups, is_end, &mut each);
+        hand_out::<Device>(&mut { found }, is_end, &mut each);
+        hand_out::<mptcp::Connection>(&mut { connections }, false, &mut each);
+        hand_out::<Part>(&mut { parts }, false, &mut each);
+        hand_out::<StreamSummary>(&mut self.streams, false, &mut each);
+        hand_out::<Control>(&mut self.controls, false, &mut each);
+        hand_out::<FlowPacket>(&mut self.packets, is_end && self.has_packets, &mut each);
+    }
+
+    fn clear(&mut self) {
+        self.tcp.clear();
+        self.udp.clear();
+        self.seconds.clear();
+        self.http.clear();
+        self.exchanges.clear();
+        self.lookups.clear();
+        self.streams.clear();
+        self.controls.clear();
+        self.packets.clear();
     }
 
     /// What servers are called.
@@ -351,13 +375,16 @@ fn lease(lease: &dhcp::Lease) -> device::Lease {
     }
 }
 
-fn hand_out<R: Row>(rows: &mut Vec<R>, is_end: bool, each: &mut impl FnMut(&Schema, &Batch)) {
+fn hand_out<R: Row>(
+    rows: &mut Vec<impl Borrow<R>>,
+    is_end: bool,
+    each: &mut impl FnMut(&Schema, &Batch),
+) {
     if rows.is_empty() && !is_end {
         return;
     }
     let mut batch = Batch::of::<R>();
-    rows.iter().for_each(|row| batch.push(row));
-    rows.clear();
+    rows.drain(..).for_each(|row| batch.push(row.borrow()));
     each(&Schema::of::<R>(), &batch);
 }
 

@@ -73,7 +73,7 @@ pub struct Passing<'a, A> {
 /// those of IPv6, and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    addresses: [[u8; 16]; 2],
+    addresses: [u128; 2],
     ports: [u16; 2],
 }
 
@@ -265,10 +265,12 @@ impl<A: Default> Table<A> {
 impl Key {
     /// The key of a packet, and whether its sender is the first end.
     fn of(sender: (IpAddr, u16), receiver: (IpAddr, u16)) -> (Self, bool) {
-        let [one, other] = [sender, receiver].map(|(address, port)| (bytes(address), port));
-        let is_first = one <= other;
-        let (first, second) = if is_first { (one, other) } else { (other, one) };
-        let key = Self { addresses: [first.0, second.0], ports: [first.1, second.1] };
+        let (one, other) = (number(sender.0), number(receiver.0));
+        let is_first = one < other || one == other && sender.1 <= receiver.1;
+        let key = match is_first {
+            true => Self { addresses: [one, other], ports: [sender.1, receiver.1] },
+            false => Self { addresses: [other, one], ports: [receiver.1, sender.1] },
+        };
         (key, is_first)
     }
 
@@ -282,10 +284,10 @@ impl Key {
     }
 }
 
-fn bytes(address: IpAddr) -> [u8; 16] {
+fn number(address: IpAddr) -> u128 {
     match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
+        IpAddr::V4(address) => 0xffff << 32 | u128::from(u32::from(address)),
+        IpAddr::V6(address) => address.into(),
     }
 }
 
