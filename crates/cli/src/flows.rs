@@ -2,8 +2,9 @@
 
 mod summary;
 
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -11,10 +12,11 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
+use manyways_trace::{Span, Time};
 use manyways_wire::Prefix;
-use manyways_wire::analysis::Settings;
+use manyways_wire::analysis::{Settings, schemas};
 use manyways_wire::flow::Limits;
+use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
@@ -24,17 +26,21 @@ use crate::failure::Failure;
 /// of each flow how fast it was and what kept it from being faster: distance, local delay, loss,
 /// windows or the application. Nothing that a packet carries is ever written.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Examples:
   manyways flows office.pcapng
   manyways flows -o tables captures/ --local 10.0.0.0/8
   manyways flows -o tables 'day-*.pcap.zst' --json
+  manyways flows -o shared --anonymize trace.pcap
   tcpdump -s 128 -w - | manyways flows -
 
 A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
 Exit code: 0; 1 when a capture cannot be read to its end (what was read is kept) or nothing can be
 written; 2 when the request makes no sense.")]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Captures: files, folders, quoted patterns, or - for standard input. Several are read in their
     /// order; one that begins where the one before ended goes on with its flows.
     #[arg(required = true, value_name = "CAPTURE")]
@@ -51,6 +57,16 @@ pub struct Args {
     /// Write a table of all packets as well.
     #[arg(long, requires = "output")]
     packets: bool,
+    /// Hide whose flows they are: addresses keep their common prefixes, names become numbers. With
+    /// a file of at least 32 bytes as the key the same ones are hidden alike in other runs.
+    #[arg(long, value_name = "KEYFILE", requires = "output", num_args = 0..=1, require_equals = true)]
+    anonymize: Option<Option<PathBuf>>,
+    /// Leave out packets before this moment: seconds since 1970, or 2026-01-31T12:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    from: Option<Time>,
+    /// Leave out packets from this moment on.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    to: Option<Time>,
     /// How many cores look at packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
@@ -63,11 +79,62 @@ pub struct Args {
     json: bool,
 }
 
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Print what is in the tables: each column, its kind and its meaning.
+    Schema,
+}
+
+fn moment(text: &str) -> Result<Time, String> {
+    const FORMS: &str = "seconds since 1970, or a moment like 2026-01-31T12:00:00Z";
+    if let Ok(seconds) = text.parse::<f64>() {
+        let is_time = seconds.is_finite() && seconds >= 0.0;
+        return if is_time {
+            Ok(Time::ZERO + Span::from_secs_f64(seconds))
+        } else {
+            Err(FORMS.into())
+        };
+    }
+    let moment = humantime::parse_rfc3339_weak(text).map_err(|_| FORMS.to_owned())?;
+    let since = moment.duration_since(std::time::UNIX_EPOCH).map_err(|_| FORMS.to_owned())?;
+    let nanos = u64::try_from(since.as_nanos()).map_err(|_| FORMS.to_owned())?;
+    Ok(Time::from_nanos(nanos))
+}
+
+/// What hides addresses and names: the bytes of a file, or a key that is forgotten after this run.
+fn key(file: Option<&Path>) -> Result<[u8; 32]> {
+    let Some(file) = file else {
+        let mut key = [0; 32];
+        File::open("/dev/urandom")
+            .and_then(|mut random| random.read_exact(&mut key))
+            .context("cannot make a key")?;
+        return Ok(key);
+    };
+    let wrong =
+        |why: String| Failure::new(format!("cannot take {} for a key: {why}", file.display()));
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|opened| opened.take(1 << 16).read_to_end(&mut bytes))
+        .map_err(|error| wrong(error.to_string()))?;
+    if bytes.len() < 32 {
+        let hint = "make one: head -c 32 /dev/urandom > KEYFILE";
+        return Err(wrong(format!("it has {} bytes, and 32 are needed", bytes.len()))
+            .hint(hint)
+            .into());
+    }
+    Ok(Sha256::digest(&bytes).into())
+}
+
 fn prefix(text: &str) -> Result<Prefix, String> {
     text.parse().map_err(|_| "an address, or one with a length: 10.0.0.0/8".to_owned())
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
+    if let Some(Command::Schema) = args.command {
+        let chapters: Vec<String> =
+            schemas().into_iter().map(|schema| schema.to_string()).collect();
+        return print(&chapters.join("\n"));
+    }
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
@@ -77,6 +144,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
             local: args.local,
             limits: Limits { idle: Span::from_secs(args.idle), ..Limits::default() },
             packets: args.packets,
+            from: args.from,
+            to: args.to,
+            mask: match &args.anonymize {
+                Some(file) => Some(key(file.as_deref())?),
+                None => None,
+            },
             ..Settings::default()
         },
         threads: args.threads.unwrap_or_else(cores),
@@ -106,17 +179,22 @@ pub fn run(args: Args) -> Result<ExitCode> {
         true => serde_json::to_string(&document)? + "\n",
         false => summary::text(&outcome, &rows, args.output.as_deref()),
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(error).context("cannot write the summary");
-        }
-        _ => {}
-    }
+    print(&text)?;
     if !sources.skipped.is_empty() {
         eprintln!("manyways: {} files are no captures and were left out", sources.skipped.len());
     }
     let code = faults(&outcome);
     Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal as u8)))
+}
+
+fn print(text: &str) -> Result<ExitCode> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads has read enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Says which captures could not be read to their end.

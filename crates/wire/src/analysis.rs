@@ -87,6 +87,12 @@ pub struct Settings {
     pub organisations: Option<Arc<Organisations>>,
     /// Hand out every packet as well.
     pub packets: bool,
+    /// Hide whose flows they are, by this key.
+    pub mask: Option<[u8; 32]>,
+    /// Packets before this moment do not count.
+    pub from: Option<Time>,
+    /// Nor do those from this one on.
+    pub to: Option<Time>,
 }
 
 /// Something that came out.
@@ -285,6 +291,10 @@ impl Analysis {
 
     /// A packet passes, of this interface of its capture.
     pub fn packet(&mut self, interface: &Interface, packet: &Packet<'_>) {
+        let Settings { from, to, .. } = &self.settings;
+        if from.is_some_and(|from| packet.at < from) || to.is_some_and(|to| packet.at >= to) {
+            return;
+        }
         let counters = &mut self.counters;
         counters.packets += 1;
         counters.bytes += packet.length as u64;

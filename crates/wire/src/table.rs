@@ -3,9 +3,14 @@
 //! A [`Row`] lists its columns, and a [`Batch`] collects rows column by column, in a shape that
 //! files of columns and other languages take. Whoever writes them needs to know no row.
 
+mod mask;
+
 use std::borrow::Cow;
+use std::fmt;
 
 use manyways_trace::{Span, Time};
+
+pub use mask::Mask;
 
 /// The version of all schemas. It grows when a column changes its meaning or goes.
 pub const VERSION: u32 = 1;
@@ -23,8 +28,14 @@ pub enum Kind {
     Number,
     /// True or false.
     Flag,
-    /// Words.
+    /// Words that tell of nobody.
     Text,
+    /// An address, or several with spaces between.
+    Address,
+    /// A name, or a number that stands for one: of a host, of a device, of what was asked for.
+    Name,
+    /// The number of a flow: a whole one, below 2^63.
+    Flow,
 }
 
 /// A value of a row.
@@ -117,6 +128,35 @@ impl Schema {
     }
 }
 
+impl Kind {
+    /// What its values are, in a word or two.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Span => "seconds",
+            Self::Count => "whole number",
+            Self::Number => "number",
+            Self::Flag => "true or false",
+            Self::Text => "text",
+            Self::Address => "address",
+            Self::Name => "name",
+            Self::Flow => "flow",
+        }
+    }
+}
+
+impl fmt::Display for Schema {
+    /// As a chapter of Markdown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "## `{}`\n{}\n", self.table, self.about)?;
+        writeln!(f, "| Column | Kind | Meaning |\n|---|---|---|")?;
+        for (name, kind, about) in &self.columns {
+            writeln!(f, "| `{name}` | {} | {about} |", kind.about())?;
+        }
+        Ok(())
+    }
+}
+
 impl Batch {
     /// No rows of this kind yet.
     pub fn of<R: Row>() -> Self {
@@ -124,11 +164,16 @@ impl Batch {
         Self { columns, rows: 0 }
     }
 
-    /// One more row, of the kind that this was made for.
-    pub fn push<R: Row>(&mut self, row: &R) {
+    /// One more row, of the kind that this was made for; with a mask, nobody's name or address is
+    /// in it.
+    pub fn push<R: Row>(&mut self, row: &R, mut mask: Option<&mut Mask>) {
         debug_assert_eq!(self.columns.len(), R::COLUMNS.len());
         for (values, column) in self.columns.iter_mut().zip(R::COLUMNS) {
-            values.push((column.value)(row));
+            let value = (column.value)(row);
+            values.push(match &mut mask {
+                Some(mask) => mask.hide(column.kind, value),
+                None => value,
+            });
         }
         self.rows += 1;
     }
@@ -147,10 +192,10 @@ impl Batch {
 impl Values {
     fn new(kind: Kind) -> Self {
         let data = match kind {
-            Kind::Time | Kind::Count => Data::Whole(Vec::new()),
+            Kind::Time | Kind::Count | Kind::Flow => Data::Whole(Vec::new()),
             Kind::Span | Kind::Number => Data::Number(Vec::new()),
             Kind::Flag => Data::Flag(Vec::new()),
-            Kind::Text => Data::Text(String::new(), Vec::new()),
+            Kind::Text | Kind::Address | Kind::Name => Data::Text(String::new(), Vec::new()),
         };
         Self { present: Vec::new(), data }
     }
@@ -305,7 +350,7 @@ mod tests {
         let mut batch = Batch::of::<Visit>();
         for (at, whose, took) in [(1, Some("one"), 1.0), (2, None, f64::NAN), (3, Some("two"), 2.0)]
         {
-            batch.push(&Visit { at: Time::from_nanos(at), whose, took });
+            batch.push(&Visit { at: Time::from_nanos(at), whose, took }, None);
         }
         assert_eq!((batch.rows(), batch.columns().len()), (3, 4));
         let [at, whose, took, odd] = batch.columns() else { panic!() };

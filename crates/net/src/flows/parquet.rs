@@ -82,17 +82,19 @@ fn unit(kind: Kind) -> &'static str {
     match kind {
         Kind::Time => "[UTC] ",
         Kind::Span => "[s] ",
-        Kind::Count | Kind::Number | Kind::Flag | Kind::Text => "",
+        _ => "",
     }
 }
 
 fn field(name: &str, kind: Kind) -> Result<TypePtr> {
     let (physical, logical) = match kind {
         Kind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
-        Kind::Count => (Physical::INT64, None),
+        Kind::Count | Kind::Flow => (Physical::INT64, None),
         Kind::Span | Kind::Number => (Physical::DOUBLE, None),
         Kind::Flag => (Physical::BOOLEAN, None),
-        Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Kind::Text | Kind::Address | Kind::Name => {
+            (Physical::BYTE_ARRAY, Some(LogicalType::String))
+        }
     };
     let built = Type::primitive_type_builder(name, physical)
         .with_repetition(Repetition::OPTIONAL)

@@ -30,7 +30,7 @@ impl Row for StreamSummary {
         "dlci" Count "RFCOMM's number of the connection in it." |row| row.id.dlci;
         "channel" Count "RFCOMM's server channel." |row| row.id.server_channel();
         "direction" Text "sent or received, as the host sees it." |row| direction(row.id.direction);
-        "peer" Text "The other device's address." |row| address(row.peer);
+        "peer" Name "The other device's address." |row| address(row.peer);
         "psm" Count "What the channel is for: 3 is RFCOMM." |row| row.psm;
         "opened" Time "When it was opened." |row| row.opened;
         "first" Time "When its first packet passed." |row| row.first;
@@ -71,7 +71,7 @@ impl Row for Control {
         "name" Text "What it is." |row| row.name;
         "adapter" Count "The number of the host's adapter." |row| row.adapter;
         "handle" Count "The connection's handle." |row| row.handle;
-        "peer" Text "The other device's address." |row| address(row.peer);
+        "peer" Name "The other device's address." |row| address(row.peer);
         "cid" Count "The channel that it is about." |row| row.cid;
         "dlci" Count "The connection of RFCOMM that it is about." |row| row.dlci;
         "direction" Text "sent or received, as the host sees it." |row| row.direction.map(direction);

@@ -12,8 +12,8 @@ impl Row for Device {
     const TABLE: &'static str = "devices";
     const ABOUT: &'static str = "Who had an address for a time.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "address" Text "The address." |row| row.address;
-        "hardware" Text "The hardware address that it was leased to, where a lease passed."
+        "address" Address "The address." |row| row.address;
+        "hardware" Name "The hardware address that it was leased to, where a lease passed."
             |row| row.hardware.map(|bytes| bytes.map(|byte| format!("{byte:02x}")).join(":"));
         "first" Time "When its first flow began." |row| row.first;
         "last" Time "When the last of its flows ended." |row| row.last;

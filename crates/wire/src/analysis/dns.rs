@@ -12,13 +12,13 @@ impl Row for Lookup {
     const TABLE: &'static str = "dns";
     const ABOUT: &'static str = "A question to a name server, and its answer.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "client" Text "Address of who asked." |row| tcp::address(row.client);
+        "client" Address "Address of who asked." |row| tcp::address(row.client);
         "client_port" Count "Its port." |row| row.client.port();
-        "server" Text "Address of the name server." |row| tcp::address(row.server);
+        "server" Address "Address of the name server." |row| tcp::address(row.server);
         "transport" Text "udp or tcp."
             |row| if row.transport == Transport::Udp { "udp" } else { "tcp" };
         "id" Count "The number of the question." |row| row.id;
-        "name" Text "The name that was asked for." |row| row.question.as_ref().map(|q| &*q.name);
+        "name" Name "The name that was asked for." |row| row.question.as_ref().map(|q| &*q.name);
         "kind" Text "What was asked about it: A, AAAA, HTTPS and so on."
             |row| row.question.as_ref().map(|question| question.kind.to_string());
         "asked" Time "When it was asked first; none where the capture began later." |row| row.asked;
@@ -30,11 +30,11 @@ impl Row for Lookup {
         "code" Text "The answer's code: NOERROR, NXDOMAIN and so on."
             |row| reply(row, |reply| reply.code.to_string());
         "answers" Count "How many records the answer has." |row| reply(row, |reply| reply.answers);
-        "addresses" Text "The addresses in it, with spaces between."
+        "addresses" Address "The addresses in it, with spaces between."
             |row| reply(row, |reply| {
                 reply.addresses.iter().map(|a| a.to_string()).collect::<Vec<_>>().join(" ")
             });
-        "canonical" Text "The last name of its chain of aliases."
+        "canonical" Name "The last name of its chain of aliases."
             |row| row.reply.as_ref().and_then(|reply| reply.canonical.as_deref());
         "lifetime" Span "For how long it may be believed." |row| reply(row, |reply| reply.lifetime);
         "is_truncated" Flag "The server left something out." |row| reply(row, |r| r.is_truncated);

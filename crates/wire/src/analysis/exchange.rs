@@ -25,9 +25,9 @@ impl Row for FlowExchange {
     const TABLE: &'static str = "exchanges";
     const ABOUT: &'static str = "A request and its response, inferred from changes of direction.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "flow" Count "The number of the flow that carried it." |row| row.id.0;
-        "client" Text "Address of who asked." |row| tcp::address(row.client);
-        "server" Text "Address of who was asked." |row| tcp::address(row.server);
+        "flow" Flow "The number of the flow that carried it." |row| row.id.0;
+        "client" Address "Address of who asked." |row| tcp::address(row.client);
+        "server" Address "Address of who was asked." |row| tcp::address(row.server);
         "protocol" Text "What the flow speaks: tls, quic or other." |row| row.protocol;
         "asked" Time "When the first byte of the request passed." |row| row.exchange.began;
         "asked_end" Time "When its last byte passed." |row| row.exchange.asked;

@@ -74,9 +74,9 @@ impl Row for Fetch {
     const TABLE: &'static str = "fetches";
     const ABOUT: &'static str = "One thing that a client fetched in parts over HTTP/1.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "client" Text "Address of who fetched it." |row| row.client;
-        "host" Text "The host that it is from." |row| row.host.as_deref();
-        "resource" Text "The hash of host and target, as in the table http."
+        "client" Address "Address of who fetched it." |row| row.client;
+        "host" Name "The host that it is from." |row| row.host.as_deref();
+        "resource" Name "The hash of host and target, as in the table http."
             |row| format!("{:016x}", row.resource);
         "content_type" Text "The content type without parameters." |row| row.content_type.as_deref();
         "first" Time "When the first request for a part of it passed." |row| row.first;

@@ -77,10 +77,10 @@ impl Row for HttpTransaction {
     const TABLE: &'static str = "http";
     const ABOUT: &'static str = "A request of HTTP/1 and its response.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "flow" Count "The number of the flow that carried it." |row| row.id.0;
+        "flow" Flow "The number of the flow that carried it." |row| row.id.0;
         "index" Count "Which one of its flow, counted from zero." |row| row.transaction.index;
-        "client" Text "Address of who asked." |row| tcp::address(row.client);
-        "server" Text "Address of who was asked." |row| tcp::address(row.server);
+        "client" Address "Address of who asked." |row| tcp::address(row.client);
+        "server" Address "Address of who was asked." |row| tcp::address(row.server);
         "server_port" Count "Its port." |row| row.server.port();
         "asked" Time "When the first byte of the request passed."
             |row| row.request().map(|request| request.first);
@@ -94,8 +94,8 @@ impl Row for HttpTransaction {
         "downloading" Span "From the request to the response's last byte."
             |row| row.transaction.downloading();
         "method" Text "The method." |row| row.request().map(|r| r.method.clone().into_owned());
-        "host" Text "The host that was asked for: a name, or an address." |row| row.host();
-        "resource" Text
+        "host" Name "The host that was asked for: a name, or an address." |row| row.host();
+        "resource" Name
             "A hash of host and target, in hexadecimal digits, by which requests for parts of one \
              thing find each other. The target itself is never written."
             |row| row.request().and_then(|r| r.resource).map(|hash| format!("{hash:016x}"));

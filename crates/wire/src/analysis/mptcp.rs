@@ -27,7 +27,7 @@ impl Row for Connection {
         "version" Count "MPTCP's version: 0 or 1." |row| row.version;
         "started" Time "When its first subflow began." |row| started(row);
         "subflows" Count "How many subflows it has." |row| row.subflows.len() as u64;
-        "primary_flow" Count "The number of the flow that it began with."
+        "primary_flow" Flow "The number of the flow that it began with."
             |row| row.primary().map(|subflow| subflow.flow);
         both "bytes" Count "Bytes of all subflows, each counted once a subflow"
             |row, end| row.bytes(end);
@@ -57,7 +57,7 @@ impl Row for Part {
     const ABOUT: &'static str = "A TCP flow that belongs to a connection of Multipath TCP.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "connection" Count "The number of the connection." |row| row.connection;
-        "flow" Count "The number of the flow." |row| row.subflow.flow;
+        "flow" Flow "The number of the flow." |row| row.subflow.flow;
         "role" Text "primary, joined, or unknown where its handshake did not pass."
             |row| match row.subflow.role {
                 Role::Primary => "primary",

@@ -32,9 +32,9 @@ impl Row for FlowPacket {
             |row| if row.is_up { "up" } else { "down" };
         "interface" Count "Which of the capture's interfaces it passed, counted from zero."
             |row| row.interface;
-        "flow" Count "The number of its flow; none where it is neither TCP nor UDP."
+        "flow" Flow "The number of its flow; none where it is neither TCP nor UDP."
             |row| row.flow.map(|flow| flow.0);
-        "application" Text "The registered domain of the flow's server, or else its address."
+        "application" Name "The registered domain of the flow's server, or else its address."
             |row| row.application.as_deref();
     };
 }

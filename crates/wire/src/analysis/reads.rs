@@ -43,7 +43,7 @@ pub(super) enum Reader {
     Tls(Box<tls::Session>),
     Dns(Box<[Vec<u8>; 2]>),
     /// Something else.
-    Other(Turns),
+    Other(Box<Turns>),
 }
 
 impl Reads {
@@ -141,7 +141,7 @@ impl Reader {
         };
         self.poll(each);
         if is_other {
-            *self = Self::Other(Turns::default());
+            *self = Self::Other(Box::default());
         }
     }
 
@@ -157,7 +157,7 @@ impl Reader {
                 Self::Tls(Box::new(session))
             }
             [_, ..] => Self::Http(Box::default()),
-            [] => Self::Other(Turns::default()),
+            [] => Self::Other(Box::default()),
         }
     }
 

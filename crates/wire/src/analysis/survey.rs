@@ -20,7 +20,7 @@ use crate::dns::{AskedBy, Lookup, Resolutions, Resolved};
 use crate::flow::{End, Stream};
 use crate::mptcp::{self, Connections};
 use crate::server::{Organisations, clusters};
-use crate::table::{Batch, Row, Schema};
+use crate::table::{Batch, Mask, Row, Schema};
 use crate::tcp::Segment;
 use crate::{HostName, dhcp};
 
@@ -46,6 +46,7 @@ pub struct Survey {
     packets: Vec<FlowPacket>,
     has_packets: bool,
     has_tables: bool,
+    mask: Option<Mask>,
     resolved: Vec<(Time, Resolved)>,
     multipath: Vec<Multipath>,
     resolutions: Resolutions,
@@ -72,6 +73,7 @@ impl Survey {
             packets: Vec::new(),
             has_packets: settings.packets,
             has_tables: true,
+            mask: settings.mask.as_ref().map(Mask::new),
             resolved: Vec::new(),
             multipath: Vec::new(),
             resolutions: Resolutions::default(),
@@ -139,19 +141,24 @@ impl Survey {
             self.clear();
             return;
         }
-        hand_out::<TcpFlow>(&mut self.tcp, is_end, &mut each);
-        hand_out::<UdpFlow>(&mut self.udp, is_end, &mut each);
-        hand_out::<FlowSecond>(&mut self.seconds, is_end, &mut each);
-        hand_out::<Fetch>(&mut fetches(&self.http), false, &mut each);
-        hand_out::<HttpTransaction>(&mut self.http, is_end, &mut each);
-        hand_out::<FlowExchange>(&mut self.exchanges, is_end, &mut each);
-        hand_out::<Lookup>(&mut self.lookups, is_end, &mut each);
-        hand_out::<Device>(&mut { found }, is_end, &mut each);
-        hand_out::<mptcp::Connection>(&mut { connections }, false, &mut each);
-        hand_out::<Part>(&mut { parts }, false, &mut each);
-        hand_out::<StreamSummary>(&mut self.streams, false, &mut each);
-        hand_out::<Control>(&mut self.controls, false, &mut each);
-        hand_out::<FlowPacket>(&mut self.packets, is_end && self.has_packets, &mut each);
+        hand_out::<TcpFlow>(&mut self.tcp, is_end, &mut self.mask, &mut each);
+        hand_out::<UdpFlow>(&mut self.udp, is_end, &mut self.mask, &mut each);
+        hand_out::<FlowSecond>(&mut self.seconds, is_end, &mut self.mask, &mut each);
+        hand_out::<Fetch>(&mut fetches(&self.http), false, &mut self.mask, &mut each);
+        hand_out::<HttpTransaction>(&mut self.http, is_end, &mut self.mask, &mut each);
+        hand_out::<FlowExchange>(&mut self.exchanges, is_end, &mut self.mask, &mut each);
+        hand_out::<Lookup>(&mut self.lookups, is_end, &mut self.mask, &mut each);
+        hand_out::<Device>(&mut { found }, is_end, &mut self.mask, &mut each);
+        hand_out::<mptcp::Connection>(&mut { connections }, false, &mut self.mask, &mut each);
+        hand_out::<Part>(&mut { parts }, false, &mut self.mask, &mut each);
+        hand_out::<StreamSummary>(&mut self.streams, false, &mut self.mask, &mut each);
+        hand_out::<Control>(&mut self.controls, false, &mut self.mask, &mut each);
+        hand_out::<FlowPacket>(
+            &mut self.packets,
+            is_end && self.has_packets,
+            &mut self.mask,
+            &mut each,
+        );
     }
 
     fn clear(&mut self) {
@@ -378,13 +385,14 @@ fn lease(lease: &dhcp::Lease) -> device::Lease {
 fn hand_out<R: Row>(
     rows: &mut Vec<impl Borrow<R>>,
     is_end: bool,
+    mask: &mut Option<Mask>,
     each: &mut impl FnMut(&Schema, &Batch),
 ) {
     if rows.is_empty() && !is_end {
         return;
     }
     let mut batch = Batch::of::<R>();
-    rows.drain(..).for_each(|row| batch.push(row.borrow()));
+    rows.drain(..).for_each(|row| batch.push(row.borrow(), mask.as_mut()));
     each(&Schema::of::<R>(), &batch);
 }
 

@@ -179,10 +179,10 @@ impl Row for TcpFlow {
     const TABLE: &'static str = "tcp";
     const ABOUT: &'static str = "A TCP connection, or what the capture has of it.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "flow" Count "The flow's number in all tables." |flow| flow.id.0;
-        "client" Text "Address of the end that began." |flow| address(flow.client);
+        "flow" Flow "The flow's number in all tables." |flow| flow.id.0;
+        "client" Address "Address of the end that began." |flow| address(flow.client);
         "client_port" Count "Its port." |flow| flow.client.port();
-        "server" Text "Address of the other end." |flow| address(flow.server);
+        "server" Address "Address of the other end." |flow| address(flow.server);
         "server_port" Count "Its port." |flow| flow.server.port();
         "local_end" Text "Which end is on the local side of the capture point: client or server."
             |flow| flow.local.name();
@@ -303,11 +303,11 @@ impl Row for TcpFlow {
         both "window_probes" Count "Segments that only ask whether the window is still closed"
             |flow, end| flow.count(end, |counts| counts.window_probes);
         "protocol" Text "What it carries: http, tls, dns or other." |flow| flow.application.protocol;
-        "name" Text "What the server is called: the best of the names that are known."
+        "name" Name "What the server is called: the best of the names that are known."
             |flow| flow.joined.name.as_deref();
         "name_source" Text "Where that is from: http, tls, dns or reverse."
             |flow| flow.joined.name_source;
-        "domain" Text "The registered domain of that name." |flow| flow.joined.domain();
+        "domain" Name "The registered domain of that name." |flow| flow.joined.domain();
         "requests" Count "Requests of HTTP/1."
             |flow| flow.application.http.as_ref().map(|http| http.requests);
         "has_other_methods" Flag "One of them is no GET."
@@ -334,7 +334,7 @@ impl Row for TcpFlow {
             |flow| flow.application.response_times.count();
         "tls_version" Text "TLS's version, as far as it can be known."
             |flow| flow.session().and_then(Session::version).map(|version| version.to_string());
-        "sni" Text "The server's name in the client's hello."
+        "sni" Name "The server's name in the client's hello."
             |flow| flow.application.server_name();
         "alpn" Text "The application protocols that the client offers, the best one first."
             |flow| flow.application.offer().map(|offer| protocols(&offer.protocols));

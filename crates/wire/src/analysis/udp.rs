@@ -56,10 +56,10 @@ impl Row for UdpFlow {
     const TABLE: &'static str = "udp";
     const ABOUT: &'static str = "A UDP flow, of QUIC or anything else.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "flow" Count "The flow's number in all tables." |row| row.id.0;
-        "client" Text "Address of the end that began." |row| tcp::address(row.client);
+        "flow" Flow "The flow's number in all tables." |row| row.id.0;
+        "client" Address "Address of the end that began." |row| tcp::address(row.client);
         "client_port" Count "Its port." |row| row.client.port();
-        "server" Text "Address of the other end." |row| tcp::address(row.server);
+        "server" Address "Address of the other end." |row| tcp::address(row.server);
         "server_port" Count "Its port." |row| row.server.port();
         "local_end" Text "Which end is on the local side of the capture point: client or server."
             |row| row.local.name();
@@ -80,12 +80,12 @@ impl Row for UdpFlow {
             |row| protocol(row.flow.protocol());
         "quic_version" Text "QUIC's version, in hexadecimal digits."
             |row| row.quic().and_then(|quic| quic.version(End::Client)).map(|v| format!("{v:08x}"));
-        "name" Text "What the server is called: the best of the names below."
+        "name" Name "What the server is called: the best of the names below."
             |row| row.joined.name.as_deref();
         "name_source" Text "Where that is from: tls, dns or reverse."
             |row| row.joined.name_source;
-        "domain" Text "The registered domain of that name." |row| row.joined.domain();
-        "sni" Text "The server's name in QUIC's hello." |row| row.server_name();
+        "domain" Name "The registered domain of that name." |row| row.joined.domain();
+        "sni" Name "The server's name in QUIC's hello." |row| row.server_name();
         "alpn" Text "The application protocols that the client offers, the best one first."
             |row| row.quic().and_then(|q| q.hello()).map(|hello| tcp::protocols(&hello.protocols));
         "handshake_server_rtt" Span "From the client's first flight to the server's answer."
