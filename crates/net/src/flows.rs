@@ -7,6 +7,8 @@ mod block;
 mod folder;
 mod input;
 mod parquet;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use self::folder::{Folder, FolderError};

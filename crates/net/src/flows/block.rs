@@ -37,6 +37,8 @@ struct Place {
 pub(super) enum End {
     /// It is over.
     Whole,
+    /// It has nothing in it.
+    Empty,
     /// It was cut within a packet or block that begins at this byte.
     Cut(u64),
     /// What begins at this byte cannot be read.
@@ -123,6 +125,7 @@ impl Blocks {
                     return match end {
                         _ if !block.packets.is_empty() => None,
                         Err(broken) => Some(End::Broken(self.place, broken)),
+                        Ok(_) if self.place == 0 && self.rest.is_empty() => Some(End::Empty),
                         Ok(_) if self.rest.is_empty() => Some(End::Whole),
                         Ok(_) => Some(End::Cut(self.place)),
                     };
