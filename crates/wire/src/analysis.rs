@@ -375,33 +375,44 @@ impl Analysis {
             }
         };
         if self.settings.packets {
-            let local = flow.map(|(_, side, from)| side.end() == from);
+            let Datagram { source, destination, length, .. } = *datagram;
+            let is_up = match flow {
+                Some((_, End::Client)) => self.settings.side(source, destination) == Side::Client,
+                Some((_, End::Server)) => self.settings.side(destination, source) == Side::Server,
+                None => self.settings.is_local(source),
+            };
             self.records.push_back(Record::Packet(FlowPacket {
                 at: packet.at,
-                length: u32::try_from(datagram.length).unwrap_or(u32::MAX),
-                is_up: local.unwrap_or_else(|| self.settings.is_local(datagram.source)),
+                length: u32::try_from(length).unwrap_or(u32::MAX),
+                is_up,
                 interface: packet.interface as u16,
-                flow: flow.map(|(id, ..)| id),
+                flow: flow.map(|(id, _)| id),
                 application: None,
             }));
         }
     }
 
-    /// A segment of TCP. Says of its flow: its number, its local side, and who sent it.
+    /// A segment of TCP. Says of which flow it is, and who sent it.
     fn segment(
         &mut self,
         now: Time,
         datagram: &Datagram<'_>,
         segment: &Segment<'_>,
-    ) -> Option<(FlowId, Side, End)> {
+    ) -> Option<(FlowId, End)> {
         let Datagram { source, destination, length, ecn, .. } = *datagram;
         let passing = self.tcp.handle(now, source, destination, segment)?;
         let Passing { from, place, connection, attached, .. } = passing;
-        let ends = [(source, segment.from), (destination, segment.to)].map(SocketAddr::from);
-        let [client, server] = if from == End::Client { ends } else { [ends[1], ends[0]] };
-        let id = *attached
-            .id
-            .get_or_insert_with(|| FlowId::of(TCP, client, server, connection.started()));
+        // Made when they are needed, which is seldom.
+        let ends = || {
+            let sender = SocketAddr::new(source, segment.from);
+            let receiver = SocketAddr::new(destination, segment.to);
+            if from == End::Client { (sender, receiver) } else { (receiver, sender) }
+        };
+        let port = if from == End::Client { segment.to } else { segment.from };
+        let id = *attached.id.get_or_insert_with(|| {
+            let (client, server) = ends();
+            FlowId::of(TCP, client, server, connection.started())
+        });
         attached.traffic.add(from, length, ecn);
         let records = &mut self.records;
         if segment.length > 0
@@ -421,18 +432,17 @@ impl Analysis {
             })));
         }
         let Conversation { reads, application, .. } = attached;
-        let about = (connection, server.port());
+        let about = (connection, port);
         let lookups = &mut self.lookups;
         reads.segment(now, from, about, place, segment, |read| {
             let application = application.get_or_insert_default();
-            take(read, id, (client, server), application, lookups, records);
+            take(read, id, ends(), application, lookups, records);
         });
-        let side = self.settings.side(client.ip(), server.ip());
         self.collect();
-        if server.port() == NAME_SERVERS[0] {
+        if port == NAME_SERVERS[0] {
             self.collect_names();
         }
-        Some((id, side, from))
+        Some((id, from))
     }
 
     /// A datagram of UDP.
@@ -441,7 +451,7 @@ impl Analysis {
         now: Time,
         packet: &Datagram<'_>,
         datagram: &crate::udp::Datagram<'_>,
-    ) -> (FlowId, Side, End) {
+    ) -> (FlowId, End) {
         let passing = self.udp.handle(now, packet, datagram);
         let crate::udp::Passing { client, server, started, from, exchange } = passing;
         let id = FlowId::of(UDP, client, server, started);
@@ -463,9 +473,8 @@ impl Analysis {
             self.leases.handle(now, &message);
             self.collect_names();
         }
-        let side = self.settings.side(client.ip(), server.ip());
         self.collect_datagrams();
-        (id, side, from)
+        (id, from)
     }
 
     /// Flows that are over.
