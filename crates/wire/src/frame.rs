@@ -20,6 +20,7 @@ use std::net::IpAddr;
 pub use self::fragments::{Fragments, Whole};
 use crate::capture::LinkType;
 
+const TCP: u8 = 6;
 /// So many headers are read through before IP, and so many packets that carry each other.
 const DEPTH: usize = 8;
 
@@ -101,7 +102,21 @@ pub fn datagram<'a>(
     length: usize,
 ) -> Result<Datagram<'a>, Opaque> {
     let rest = Rest { bytes: frame, length: length.max(frame.len()) };
-    let mut found = ip_in(Layer::Link(link), rest)?;
+    // Most packets are IP right behind Ethernet's header.
+    let plain = match (link, frame.get(12..14)) {
+        (LinkType::ETHERNET, Some([0x08, 0x00] | [0x86, 0xdd])) => {
+            rest.after(14).and_then(ip::datagram)
+        }
+        _ => None,
+    };
+    let mut found = match plain {
+        Some(found) => found,
+        None => ip_in(Layer::Link(link), rest)?,
+    };
+    // TCP carries no packets.
+    if found.protocol == TCP {
+        return Ok(found);
+    }
     for _ in 0..DEPTH {
         let Some((layer, rest)) = tunnel::inside(&found) else { break };
         let Ok(inner) = ip_in(layer, rest) else { break };

@@ -25,6 +25,8 @@ pub const OUTSTANDING: usize = 2_048;
 pub const HOLES: usize = 64;
 /// No more bytes than this are on their way (RFC 7323, 2.3).
 const LARGEST_WINDOW: u64 = 1 << 30;
+/// Room for so many of those is kept while nothing is on its way.
+const KEPT: usize = 4;
 /// What a segment is believed to carry while nobody has said it.
 const USUAL_MSS: u32 = 1_460;
 /// An acknowledgement of a single segment that comes this much later than the fastest one was
@@ -377,7 +379,7 @@ impl Stream {
             }
             self.sent.pop_front();
         }
-        if self.sent.is_empty() && self.sent.capacity() > 0 {
+        if self.sent.is_empty() && self.sent.capacity() > KEPT {
             // Most connections are silent most of the time.
             self.sent = VecDeque::new();
         }

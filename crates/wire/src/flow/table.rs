@@ -1,6 +1,7 @@
 //! All connections that pass, by their addresses and ports.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::RandomState;
@@ -71,7 +72,7 @@ pub struct Passing<'a, A> {
 
 /// The ends in the order of their addresses, whoever began: addresses, those of IPv4 mapped into
 /// those of IPv6, and ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     addresses: [u128; 2],
     ports: [u16; 2],
@@ -259,6 +260,16 @@ impl<A: Default> Table<A> {
         self.places.remove(&key);
         let (client, server) = key.ends(begins_first);
         self.over.push_back(Flow { number, client, server, connection, attached });
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [one, other] = self.addresses;
+        let [first, second] = self.ports;
+        state.write_u128(one);
+        state.write_u128(other);
+        state.write_u32(u32::from(first) << 16 | u32::from(second));
     }
 }
 

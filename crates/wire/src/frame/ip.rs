@@ -29,32 +29,33 @@ pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
 }
 
 fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
-    let address = |at: usize| -> Option<IpAddr> {
-        let bytes: [u8; 4] = *rest.bytes.get(at..)?.first_chunk()?;
-        Some(Ipv4Addr::from(bytes).into())
+    let fixed: &[u8; 20] = rest.bytes.first_chunk()?;
+    let number = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+    let address = |at: usize| {
+        IpAddr::V4(Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]))
     };
-    let header = usize::from(rest.u8(0)? & 0xf) * 4;
+    let header = usize::from(fixed[0] & 0xf) * 4;
     if header < 20 {
         return None;
     }
-    let (declared, part) = (rest.u16(2)?, rest.u16(6)?);
+    let (declared, part) = (number(2), number(6));
     let fragment = Fragment {
-        id: rest.u16(4)?.into(),
+        id: number(4).into(),
         offset: u32::from(part & 0x1fff) * 8,
         has_more: part & 0x2000 != 0,
     };
     let packet = Packet {
-        source: address(12)?,
-        destination: address(16)?,
+        source: address(12),
+        destination: address(16),
         length: match usize::from(declared) {
             declared if declared >= header => declared,
             _ => rest.length,
         },
         fragment: Some(fragment).filter(|part| part.has_more || part.offset > 0),
-        ecn: rest.u8(1)? & 3,
-        hop_limit: rest.u8(8)?,
+        ecn: fixed[1] & 3,
+        hop_limit: fixed[8],
     };
-    Some(packet.carrying(rest, rest.u8(9)?, header))
+    Some(packet.carrying(rest, fixed[9], header))
 }
 
 fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {

@@ -159,12 +159,13 @@ impl Transactions {
 
     /// The next transaction that ended. To be asked until there is none after each call of the
     /// others.
+    #[inline]
     pub fn poll(&mut self) -> Option<Transaction> {
-        let ended = self.ended.pop_front();
+        let ended = self.ended.pop_front()?;
         if self.ended.is_empty() {
             self.ended = VecDeque::new();
         }
-        ended
+        Some(ended)
     }
 
     /// Whether this is HTTP/1; none while neither end has shown it. An end of which no byte is
