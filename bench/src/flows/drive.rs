@@ -11,7 +11,7 @@ use manyways_sys::wait::{Outcome, Usage, account};
 use manyways_trace::Span;
 
 use super::capture::{self, Shape, Written};
-use super::contender::{Contender, Programs};
+use super::contender::Programs;
 use super::plan::Cell;
 use super::record::{CellRecord, Run};
 use crate::launch::{DriveError, system};
