@@ -25,7 +25,7 @@ lint: ## Check format, lints, docs, layers, licences and shell scripts
 	@scripts/setup lint
 	@scripts/lint
 
-bench: ## Measure the emulator, get and bond beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
+bench: ## Measure the emulator, get, bond and flows beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench
 	cargo build --release -p manyways-cli -p manyways-bench
 	mkdir -p bench/results docs/benchmarks
@@ -33,3 +33,4 @@ bench: ## Measure the emulator, get and bond beside their rivals (BENCH=full: al
 	$(TARGET)/release/manyways-bench rattan --json bench/results/lab-rattan.json --markdown docs/benchmarks/lab-rattan.md
 	$(TARGET)/release/manyways-bench get --json bench/results/get.json --markdown docs/benchmarks/get.md
 	$(TARGET)/release/manyways-bench bond --json bench/results/bond.json --markdown docs/benchmarks/bond.md
+	$(TARGET)/release/manyways-bench flows --json bench/results/flows.json --markdown docs/benchmarks/flows.md

@@ -3,11 +3,13 @@
 //!
 //! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
 //! no gateway; `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
-//! kernel's Multipath TCP; `manyways-bench rattan` compares the emulator with Rattan. What only
+//! kernel's Multipath TCP; `manyways-bench flows` compares `manyways flows` with tshark, tcptrace and
+//! NFStream; `manyways-bench rattan` compares the emulator with Rattan. What only
 //! concerns manyways itself is measured by `manyways lab bench`.
 #![forbid(unsafe_code)]
 
 mod bond;
+mod flows;
 mod get;
 mod launch;
 mod links;
@@ -41,8 +43,11 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     Bond(bond::BondArgs),
+    Flows(flows::FlowsArgs),
     Get(get::GetArgs),
     Rattan(RattanArgs),
+    #[command(hide = true)]
+    Capture(flows::Shape),
     #[command(hide = true)]
     Load(traffic::LoadArgs),
     #[command(hide = true)]
@@ -81,8 +86,10 @@ struct RattanArgs {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Bond(args) => bond::run(args),
+        Command::Flows(args) => flows::run(args),
         Command::Get(args) => get::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
+        Command::Capture(shape) => flows::make(&shape).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),
         Command::Serve(args) => traffic::serve(&args).map(|()| ExitCode::SUCCESS),
         Command::Splice(args) => traffic::splice(&args).map(|()| ExitCode::SUCCESS),

@@ -3,28 +3,40 @@
 //!
 //! A connection has a handshake, a question, an answer that comes in windows which double until
 //! they are large, acknowledgements of two segments each, now and then a segment that is lost
-//! behind the capture point and comes again, and an end. Every segment has stamps. Half of the
-//! connections speak HTTP, the others something that begins like TLS.
+//! behind the capture point and comes again, and an end. Every segment has the stamp of its end's
+//! clock and echoes the latest one that had come there. Half of the connections speak HTTP, the
+//! others something that begins like TLS.
+
+mod frame;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Write};
 
+use serde::{Deserialize, Serialize};
+
 /// What a capture is like.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, clap::Args)]
 pub struct Shape {
     /// How many connections.
+    #[arg(long, value_name = "N")]
     pub flows: u32,
     /// How many packets, about.
+    #[arg(long, value_name = "N")]
     pub packets: u64,
     /// The most bytes that are kept of each.
+    #[arg(long, value_name = "BYTES")]
     pub snap: usize,
-    /// How long all of it takes, in seconds, about.
+    /// In how many seconds all connections begin.
+    #[arg(long, value_name = "SECONDS")]
     pub lasts: u64,
+    /// No connection ends.
+    #[arg(long)]
+    pub open: bool,
 }
 
 /// What was written.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Written {
     /// Packets.
     pub packets: u64,
@@ -45,6 +57,9 @@ struct Passing {
     length: u32,
     /// The first question or answer, which has readable bytes.
     is_head: bool,
+    /// When it was sent, and when what it echoes was: in milliseconds.
+    stamp: u32,
+    echo: u32,
 }
 
 /// A connection that is still at it.
@@ -59,6 +74,36 @@ struct Talk {
     down: u32,
     stage: Stage,
     random: u64,
+    client: End,
+    server: End,
+}
+
+/// One end of a connection.
+#[derive(Default)]
+struct End {
+    /// How long it takes from the capture point to the end and back.
+    away: u64,
+    /// When segments passed that have not come here yet.
+    coming: VecDeque<u64>,
+    /// The stamp of the last one that has.
+    seen: u32,
+}
+
+impl End {
+    /// The stamp of a segment that passes at this time and was sent before that.
+    fn stamp(&self, at: u64) -> u32 {
+        // No clock begins at zero, which stands for none.
+        ((at + MILLI - self.away / 2) / MILLI) as u32 + 1_000
+    }
+
+    /// What a segment echoes that passes now: a round trip ago its cause did.
+    fn echo(&mut self, at: u64, other: &Self) -> u32 {
+        while self.coming.front().is_some_and(|passed| *passed + self.away <= at) {
+            let passed = self.coming.pop_front().unwrap_or_default();
+            self.seen = other.stamp(passed);
+        }
+        self.seen
+    }
 }
 
 enum Stage {
@@ -69,6 +114,9 @@ enum Stage {
 }
 
 /// Writes a capture.
+///
+/// # Errors
+/// Those of the output.
 pub fn write(shape: &Shape, out: &mut dyn Write) -> io::Result<Written> {
     let mut written = Written { packets: 0, bytes: 24 };
     out.write_all(&0xa1b2_3c4d_u32.to_le_bytes())?;
@@ -78,19 +126,20 @@ pub fn write(shape: &Shape, out: &mut dyn Write) -> io::Result<Written> {
     // The mean answer that makes about so many packets: of three packets two are data, one is an
     // acknowledgement; ten more belong to the beginning and the end.
     let each = shape.packets / u64::from(shape.flows.max(1));
-    let mean = u32::try_from(each.saturating_sub(10).max(3) * 2 / 3).unwrap_or(1) * MSS;
+    let mean = each.saturating_sub(10).max(3) * 2 / 3 * u64::from(MSS);
     let mut order = Order::default();
     let mut random = 7;
     for flow in 0..shape.flows {
         let at = draw(&mut random) % (shape.lasts * 1_000_000_000).max(1);
-        order.push(at, Event::Turn(Box::new(Talk::new(flow, mean))));
+        order.push(at, Event::Begin(flow));
     }
     while let Some((at, event)) = order.pop() {
         match event {
-            Event::Turn(talk) => talk.turn(at, &mut order),
+            Event::Begin(flow) => Box::new(Talk::new(flow, mean)).turn(at, shape, &mut order),
+            Event::Turn(talk) => talk.turn(at, shape, &mut order),
             Event::Packet(packet) => {
                 written.packets += 1;
-                written.bytes += frame(at, &packet, shape.snap, out)?;
+                written.bytes += frame::write(at, &packet, shape.snap, out)?;
             }
         }
     }
@@ -98,6 +147,7 @@ pub fn write(shape: &Shape, out: &mut dyn Write) -> io::Result<Written> {
 }
 
 enum Event {
+    Begin(u32),
     Turn(Box<Talk>),
     Packet(Passing),
 }
@@ -105,26 +155,32 @@ enum Event {
 /// Events by time; those of one time in the order in which they were put in.
 #[derive(Default)]
 struct Order {
-    heap: BinaryHeap<Reverse<(u64, u64)>>,
-    events: std::collections::HashMap<u64, Event>,
+    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    events: Vec<Option<Event>>,
+    free: Vec<u32>,
     count: u64,
 }
 
 impl Order {
     fn push(&mut self, at: u64, event: Event) {
-        self.heap.push(Reverse((at, self.count)));
-        self.events.insert(self.count, event);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() as u32 - 1
+        });
+        self.events[slot as usize] = Some(event);
+        self.heap.push(Reverse((at, self.count, slot)));
         self.count += 1;
     }
 
     fn pop(&mut self) -> Option<(u64, Event)> {
-        let Reverse((at, number)) = self.heap.pop()?;
-        self.events.remove(&number).map(|event| (at, event))
+        let Reverse((at, _, slot)) = self.heap.pop()?;
+        self.free.push(slot);
+        Some((at, self.events[slot as usize].take()?))
     }
 }
 
 impl Talk {
-    fn new(flow: u32, mean: u32) -> Self {
+    fn new(flow: u32, mean: u64) -> Self {
         let mut random = u64::from(flow) + 1;
         let near = (1 + draw(&mut random) % 8) * MILLI / 2;
         let far = (5 + draw(&mut random) % 60) * MILLI;
@@ -133,56 +189,83 @@ impl Talk {
         let answers = (0..count)
             .map(|_| {
                 let scale = [1, 1, 2, 4, 8][draw(&mut random) as usize % 5];
-                (mean / count as u32 * scale * 10 / 32).max(300)
+                (mean / count * scale * 10 / 32).clamp(300, 1 << 30) as u32
             })
             .collect();
-        Self { flow, near, far, answers, up: 1_000, down: 5_000, stage: Stage::Syn, random }
+        let (client, server) = [near, far].map(|away| End { away, ..End::default() }).into();
+        let (up, down, stage) = (1_000, 5_000, Stage::Syn);
+        Self { flow, near, far, answers, up, down, stage, random, client, server }
     }
 
-    fn packet(&self, is_up: bool, flags: u8, length: u32, is_head: bool) -> Passing {
+    /// Those of one side have to be asked for in the order in which they pass.
+    fn packet(&mut self, at: u64, is_up: bool, flags: u8, length: u32) -> Passing {
         let (seq, ack) = if is_up { (self.up, self.down) } else { (self.down, self.up) };
-        Passing { flow: self.flow, is_up, seq, ack, flags, length, is_head }
+        let (own, other) = match is_up {
+            true => (&mut self.client, &mut self.server),
+            false => (&mut self.server, &mut self.client),
+        };
+        let (stamp, echo) = (own.stamp(at), own.echo(at, other));
+        other.coming.push_back(at);
+        Passing { flow: self.flow, is_up, seq, ack, flags, length, is_head: false, stamp, echo }
+    }
+
+    /// Has a packet pass.
+    fn send(&mut self, order: &mut Order, at: u64, is_up: bool, flags: u8) {
+        let packet = self.packet(at, is_up, flags, 0);
+        order.push(at, Event::Packet(packet));
     }
 
     /// Says what passes from now on, until it is this connection's turn again.
-    fn turn(mut self: Box<Self>, now: u64, order: &mut Order) {
+    fn turn(mut self: Box<Self>, now: u64, shape: &Shape, order: &mut Order) {
         let (near, far) = (self.near, self.far);
         match self.stage {
             Stage::Syn => {
-                let syn = Passing { ack: 0, ..self.packet(true, 0x02, 0, false) };
+                let syn = Passing { ack: 0, ..self.packet(now, true, 0x02, 0) };
                 order.push(now, Event::Packet(syn));
                 self.up += 1;
-                order.push(now + far, Event::Packet(self.packet(false, 0x12, 0, false)));
+                self.send(order, now + far, false, 0x12);
                 self.down += 1;
-                order.push(now + far + near, Event::Packet(self.packet(true, 0x10, 0, false)));
+                self.send(order, now + far + near, true, 0x10);
                 self.stage = Stage::Ask;
                 order.push(now + far + near + near / 4, Event::Turn(self));
             }
             Stage::Ask => {
                 let length = 120 + (draw(&mut self.random) % 400) as u32;
-                order.push(now, Event::Packet(self.packet(true, 0x18, length, true)));
-                self.up += length;
+                let ask = Passing { is_head: true, ..self.packet(now, true, 0x18, length) };
+                order.push(now, Event::Packet(ask));
+                self.up = self.up.wrapping_add(length);
                 let left = self.answers.pop().unwrap_or(300);
                 self.stage = Stage::Answer { left, window: 10, is_first: true };
                 let think = draw(&mut self.random) % 20 * MILLI;
                 order.push(now + far + think, Event::Turn(self));
             }
-            Stage::Answer { left, window, is_first } => self.answer(now, left, window, is_first, order),
+            Stage::Answer { left, window, is_first } => {
+                self.answer(now, left, window, is_first, order);
+            }
+            Stage::Over if shape.open => {}
             Stage::Over => {
-                order.push(now, Event::Packet(self.packet(true, 0x11, 0, false)));
-                self.up += 1;
-                order.push(now + far, Event::Packet(self.packet(false, 0x11, 0, false)));
-                self.down += 1;
-                order.push(now + far + near, Event::Packet(self.packet(true, 0x10, 0, false)));
+                self.send(order, now, true, 0x11);
+                self.up = self.up.wrapping_add(1);
+                self.send(order, now + far, false, 0x11);
+                self.down = self.down.wrapping_add(1);
+                self.send(order, now + far + near, true, 0x10);
             }
         }
     }
 
     /// A window's worth of an answer.
-    fn answer(mut self: Box<Self>, now: u64, mut left: u32, window: u32, is_first: bool, order: &mut Order) {
+    fn answer(
+        mut self: Box<Self>,
+        now: u64,
+        mut left: u32,
+        window: u32,
+        is_first: bool,
+        order: &mut Order,
+    ) {
         let (near, far) = (self.near, self.far);
         let mut at = now;
-        let lost = (draw(&mut self.random) % 100 == 0).then(|| draw(&mut self.random) as u32 % window);
+        let lost =
+            (draw(&mut self.random) % 100 == 0).then(|| draw(&mut self.random) as u32 % window);
         let mut missing = None;
         for index in 0..window {
             if left == 0 {
@@ -191,24 +274,25 @@ impl Talk {
             let length = left.min(MSS);
             left -= length;
             let flags = if left == 0 { 0x18 } else { 0x10 };
-            let packet = self.packet(false, flags, length, is_first && index == 0);
+            let is_head = is_first && index == 0;
+            let packet = Passing { is_head, ..self.packet(at, false, flags, length) };
             order.push(at, Event::Packet(packet));
             if lost == Some(index) && index + 4 < window && left > 4 * MSS {
                 missing = Some((self.down, length));
             }
-            self.down += length;
+            self.down = self.down.wrapping_add(length);
             let acked = missing.map_or(self.down, |(begin, _)| begin);
             if index % 2 == 1 || left == 0 || missing.is_some() {
-                let ack = Passing { ack: acked, ..self.packet(true, 0x10, 0, false) };
+                let ack = Passing { ack: acked, ..self.packet(at + near, true, 0x10, 0) };
                 order.push(at + near, Event::Packet(ack));
             }
             at += 12_000;
         }
         let mut next = now + near + far;
         if let Some((begin, length)) = missing {
-            let again = Passing { seq: begin, ..self.packet(false, 0x10, length, false) };
+            let again = Passing { seq: begin, ..self.packet(next, false, 0x10, length) };
             order.push(next, Event::Packet(again));
-            order.push(next + near, Event::Packet(self.packet(true, 0x10, 0, false)));
+            self.send(order, next + near, true, 0x10);
             next += near + far;
         }
         self.stage = match (left, self.answers.is_empty()) {
@@ -217,72 +301,10 @@ impl Talk {
             _ => Stage::Answer { left, window: (window * 2).min(64), is_first: false },
         };
         if left == 0 {
-            next = at + near + draw(&mut self.random) % 300 * MILLI;
+            next = next.max(at + near) + draw(&mut self.random) % 300 * MILLI;
         }
         order.push(next.max(at), Event::Turn(self));
     }
-}
-
-/// The packet as the file has it; how many bytes that took.
-fn frame(at: u64, packet: &Passing, snap: usize, out: &mut dyn Write) -> io::Result<u64> {
-    let is_web = packet.flow % 2 == 0;
-    let syn = packet.flags & 0x02 != 0;
-    let options: &[u8] = match syn {
-        true => &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7],
-        false => &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1],
-    };
-    let mut bytes = [0_u8; 14 + 20 + 40];
-    bytes[12] = 8;
-    let header = 20 + options.len();
-    let length = 20 + header + packet.length as usize;
-    let ip = &mut bytes[14..];
-    ip[0] = 0x45;
-    ip[2..4].copy_from_slice(&(length as u16).to_be_bytes());
-    ip[8] = 64;
-    ip[9] = 6;
-    let [_, a, b, c] = packet.flow.to_be_bytes();
-    let client = [10, a, b, c];
-    let server = [198, 18, (packet.flow % 7) as u8, (packet.flow % 251) as u8];
-    let (from, to) = if packet.is_up { (client, server) } else { (server, client) };
-    ip[12..16].copy_from_slice(&from);
-    ip[16..20].copy_from_slice(&to);
-    let tcp = &mut ip[20..];
-    let ports = (40_000_u16, if is_web { 80_u16 } else { 443 });
-    let (from, to) = if packet.is_up { ports } else { (ports.1, ports.0) };
-    tcp[..2].copy_from_slice(&from.to_be_bytes());
-    tcp[2..4].copy_from_slice(&to.to_be_bytes());
-    tcp[4..8].copy_from_slice(&packet.seq.to_be_bytes());
-    tcp[8..12].copy_from_slice(&packet.ack.to_be_bytes());
-    tcp[12] = (header / 4 << 4) as u8;
-    tcp[13] = packet.flags;
-    tcp[14..16].copy_from_slice(&8_192_u16.to_be_bytes());
-    tcp[20..header].copy_from_slice(options);
-    // Stamps tick in milliseconds, and echo what the other end is known to have sent.
-    let now = (at / MILLI) as u32 + 1;
-    let stamps = if syn { 8 } else { 4 };
-    tcp[20 + stamps..24 + stamps].copy_from_slice(&now.to_be_bytes());
-    let there = (14 + length).min(snap);
-    out.write_all(&((at / 1_000_000_000) as u32 + 1_700_000_000).to_le_bytes())?;
-    out.write_all(&((at % 1_000_000_000) as u32).to_le_bytes())?;
-    out.write_all(&(there as u32).to_le_bytes())?;
-    out.write_all(&((14 + length) as u32).to_le_bytes())?;
-    let headers = 14 + 20 + header;
-    out.write_all(&bytes[..headers.min(there)])?;
-    let mut rest = there.saturating_sub(headers);
-    let head: &[u8] = match (is_web, packet.is_up) {
-        (true, true) => b"GET /an/object/of/some/length HTTP/1.1\r\nHost: www.example.net\r\n\r\n",
-        (true, false) => b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nServer: one\r\n\r\n",
-        (false, true) => b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-        (false, false) => b"\x17\x03\x03\x40\x00",
-    };
-    if packet.is_head {
-        let there = head.len().min(rest);
-        out.write_all(&head[..there])?;
-        rest -= there;
-    }
-    const FILL: [u8; 1_500] = [b'x'; 1_500];
-    out.write_all(&FILL[..rest])?;
-    Ok(16 + there as u64)
 }
 
 /// The next of a row of numbers that look random (xorshift64*).
@@ -291,4 +313,74 @@ fn draw(state: &mut u64) -> u64 {
     *state ^= *state << 25;
     *state ^= *state >> 27;
     state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { flows: 50, packets: 10_000, snap: 96, lasts: 5, open: false };
+
+    /// Time, client port first, flags, stamp and echo of each packet.
+    fn packets(shape: &Shape) -> Vec<(u64, bool, u8, u32, u32)> {
+        let mut file = Vec::new();
+        let written = write(shape, &mut file).unwrap();
+        assert_eq!(written.bytes, file.len() as u64);
+        let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
+        let (mut at, mut packets) = (24, Vec::new());
+        while at < file.len() {
+            let there = word(at + 8) as usize;
+            let time = u64::from(word(at)) * 1_000_000_000 + u64::from(word(at + 4));
+            let tcp = &file[at + 16 + 34..at + 16 + there];
+            let stamps = if tcp[13] & 0x02 != 0 { 28 } else { 24 };
+            let stamp = |at: usize| u32::from_be_bytes(tcp[at..at + 4].try_into().unwrap());
+            let is_up = tcp[..2] == 40_000_u16.to_be_bytes();
+            packets.push((time, is_up, tcp[13], stamp(stamps), stamp(stamps + 4)));
+            at += 16 + there;
+        }
+        assert_eq!(packets.len() as u64, written.packets);
+        packets
+    }
+
+    #[test]
+    fn a_capture_has_about_what_was_asked_for_in_order() {
+        let packets = packets(&SHAPE);
+        assert!((8_000..12_000).contains(&packets.len()), "{}", packets.len());
+        assert!(packets.is_sorted_by_key(|packet| packet.0));
+        let count = |flags| packets.iter().filter(|packet| packet.2 == flags).count();
+        assert_eq!((count(0x02), count(0x12), count(0x11)), (50, 50, 100));
+        let open = self::packets(&Shape { open: true, ..SHAPE });
+        assert_eq!(open.len(), packets.len() - 150);
+    }
+
+    #[test]
+    fn the_same_shape_gives_the_same_bytes() {
+        let of = |shape: &Shape| {
+            let mut file = Vec::new();
+            write(shape, &mut file).unwrap();
+            file
+        };
+        assert!(of(&SHAPE) == of(&SHAPE));
+        assert!(of(&SHAPE) != of(&Shape { lasts: 6, ..SHAPE }));
+        // Full packets are all there, and a short one is cut.
+        let whole = of(&Shape { snap: 65_535, ..SHAPE }).len();
+        assert!(whole > 8 * of(&SHAPE).len(), "{whole}");
+    }
+
+    #[test]
+    fn an_echo_is_a_round_trip_old() {
+        let packets = packets(&Shape { flows: 1, ..SHAPE });
+        let mut talk = Talk::new(0, 0);
+        let mut stamps = [Vec::new(), Vec::new()];
+        for (at, is_up, flags, stamp, echo) in packets {
+            let own = if is_up { &mut talk.client } else { &mut talk.server };
+            if flags != 0x02 {
+                // The latest of the other side's that passed a round trip ago or before.
+                let due = stamps[usize::from(!is_up)].iter().rev();
+                let due = due.copied().find(|(passed, _): &(u64, u32)| passed + own.away <= at);
+                assert_eq!(due.map(|(_, stamp)| stamp), Some(echo));
+            }
+            stamps[usize::from(is_up)].push((at, stamp));
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
-use manyways_trace::{Span, Time};
+use manyways_trace::{Size, Span, Time};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -22,6 +23,16 @@ pub enum Outcome {
     Signal(Ended),
 }
 
+/// What a process has used, and the children that it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time, in user and kernel mode together.
+    pub cpu: Span,
+    /// The most memory that was resident at a time; of several processes, that of the largest. It
+    /// is not less than what our own process had when it started the child.
+    pub memory: Size,
+}
+
 /// Waits for `child`, at most for `patience`, and for a termination signal if there is a source of
 /// them.
 pub fn wait(
@@ -29,11 +40,46 @@ pub fn wait(
     patience: Option<Span>,
     termination: Option<&Termination>,
 ) -> io::Result<Outcome> {
+    until(child.id() as i32, patience, termination, || child.try_wait())
+}
+
+/// [`wait`], and what the child has used; nothing of one that has not ended. Of one that has,
+/// nobody may ask `child` again: its id belongs to nobody any more.
+pub fn account(
+    child: &Child,
+    patience: Option<Span>,
+    termination: Option<&Termination>,
+) -> io::Result<(Outcome, Usage)> {
+    let pid = child.id() as i32;
+    let mut usage = Usage::default();
+    let outcome = until(pid, patience, termination, || {
+        let mut status = 0;
+        // SAFETY: all zeros is a valid block of numbers.
+        let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both places are valid.
+        let found = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut used) };
+        if found < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+        usage.cpu = Span::from_micros(micros(used.ru_utime) + micros(used.ru_stime));
+        usage.memory = Size::from_bytes(used.ru_maxrss as u64 * 1_024);
+        Ok((found == pid).then(|| ExitStatus::from_raw(status)))
+    })?;
+    Ok((outcome, usage))
+}
+
+fn until(
+    pid: i32,
+    patience: Option<Span>,
+    termination: Option<&Termination>,
+    mut ended: impl FnMut() -> io::Result<Option<ExitStatus>>,
+) -> io::Result<Outcome> {
     let clock = Clock::start();
     let deadline = patience.map(|patience| Time::ZERO + patience);
-    let process = pidfd(child.id() as i32)?;
+    let process = pidfd(pid)?;
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = ended()? {
             return Ok(Outcome::Exited(status));
         }
         let mut fds = vec![PollFd::new(process.as_fd(), PollFlags::POLLIN)];
@@ -71,4 +117,34 @@ pub(crate) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the descriptor is new and nobody else's.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_accounted_for() {
+        let busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; exit 3";
+        let child = Command::new("sh").args(["-c", busy]).spawn().unwrap();
+        let (outcome, usage) = account(&child, None, None).unwrap();
+        assert!(matches!(outcome, Outcome::Exited(status) if status.code() == Some(3)));
+        assert!(usage.cpu >= Span::from_millis(5), "{usage:?}");
+        assert!(usage.memory.as_bytes() > 100_000, "{usage:?}");
+        // It is gone, and nobody can wait for it twice.
+        assert!(account(&child, None, None).is_err());
+    }
+
+    #[test]
+    fn a_child_that_takes_too_long_can_still_be_ended() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let (outcome, usage) = account(&child, Some(Span::from_millis(20)), None).unwrap();
+        assert!(matches!(outcome, Outcome::TimedOut));
+        assert_eq!(usage, Usage { memory: usage.memory, ..Usage::default() });
+        child.kill().unwrap();
+        let (outcome, _) = account(&child, None, None).unwrap();
+        assert!(matches!(outcome, Outcome::Exited(status) if !status.success()));
+    }
 }

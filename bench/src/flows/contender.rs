@@ -1,0 +1,189 @@
+//! Who reads captures, and how each is asked.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::programs::{program, version};
+
+/// The release of NFStream that is compared with.
+const NFSTREAM: &str = "6.6.0";
+
+/// Goes through all flows, as NFStream's own first example does. Its processes begin anew from this
+/// file, so it has to be told which of them is the first.
+const SCRIPT: &str = "\
+import sys
+from nfstream import NFStreamer
+if __name__ == '__main__':
+    flows = NFStreamer(source=sys.argv[1], n_meters=1)
+    print(sum(1 for _ in flows))
+";
+
+/// Somebody who reads a capture and says something of its flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// `manyways flows`.
+    Manyways {
+        /// How many threads look at packets.
+        threads: u8,
+        /// Whether it writes tables.
+        tables: bool,
+    },
+    /// `tshark -z conv,tcp`.
+    TShark,
+    /// `tcptrace -lW`.
+    TcpTrace,
+    /// NFStream with its own settings.
+    NfStream,
+}
+
+impl Contender {
+    /// What it is called.
+    pub fn name(self) -> String {
+        match self {
+            Self::Manyways { threads, tables: false } => format!("manyways-{threads}"),
+            Self::Manyways { threads, tables: true } => format!("manyways-{threads}-tables"),
+            Self::TShark => "tshark".to_owned(),
+            Self::TcpTrace => "tcptrace".to_owned(),
+            Self::NfStream => "nfstream".to_owned(),
+        }
+    }
+
+    /// Whether it has a single core to itself and no other.
+    pub fn is_on_one_core(self) -> bool {
+        !matches!(self, Self::Manyways { threads: 2.., .. })
+    }
+
+    /// About, for the estimate.
+    pub fn packets_per_second(self) -> f64 {
+        match self {
+            Self::Manyways { .. } => 1.5e6,
+            Self::TShark => 0.1e6,
+            Self::TcpTrace => 0.5e6,
+            Self::NfStream => 0.2e6,
+        }
+    }
+}
+
+/// What is there to measure.
+#[derive(Debug)]
+pub struct Programs {
+    /// The binary under test.
+    pub manyways: PathBuf,
+    tshark: Option<PathBuf>,
+    tcptrace: Option<PathBuf>,
+    /// NFStream's Python and what it shall do.
+    nfstream: Result<(PathBuf, tempfile::NamedTempFile), String>,
+}
+
+impl Programs {
+    /// Finds the others, and installs NFStream where that can be had.
+    pub fn find(manyways: PathBuf) -> Self {
+        let [tshark, tcptrace] = ["tshark", "tcptrace"].map(program);
+        Self { manyways, tshark, tcptrace, nfstream: nfstream() }
+    }
+
+    /// What the others are.
+    pub fn versions(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        all.extend(self.tshark.as_ref().and_then(|file| version(file, "--version")));
+        // It says its version among other words, and fails.
+        all.extend(self.tcptrace.as_ref().map(|_| "tcptrace 6.6.7".to_owned()));
+        all.extend(self.nfstream.as_ref().ok().map(|_| format!("NFStream {NFSTREAM}")));
+        all
+    }
+
+    /// The command with which one reads a capture; `-` is standard input.
+    ///
+    /// # Errors
+    /// Why it cannot run.
+    pub fn command(
+        &self,
+        who: Contender,
+        capture: &Path,
+        tables: &Path,
+    ) -> Result<Command, String> {
+        let there = |program: &Option<PathBuf>, name: &str| {
+            program.clone().ok_or_else(|| format!("{name} is not installed (scripts/setup bench)"))
+        };
+        let mut words: Vec<&OsStr> = Vec::new();
+        let threads;
+        let file = match who {
+            Contender::Manyways { threads: count, tables: with } => {
+                threads = count.to_string();
+                words.extend(["flows", "--threads", &threads].map(OsStr::new));
+                if with {
+                    words.extend(["--force".as_ref(), "-o".as_ref(), tables.as_os_str()]);
+                }
+                words.push(capture.as_os_str());
+                self.manyways.clone()
+            }
+            Contender::TShark => {
+                words.extend(["-n", "-q", "-z", "conv,tcp", "-r"].map(OsStr::new));
+                words.push(capture.as_os_str());
+                there(&self.tshark, "tshark")?
+            }
+            Contender::TcpTrace => {
+                words.extend([OsStr::new("-lW"), OsStr::new("-n"), capture.as_os_str()]);
+                there(&self.tcptrace, "tcptrace")?
+            }
+            Contender::NfStream => {
+                let (python, script) = self.nfstream.as_ref().map_err(Clone::clone)?;
+                words.extend([script.path().as_os_str(), capture.as_os_str()]);
+                python.clone()
+            }
+        };
+        let mut command = match who.is_on_one_core() {
+            // The last core: interrupts and the rest of the world like the first.
+            true => {
+                let core = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+                let mut command = Command::new("taskset");
+                command.arg("-c").arg(core.to_string()).arg(file);
+                command
+            }
+            false => Command::new(file),
+        };
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// A virtual environment in the same cache outside the checkout where set-up keeps its tools.
+fn nfstream() -> Result<(PathBuf, tempfile::NamedTempFile), String> {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = folder("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(folder("HOME")?).join(".cache")))
+        .ok_or("NFStream: there is no home folder to install it in")?;
+    let root = cache.join("manyways/bench-venv");
+    let python = root.join("bin/python");
+    let is_there = |python: &Path| {
+        let ask = "import importlib.metadata as m, nfstream; print(m.version('nfstream'))";
+        let said = Command::new(python).args(["-c", ask]).stdin(Stdio::null()).output();
+        said.is_ok_and(|said| said.stdout.trim_ascii() == NFSTREAM.as_bytes())
+    };
+    if !is_there(&python) {
+        eprintln!("installing NFStream {NFSTREAM} into {} (once)", root.display());
+        let wanted = format!("nfstream=={NFSTREAM}");
+        run(Command::new("python3").args(["-m", "venv"]).arg(&root))?;
+        run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &wanted]))?;
+        if !is_there(&python) {
+            return Err(format!("NFStream {NFSTREAM} was installed but cannot be used"));
+        }
+    }
+    let script = tempfile::Builder::new().suffix(".py").tempfile();
+    let script = script.map_err(|error| format!("NFStream: no place for a script: {error}"))?;
+    std::fs::write(script.path(), SCRIPT).map_err(|error| error.to_string())?;
+    Ok((python, script))
+}
+
+/// Runs one step of an installation. Which mirror a machine asks concerns nobody who reads why it
+/// failed, so of that only the status is told.
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("NFStream cannot be installed: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("NFStream {NFSTREAM} cannot be installed ({})", output.status)),
+    }
+}

@@ -1,0 +1,237 @@
+//! Measures a cell.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use manyways_sys::clock::Clock;
+use manyways_sys::signal::Termination;
+use manyways_sys::wait::{Outcome, Usage, account};
+use manyways_trace::Span;
+
+use super::capture::{self, Shape, Written};
+use super::contender::Programs;
+use super::plan::Cell;
+use super::record::{CellRecord, Run};
+use crate::launch::{DriveError, system};
+use crate::order;
+use crate::results::Planned;
+
+/// How long a contender may take for a capture.
+const PATIENCE: Span = Span::from_secs(1_800);
+/// A program that did nothing for so long has read all that there is.
+const QUIET: Span = Span::from_millis(300);
+
+/// What a cell needs.
+pub struct Driver<'a> {
+    /// What is there.
+    pub programs: &'a Programs,
+    /// Somebody wants the whole benchmark to end.
+    pub termination: &'a Termination,
+    /// Of every order.
+    pub seed: u64,
+}
+
+impl Driver<'_> {
+    /// Measures a cell, and tells after each round how many are done.
+    ///
+    /// # Errors
+    /// Why it came to nothing.
+    pub fn measure(
+        &self,
+        cell: &Cell,
+        tell: &mut dyn FnMut(u32),
+    ) -> Result<CellRecord, DriveError> {
+        let mut record = cell.blank();
+        record.load = load();
+        let folder = tempfile::tempdir().map_err(system("make a folder"))?;
+        let (file, tables) = (folder.path().join("capture.pcap"), folder.path().join("tables"));
+        if !cell.is_stream {
+            record.capture = self.make(&cell.shape, &file)?;
+            self.check(&file, record.capture)?;
+        }
+        let mut contenders = cell.contenders.clone();
+        contenders.retain(|who| match self.programs.command(*who, &file, &tables) {
+            Ok(_) => true,
+            Err(why) => {
+                record.left_out.push(why);
+                false
+            }
+        });
+        for round in 0..cell.rounds {
+            let seed = self.seed ^ order::hash(&format!("{}/{round}", cell.name));
+            order::shuffle(&mut contenders, seed);
+            for who in &contenders {
+                let command = |file: &Path| {
+                    self.programs.command(*who, file, &tables).map_err(DriveError::Site)
+                };
+                let mut run = match cell.is_stream {
+                    true => {
+                        let (run, written) = self.stream(command(Path::new("-"))?, &cell.shape)?;
+                        record.capture = written;
+                        run
+                    }
+                    false => self.run(command(&file)?)?,
+                };
+                run.round = round;
+                run.contender = who.name();
+                record.runs.push(run);
+            }
+            tell(round + 1);
+        }
+        Ok(record)
+    }
+
+    /// Makes a capture in a process of its own: a child's memory counts from what this one has.
+    fn make(&self, shape: &Shape, file: &Path) -> Result<Written, DriveError> {
+        let out = File::create(file).map_err(system("make a capture"))?;
+        let mut child = generate(shape)?.stdout(out).spawn().map_err(system("make a capture"))?;
+        let written = written(&mut child)?;
+        drop(child.stdin.take());
+        self.end_of(&mut child)?;
+        // Once through it, so that it is in memory when the first one reads it.
+        let mut bytes = vec![0; 1 << 20];
+        let mut reader = File::open(file).map_err(system("read the capture"))?;
+        while reader.read(&mut bytes).map_err(system("read the capture"))? > 0 {}
+        Ok(written)
+    }
+
+    /// Whether all packets are found in it; beforehand, and not measured.
+    fn check(&self, file: &Path, written: Written) -> Result<(), DriveError> {
+        let output = Command::new(&self.programs.manyways)
+            .args(["flows", "--json"])
+            .arg(file)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(system("start manyways"))?;
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .map_err(|_| DriveError::Site("manyways flows says no JSON".to_owned()))?;
+        let found = &said["captures"][0]["packets"];
+        if found.as_u64() == Some(written.packets) {
+            return Ok(());
+        }
+        Err(DriveError::Site(format!("{found} packets were found of {}", written.packets)))
+    }
+
+    fn run(&self, mut command: Command) -> Result<Run, DriveError> {
+        let clock = Clock::start();
+        let mut child = command.spawn().map_err(system("start a contender"))?;
+        let (usage, failed) = self.end_of(&mut child)?;
+        Ok(finished(clock.now().as_secs_f64(), usage, failed))
+    }
+
+    /// Has a contender read a capture that is made meanwhile, on another core. The time that counts
+    /// is the processor's.
+    fn stream(&self, mut command: Command, shape: &Shape) -> Result<(Run, Written), DriveError> {
+        let clock = Clock::start();
+        let mut source =
+            generate(shape)?.stdout(Stdio::piped()).spawn().map_err(system("make a capture"))?;
+        let pipe = source.stdout.take().map_or_else(Stdio::null, Stdio::from);
+        let started = command.stdin(pipe).spawn();
+        let mut child = started.map_err(system("start a contender"))?;
+        // It has the other end of the pipe too, until it is dropped.
+        drop(command);
+        let written = written(&mut source);
+        let live = written.as_ref().ok().and_then(|_| live(child.id()));
+        drop(source.stdin.take());
+        self.end_of(&mut source)?;
+        let (usage, failed) = self.end_of(&mut child)?;
+        let seconds = clock.now().as_secs_f64();
+        Ok((Run { live, ..finished(seconds, usage, failed) }, written?))
+    }
+
+    /// Waits for a child's end; why it was none.
+    fn end_of(&self, child: &mut Child) -> Result<(Usage, Option<String>), DriveError> {
+        let (outcome, usage) = account(child, Some(PATIENCE), Some(self.termination))
+            .map_err(system("watch a contender"))?;
+        let failed = match outcome {
+            Outcome::Exited(status) if status.success() => None,
+            Outcome::Exited(status) => Some(status.to_string()),
+            Outcome::TimedOut => Some("it took too long".to_owned()),
+            Outcome::Signal(ended) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(DriveError::Stopped(ended.signal));
+            }
+        };
+        if matches!(outcome, Outcome::TimedOut) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        Ok((usage, failed))
+    }
+}
+
+fn finished(seconds: f64, usage: Usage, failed: Option<String>) -> Run {
+    let (cpu, memory) = (usage.cpu.as_secs_f64(), usage.memory.as_bytes());
+    Run { seconds, cpu, memory, failed, ..Run::default() }
+}
+
+/// A process that makes a capture on its output, says on the other one what it wrote, and ends when
+/// its input does.
+fn generate(shape: &Shape) -> Result<Command, DriveError> {
+    let this = std::env::current_exe().map_err(system("tell where this is"))?;
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(this).arg("capture");
+    for (option, value) in [
+        ("--flows", u64::from(shape.flows)),
+        ("--packets", shape.packets),
+        ("--snap", shape.snap as u64),
+        ("--lasts", shape.lasts),
+    ] {
+        command.args([option, &value.to_string()]);
+    }
+    command.args(shape.open.then_some("--open"));
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    Ok(command)
+}
+
+/// Waits until a capture is made.
+fn written(child: &mut Child) -> Result<Written, DriveError> {
+    let mut said = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        BufReader::new(stderr).read_line(&mut said).map_err(system("make a capture"))?;
+    }
+    serde_json::from_str(&said)
+        .map_err(|_| DriveError::Site(format!("no capture was made: {}", said.trim())))
+}
+
+/// Makes a capture on standard output; what [`Driver`] starts.
+pub fn make(shape: &Shape) -> Result<(), String> {
+    let mut out = BufWriter::with_capacity(1 << 20, std::io::stdout().lock());
+    let written = capture::write(shape, &mut out)
+        .and_then(|written| out.into_inner().map(|_| written).map_err(|error| error.into_error()))
+        .map_err(|error| format!("cannot write a capture: {error}"))?;
+    eprintln!("{}", serde_json::to_string(&written).map_err(|error| error.to_string())?);
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    Ok(())
+}
+
+/// The most bytes that a process has had, as soon as it has nothing to do.
+fn live(pid: u32) -> Option<u64> {
+    let busy = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat.rsplit(')').next()?.split_whitespace();
+        Some((fields.next()? == "R", fields.nth(10)?.to_owned(), fields.next()?.to_owned()))
+    };
+    let clock = Clock::start();
+    let mut before = busy()?;
+    while clock.now().as_secs_f64() < PATIENCE.as_secs_f64() {
+        std::thread::sleep(QUIET.into());
+        let now = busy()?;
+        if now == before && !now.0 {
+            break;
+        }
+        before = now;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1_024)
+}
+
+/// How many processes wanted a core in the last minute.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or_default()
+}

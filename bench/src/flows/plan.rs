@@ -1,0 +1,134 @@
+//! What is measured.
+
+use super::capture::Shape;
+use super::contender::Contender;
+use super::record::CellRecord;
+use crate::results::Planned;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A look.
+    Quick,
+    /// A quarter of an hour.
+    Default,
+    /// With a stream of 100 million packets.
+    Full,
+}
+
+/// A capture, and who reads it.
+#[derive(Debug)]
+pub struct Cell {
+    /// Unique.
+    pub name: String,
+    /// Its letter.
+    pub part: char,
+    /// For people.
+    pub title: String,
+    /// The capture.
+    pub shape: Shape,
+    /// It comes through a pipe while it is made.
+    pub is_stream: bool,
+    /// Those that run in each round.
+    pub contenders: Vec<Contender>,
+    /// How often.
+    pub rounds: u32,
+}
+
+/// Every cell.
+pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
+    use Contender::{Manyways, NfStream, TShark, TcpTrace};
+    let is_quick = mode == Mode::Quick;
+    let own = |threads, tables| Manyways { threads, tables };
+    let one = || vec![own(1, false)];
+    let several = rounds.unwrap_or(if is_quick { 3 } else { 5 });
+    let cell = |part, name: String, title: String, shape, is_stream, contenders, rounds| Cell {
+        name,
+        part,
+        title,
+        shape,
+        is_stream,
+        contenders,
+        rounds,
+    };
+    let millions = if is_quick { 1 } else { 3 };
+    let mut cells = Vec::new();
+    let shape =
+        Shape { flows: 20_000, packets: millions * 1_000_000, snap: 96, lasts: 60, open: false };
+    cells.push(cell(
+        'a',
+        "headers".to_owned(),
+        format!("{millions} million packets of 20,000 connections, 96 bytes of each"),
+        shape,
+        false,
+        vec![own(1, false), own(1, true), own(2, false), own(2, true), TShark, TcpTrace, NfStream],
+        several,
+    ));
+    let shape = Shape {
+        flows: 8_000,
+        packets: if is_quick { 500_000 } else { 1_500_000 },
+        snap: 65_535,
+        lasts: 60,
+        open: false,
+    };
+    let title = "Whole packets, most of 1,514 bytes".to_owned();
+    let both = vec![own(1, false), own(2, false)];
+    cells.push(cell('b', "whole".to_owned(), title, shape, false, both, several));
+    for flows in [2_000, 200_000] {
+        let shape =
+            Shape { flows, packets: u64::from(flows) * 20, snap: 96, lasts: 20, open: true };
+        let title = format!("{flows} connections of about 20 packets that do not end");
+        let rounds = several.min(3);
+        cells.push(cell('c', format!("alive-{flows}"), title, shape, true, one(), rounds));
+    }
+    let growth: &[u64] = match mode {
+        Mode::Quick => &[1],
+        Mode::Default => &[1, 10],
+        Mode::Full => &[1, 10, 100],
+    };
+    for millions in growth {
+        let packets = millions * 1_000_000;
+        let shape = Shape {
+            flows: (packets / 150) as u32,
+            packets,
+            snap: 96,
+            lasts: millions * 20,
+            open: false,
+        };
+        let title = format!("{millions} million packets, as many in a second in each of these");
+        let rounds = if *millions == 100 { 1 } else { several.min(3) };
+        cells.push(cell('d', format!("grown-{millions}M"), title, shape, true, one(), rounds));
+    }
+    cells
+}
+
+impl Planned for Cell {
+    type Record = CellRecord;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn estimate(&self) -> f64 {
+        let packets = self.shape.packets as f64;
+        let each: f64 = self.contenders.iter().map(|who| packets / who.packets_per_second()).sum();
+        // A pipe is as slow as who makes the packets.
+        let made = packets / 1.5e6;
+        f64::from(self.rounds) * (each + if self.is_stream { made } else { 0.0 }) + made
+    }
+
+    fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    fn blank(&self) -> CellRecord {
+        CellRecord {
+            name: self.name.clone(),
+            part: self.part.to_string(),
+            title: self.title.clone(),
+            rounds: self.rounds,
+            plan: format!("{:?} {:?} {}", self.shape, self.contenders, self.rounds),
+            ..CellRecord::new(&self.shape)
+        }
+    }
+}
