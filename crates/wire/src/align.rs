@@ -23,6 +23,7 @@ mod orient;
 pub mod pairing;
 mod part;
 pub mod report;
+mod row;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub use orient::orient;
 pub use pairing::{How, Match, Pairing, Same};
 pub use part::{Name, Part, Trust};
 pub use report::{Pair, Place, Point, Report};
+pub use row::Delay;
 pub use track::{Carries, Origin, Track};
 
 /// Which way along the chain of points a stream goes.
