@@ -1,5 +1,6 @@
 //! `manyways flows`: from captures to what users experienced.
 
+mod align;
 mod summary;
 
 use std::io::{self, IsTerminal, Write};
@@ -24,7 +25,10 @@ use crate::failure::Failure;
 /// of each flow how fast it was and what kept it from being faster: distance, local delay, loss,
 /// windows or the application. Nothing that a packet carries is ever written.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 Examples:
   manyways flows office.pcapng
   manyways flows -o tables captures/ --local 10.0.0.0/8
@@ -33,8 +37,11 @@ Examples:
 
 A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
 Exit code: 0; 1 when a capture cannot be read to its end (what was read is kept) or nothing can be
-written; 2 when the request makes no sense.")]
+written; 2 when the request makes no sense."
+)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Captures: files, folders, quoted patterns, or - for standard input. Several are read in their
     /// order; one that begins where the one before ended goes on with its flows.
     #[arg(required = true, value_name = "CAPTURE")]
@@ -63,11 +70,19 @@ pub struct Args {
     json: bool,
 }
 
+#[derive(clap::Subcommand)]
+enum Command {
+    Align(align::Args),
+}
+
 fn prefix(text: &str) -> Result<Prefix, String> {
     text.parse().map_err(|_| "an address, or one with a length: 10.0.0.0/8".to_owned())
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
+    if let Some(Command::Align(args)) = args.command {
+        return align::run(args);
+    }
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
