@@ -26,11 +26,14 @@ pub fn text(alignment: &Alignment) -> String {
     for (number, (capture, point)) in captures.iter().zip(points).enumerate() {
         let _ = writeln!(
             text,
-            "{:<12} {}: {} packets, {} streams",
+            "{:<12} {}: {} packets, {}",
             label(number),
             capture.name,
             capture.packets,
-            streams(point)
+            match streams(point) {
+                1 => "1 stream".to_owned(),
+                count => format!("{count} streams"),
+            }
         );
         if capture.left_out > 0 {
             let _ = writeln!(text, "{:<12} {} more were left out", "", capture.left_out);
