@@ -317,7 +317,7 @@ impl Both {
             }
             let ours = &mut self.ends[from as usize];
             let before = *ours.acked.get_or_insert(segment.ack);
-            if let Some(more @ 1..) = u32::try_from(segment.ack.after(before)).ok() {
+            if let Ok(more @ 1..) = u32::try_from(segment.ack.after(before)) {
                 ours.acked = Some(segment.ack);
                 if let Tracked::NotYet = ours.acks {
                     let carries = Carries::Acknowledgements;
