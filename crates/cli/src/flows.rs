@@ -1,5 +1,6 @@
 //! `manyways flows`: from captures to what users experienced.
 
+mod align;
 mod summary;
 
 use std::fs::File;
@@ -81,6 +82,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Align(align::Args),
     /// Print what is in the tables: each column, its kind and its meaning.
     Schema,
 }
@@ -130,10 +132,14 @@ fn prefix(text: &str) -> Result<Prefix, String> {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    if let Some(Command::Schema) = args.command {
-        let chapters: Vec<String> =
-            schemas().into_iter().map(|schema| schema.to_string()).collect();
-        return print(&chapters.join("\n"));
+    match args.command {
+        Some(Command::Align(args)) => return align::run(args),
+        Some(Command::Schema) => {
+            let chapters: Vec<String> =
+                schemas().into_iter().map(|schema| schema.to_string()).collect();
+            return print(&chapters.join("\n"));
+        }
+        None => {}
     }
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;

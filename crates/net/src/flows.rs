@@ -3,6 +3,7 @@
 //!
 //! [`Sources`] finds the captures, [`run`] goes through them, and a [`Folder`] takes the tables.
 
+mod align;
 mod block;
 mod folder;
 mod input;
@@ -11,6 +12,7 @@ mod parquet;
 mod tests;
 mod work;
 
+pub use self::align::{AlignError, Alignment, LOG, Site, Taken, align};
 pub use self::folder::{Folder, FolderError};
 pub use self::input::{Source, SourceError, Sources};
 pub use self::work::{Capture, Outcome, Plan, Progress, RunError, run};

@@ -1,7 +1,8 @@
 //! The same bytes at several capture points: which stream here is which there, how long bytes took
 //! from point to point, and how far the points' clocks are apart.
 //!
-//! A [`Track`] is one direction of a stream at one point. [`pairing::pair`] finds the same bytes in
+//! A [`Track`] is one direction of a stream at one point; [`Follow`] makes those of a capture, and
+//! [`orient()`] finds out which way along the chain they go. [`pairing::pair`] finds the same bytes in
 //! the tracks of two points: by the numbers of TCP where both saw the same connection, or else by
 //! what the bytes are, as a proxy on the way puts them into other segments or under other framing.
 //! [`Clock`] is told of the times at both and estimates what parts the clocks. A [`Log`] says when
@@ -15,11 +16,14 @@ mod anchor;
 pub mod clock;
 mod content;
 pub mod delay;
+pub mod follow;
 mod hull;
 pub mod log;
+mod orient;
 pub mod pairing;
 mod part;
 pub mod report;
+mod row;
 mod sequence;
 #[cfg(test)]
 mod tests;
@@ -31,10 +35,13 @@ use manyways_trace::{Span, Time};
 
 pub use clock::{Clock, Ppm};
 pub use delay::{Sample, Summary};
+pub use follow::{Follow, Followed};
 pub use log::{Log, LogError};
+pub use orient::orient;
 pub use pairing::{How, Match, Pairing, Same};
 pub use part::{Name, Part, Trust};
 pub use report::{Pair, Place, Point, Report};
+pub use row::Delay;
 pub use track::{Carries, Origin, Track};
 
 /// Which way along the chain of points a stream goes.
@@ -49,6 +56,14 @@ pub enum Way {
 impl Way {
     /// Both.
     pub const BOTH: [Self; 2] = [Self::Along, Self::Against];
+
+    /// The other one.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Along => Self::Against,
+            Self::Against => Self::Along,
+        }
+    }
 }
 
 /// A time less another one, which may be of another clock: it can be negative.

@@ -42,7 +42,7 @@ pub use self::survey::{Survey, schemas};
 pub use self::tcp::TcpFlow;
 pub use self::udp::UdpFlow;
 use crate::bluetooth::{Control, Event, Host, StreamSummary};
-use crate::capture::{Interface, LinkType, Packet};
+use crate::capture::{Interface, Packet};
 use crate::dhcp::{self, Leases};
 use crate::dns::{Lookup, Lookups, Resolved, Transport};
 use crate::flow::{self, End, Passing, Table};
@@ -302,7 +302,7 @@ impl Analysis {
         counters.steps_back += u64::from(counters.last.is_some_and(|last| packet.at < last));
         counters.first = Some(counters.first.map_or(packet.at, |first| first.min(packet.at)));
         counters.last = counters.last.max(Some(packet.at));
-        if is_bluetooth(interface.link) {
+        if interface.link.is_bluetooth() {
             counters.bluetooth += 1;
             let host = self.host.get_or_insert_default();
             host.handle(interface, packet, |_| {});
@@ -562,19 +562,6 @@ fn take(
             records.extend(resolved.map(|one| Record::Resolved(at, Box::new(one))));
         }
     }
-}
-
-fn is_bluetooth(link: LinkType) -> bool {
-    [
-        LinkType::HCI_H4,
-        LinkType::HCI_H4_DIRECTED,
-        LinkType::HCI_DATA,
-        LinkType::HCI_CONTROL,
-        LinkType::HCI_SYNCHRONOUS,
-        LinkType::HCI_NOTE,
-        LinkType::BLUETOOTH_MONITOR,
-    ]
-    .contains(&link)
 }
 
 impl Record {

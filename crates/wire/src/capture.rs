@@ -101,6 +101,20 @@ impl LinkType {
     /// As [`LinkType::HCI_DATA`], what else Linux's Bluetooth monitor writes: adapters that come and
     /// go, and notes.
     pub const HCI_NOTE: Self = Self(0xf004);
+
+    /// Whether packets are those of Bluetooth's HCI, of whatever form.
+    pub fn is_bluetooth(self) -> bool {
+        [
+            Self::HCI_H4,
+            Self::HCI_H4_DIRECTED,
+            Self::HCI_DATA,
+            Self::HCI_CONTROL,
+            Self::HCI_SYNCHRONOUS,
+            Self::HCI_NOTE,
+            Self::BLUETOOTH_MONITOR,
+        ]
+        .contains(&self)
+    }
 }
 
 /// What the next bytes are.

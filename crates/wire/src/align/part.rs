@@ -38,6 +38,32 @@ pub enum Trust {
     Unsteady,
 }
 
+impl Name {
+    /// Its name in tables and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::D1 => "d1",
+            Self::D2AndD3 => "d2+d3",
+            Self::D2 => "d2",
+            Self::D3 => "d3",
+            Self::D4 => "d4",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl Trust {
+    /// Its name in tables and documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneClock => "one-clock",
+            Self::Within(_) => "within",
+            Self::AboveLeast => "above-least",
+            Self::Unsteady => "unsteady",
+        }
+    }
+}
+
 /// What a part adds up to, for all streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {

@@ -152,17 +152,27 @@ impl Track {
             return;
         }
         if self.runs.len() == PIECES {
-            let mut number = 0;
-            self.runs.retain(|_| {
-                number += 1;
-                number % 2 == 1
-            });
-            self.stride *= 2;
+            self.thin();
             if !(self.pieces - 1).is_multiple_of(self.stride) {
                 return;
             }
         }
         self.runs.push(run);
+    }
+
+    /// Forgets every second piece.
+    pub(super) fn thin(&mut self) {
+        let mut number = 0;
+        self.runs.retain(|_| {
+            number += 1;
+            number % 2 == 1
+        });
+        self.stride = self.stride.saturating_mul(2);
+    }
+
+    /// It goes the other way along the chain.
+    pub(super) fn turn(&mut self) {
+        self.way = self.way.other();
     }
 
     pub(super) fn runs(&self) -> &[Run] {

@@ -68,7 +68,9 @@ fn packets_are_with_the_controller_until_it_is_done() {
     let seen = read(&phone.file(Format::H4, 1 << 16));
     let sent = seen.stream(Direction::Sent, THEIRS, Some(DLCI));
     let completion = &sent.completion;
-    assert_eq!(completion.median(), Some(Span::from_micros(7_500)));
+    // Medians are known to 0.8 %.
+    let median = completion.median().unwrap().as_millis_f64();
+    assert!((median / 7.5 - 1.0).abs() < 0.008, "{median}");
     assert_eq!(completion.least(), Some(Span::from_micros(7_500)));
     // Each part of a packet is one, and so are those that only grant credits.
     assert!(completion.count() > truth[0].times.len() as u64);

@@ -1,0 +1,179 @@
+//! `manyways flows align`: the same bytes at several capture points.
+
+mod document;
+mod text;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use manyways_net::flows::{self, Alignment, Folder, Progress, Site, Sources};
+use manyways_wire::align::{Delay, Place};
+use manyways_wire::table::{Batch, Schema};
+
+use crate::failure::Failure;
+
+/// So many rows are written together.
+const ROWS: usize = 1 << 16;
+
+/// How long bytes took from one capture point to the next, and how far the clocks there are apart.
+///
+/// Captures are given in the order of the path, beginning at the server. The same streams are found
+/// by the numbers of TCP, or by their bytes where a proxy is between two points. TCP and Bluetooth
+/// (btsnoop, Linux's monitor) are followed; what a proxy encrypts anew cannot be recognised.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways flows align server.pcap client.pcap
+  manyways flows align server=a.pcap phone-in=b.pcap phone-out=c.btsnoop wearable=d.pcap
+  manyways flows align server=a.pcap phone-in=b.pcap phone-out=c.btsnoop --log proxy.csv --json
+
+With these places delays are named as parts of that from a server to a wearable: d1 to the phone,
+d2+d3 in it, d4 to the wearable; docs/align.md says what a log has to say to part d2 from d3.
+Exit code: 0; 1 when a capture cannot be read to its end, or nothing was recognised; 2 when the
+request makes no sense.")]
+pub struct Args {
+    /// A capture, and where it was taken: server, phone-in, phone-out, wearable or nothing.
+    #[arg(required = true, value_name = "[PLACE=]CAPTURE")]
+    captures: Vec<String>,
+    /// These captures were stamped by one clock. Those of a phone always are.
+    #[arg(long, value_name = "CAPTURE,CAPTURE", value_delimiter = ',')]
+    same_clock: Vec<String>,
+    /// When the phone's proxy read and wrote: `time,stream,offset,point` lines.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write each delay as a row of a table into this folder.
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Replace the results that are in the folder.
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// Print one JSON document instead of the summary.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let sites = sites(&args.captures, &args.same_clock)?;
+    let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
+    let mut folder = folder.map_err(super::folder_failure)?;
+    let progress = Progress::default();
+    let alignment = flows::align(&sites, args.log.as_deref(), &progress).map_err(|error| {
+        let failure = Failure::new(error.to_string());
+        error.hint().into_iter().fold(failure, Failure::hint)
+    })?;
+    let document = document::document(&alignment);
+    if let Some(folder) = &mut folder {
+        write(&alignment, folder).map_err(super::folder_failure)?;
+    }
+    if let Some(folder) = folder {
+        let manifest = serde_json::to_string_pretty(&document)? + "\n";
+        folder.finish(&manifest).map_err(super::folder_failure)?;
+    }
+    let text = match args.json {
+        true => serde_json::to_string(&document)? + "\n",
+        false => text::text(&alignment),
+    };
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            return Err(error).context("cannot write the summary");
+        }
+        _ => {}
+    }
+    let mut code = ExitCode::SUCCESS;
+    for capture in &alignment.captures {
+        let Some(fault) = &capture.fault else { continue };
+        eprintln!("manyways: {}: {fault}", capture.name);
+        code = ExitCode::FAILURE;
+    }
+    if code == ExitCode::FAILURE {
+        eprintln!("hint: what was read before is in the results");
+    }
+    Ok(code)
+}
+
+fn write(alignment: &Alignment, folder: &mut Folder) -> Result<(), flows::FolderError> {
+    let schema = Schema::of::<Delay>();
+    let mut batch = Batch::of::<Delay>();
+    for delay in alignment.report.delays(&alignment.points) {
+        batch.push(&delay);
+        if batch.rows() == ROWS {
+            folder.write(&schema, &std::mem::replace(&mut batch, Batch::of::<Delay>()))?;
+        }
+    }
+    folder.write(&schema, &batch)
+}
+
+/// The points that these arguments name, and which of them share a clock.
+fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failure> {
+    const ORDER: &str = "places are server, phone-in, phone-out and wearable, in this order";
+    let mut sites: Vec<Site> = Vec::new();
+    let mut last = None;
+    for capture in captures {
+        let (place, path) = match capture.split_once('=') {
+            Some((name, path)) => match place_of(name) {
+                Some(place) => (place, path),
+                // A file's name may have such a sign.
+                None if PathBuf::from(capture).exists() => (Place::Other, &**capture),
+                None => {
+                    let sentence = format!("{name} is no place");
+                    return Err(Failure::usage(sentence).hint(ORDER));
+                }
+            },
+            None => (Place::Other, &**capture),
+        };
+        if place != Place::Other {
+            if last >= Some(place) {
+                let sentence = format!("{} is out of order", text::place(place));
+                return Err(Failure::usage(sentence).hint(ORDER));
+            }
+            last = Some(place);
+        }
+        let found = Sources::find(&[path.into()])
+            .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+        let [source] = found.captures.try_into().map_err(|_| {
+            Failure::usage(format!("{path} is more than one capture"))
+                .hint("give one capture for each point")
+        })?;
+        let clock = sites.len() as u32;
+        sites.push(Site { source, place, clock });
+    }
+    if sites.len() < 2 {
+        let error = flows::AlignError::Alone;
+        let failure = Failure::usage(error.to_string());
+        return Err(error.hint().into_iter().fold(failure, Failure::hint));
+    }
+    let number = |name: &String| {
+        let is_it = |capture: &&String| {
+            *capture == name
+                || capture.split_once('=').is_some_and(|(place, path)| {
+                    place_of(place).is_some() && (path == name || place == name)
+                })
+        };
+        captures.iter().position(|capture| is_it(&capture)).ok_or_else(|| {
+            Failure::usage(format!("--same-clock names {name}, which is none of the captures"))
+                .hint("name captures or places as they are named before it")
+        })
+    };
+    let shared: Vec<usize> = same_clock.iter().map(number).collect::<Result<_, _>>()?;
+    if let Some(first) = shared.first() {
+        let clock = sites[*first].clock;
+        shared.iter().for_each(|number| sites[*number].clock = clock);
+    }
+    // Both captures of a phone are of its clock.
+    let phone = |place| sites.iter().position(|site| site.place == place);
+    if let (Some(one), Some(other)) = (phone(Place::PhoneIn), phone(Place::PhoneOut)) {
+        let [kept, gone] = [sites[one].clock, sites[other].clock];
+        sites.iter_mut().filter(|site| site.clock == gone).for_each(|site| site.clock = kept);
+    }
+    Ok(sites)
+}
+
+fn place_of(name: &str) -> Option<Place> {
+    const PLACES: [Place; 4] = [Place::Server, Place::PhoneIn, Place::PhoneOut, Place::Wearable];
+    PLACES.into_iter().find(|place| text::place(*place) == name)
+}
+
+#[cfg(test)]
+mod tests;
