@@ -146,9 +146,12 @@ def client(options):
     elif words[0] == "web":
         # web FIRST LAST (BYTES:WAIT:PAUSE)...
         time.sleep(float(words[1]))
+        told["fetched"] = []
         for step in words[3:]:
             count, wait, pause = step.split(":")
+            asked = time.monotonic()
             fetch(sock, count, wait)
+            told["fetched"].append(time.monotonic() - asked)
             time.sleep(float(pause))
         time.sleep(float(words[2]))
     elif words[0] == "put":
@@ -203,7 +206,7 @@ def main():
         parser.add_argument("--protocol", type=int, default=socket.IPPROTO_TCP)
         parser.add_argument("--cc")
         parser.add_argument("words", nargs="+")
-        client(parser.parse_args(sys.argv[1:]))
+        client(parser.parse_args(sys.argv[2:]))
 
 
 main()

@@ -73,7 +73,8 @@ impl Tables {
     #[track_caller]
     pub fn flow(&self, port: u16) -> &Row {
         let port = i64::from(port);
-        let mut flows = self.table("tcp").iter().filter(|row| row.whole("client_port") == Some(port));
+        let mut flows =
+            self.table("tcp").iter().filter(|row| row.whole("client_port") == Some(port));
         let flow = flows.next().unwrap_or_else(|| panic!("no flow of port {port}: {self:?}"));
         assert!(flows.next().is_none(), "port {port} has two flows");
         flow

@@ -13,8 +13,8 @@ use crate::rows::Tables;
 pub struct World<'a> {
     /// The links between the capture point and the server, or all of them.
     pub links: Vec<String>,
-    /// The link between the client and the capture point, where that is in the middle.
-    pub near: Option<&'a str>,
+    /// The links between the client and the capture point, where that is in the middle.
+    pub near: &'a [&'a str],
     /// The congestion control of both sides.
     pub cc: &'a str,
     /// What runs on the server's side before it serves.
@@ -32,7 +32,7 @@ impl Default for World<'_> {
     fn default() -> Self {
         Self {
             links: Vec::new(),
-            near: None,
+            near: &[],
             cc: "cubic",
             before: "true",
             tcpdump: "-s 128",
@@ -85,20 +85,22 @@ impl World<'_> {
             false => String::new(),
         };
         let far = format!("{} ; {at_server} {serve}", self.before);
+        let near: String = self.near.iter().map(|link| format!(" --link {link}")).collect();
         let inner = match self.near {
-            Some(near) => format!(
-                "{} lab shell --seed {} --link near:{near} --internet --cc {} --pcap {out}/pcap-near -- \
+            [] => format!("sh {out}/script"),
+            _ => format!(
+                "{} lab shell --seed {} {near} --internet --cc {} --pcap {out}/pcap-near -- \
                  sh {out}/script",
                 manyways_tests::manyways_path().display(),
                 self.seed + 7,
                 self.cc
             ),
-            None => format!("sh {out}/script"),
         };
         let head = format!("PEER='python3 {}'; OUT={out}; set -e\n", peer());
         fs::write(folder.path().join("script"), head + script).expect("room for a script");
         let dumps: String = names.iter().map(|name| dump(name, name)).collect();
-        let all = format!("{dumps} {inner}; code=$?; sleep 0.3; kill -INT $DUMPS; wait; exit $code");
+        let all =
+            format!("{dumps} {inner}; code=$?; sleep 0.3; kill -INT $DUMPS; wait; exit $code");
         let mut command = manyways();
         command.args(["lab", "shell", "--cc", self.cc, "--seed", &self.seed.to_string()]);
         command.args(["--pcap", &format!("{out}/pcap")]);
@@ -107,12 +109,12 @@ impl World<'_> {
         }
         match self.near {
             // The near lab's own far host has the first address.
-            Some(_) => {
+            [] => {
+                command.args(["--far", &far]);
+            }
+            _ => {
                 command.args(["--host", "nobody", "--host", "server", "--far"]);
                 command.arg(format!("@server {far}"));
-            }
-            None => {
-                command.args(["--far", &far]);
             }
         }
         let done = finish(command.args(["--", "sh", "-c", &all])).succeeded();
@@ -141,7 +143,7 @@ impl Captured {
         self.told().iter().filter_map(|told| told["port"].as_u64()?.try_into().ok()).collect()
     }
 
-    /// The packets that a link of the far lab (`pcap/NAME`) or of the near one (`pcap-near/near`)
+    /// The packets that a link of the far lab (`pcap/NAME`) or of the near one (`pcap-near/NAME`)
     /// dropped, by a filter of tcpdump.
     pub fn dropped(&self, link: &str, filter: &str) -> u64 {
         let file = self.path(&format!("{link}-dropped.pcapng"));
