@@ -33,7 +33,7 @@ fn requests_and_the_waits_between_them() {
     ];
     for (link, near, trip) in [
         ("net:down=20mbit,delay=15ms", &[][..], 0.030),
-        ("net:delay=20ms", &["near:down=30mbit,delay=5ms"][..], 0.040),
+        ("net:down=30mbit,delay=20ms", &["near:delay=5ms"][..], 0.040),
     ] {
         tries(|| {
             let server = if near.is_empty() { "198.18.0.1" } else { "198.18.0.2" };

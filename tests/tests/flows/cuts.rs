@@ -73,7 +73,9 @@ fn one_direction_and_the_middle_of_a_flow() {
             assert_eq!(flow.number(column), None, "{column}: {}", flow.tell(&SEEN));
         }
         assert_eq!(flow.count("down_lost_behind"), 0);
+        assert_eq!(flow.text("down_limited_by"), None, "{}", flow.tell(&SEEN));
     }
+    assert_eq!(late.whole("client_window_max"), None, "nobody knows how it is scaled");
     assert_eq!((up.count("down_bytes"), up.count("up_bytes")), (0, whole.count("up_bytes")));
     assert!(!late.is("has_syn") && !late.is("is_valid"), "{}", late.tell(&SEEN));
     assert!((1_000_000..4_000_000).contains(&late.count("down_bytes")), "{}", late.tell(&SEEN));

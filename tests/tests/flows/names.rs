@@ -16,7 +16,7 @@ fn tls_by_openssl() {
     }
     let before = "cd $LAB_DIR; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes \
                   -keyout key.pem -out cert.pem -subj /CN=shop.example.test -days 2 2>/dev/null; \
-                  openssl s_server -quiet -accept 443 -key key.pem -cert cert.pem -www -alpn http/1.1 >/dev/null 2>&1 &";
+                  openssl s_server -quiet -accept 443 -key key.pem -cert cert.pem -www -alpn http/1.1 >/dev/null 2>&1 & true";
     let client = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | openssl s_client -quiet -ign_eof -connect 198.18.0.1:443 \
                   -servername shop.example.test -alpn h2,http/1.1 $WHICH >/dev/null 2>&1\n";
     let script = format!(
@@ -50,6 +50,7 @@ fn tls_by_openssl() {
     assert!(new.millis("tls_handshake") < old.millis("tls_handshake"));
 }
 
+/// The lab's own gateway answers.
 #[test]
 fn names_by_a_name_server() {
     if let Some(lack) = cannot() {
@@ -57,18 +58,16 @@ fn names_by_a_name_server() {
         return;
     }
     let links = vec!["net:delay=20ms".to_owned()];
-    let world =
-        World { links, serve: "shop.example.test 198.18.0.1", tcpdump: "-s 0", ..World::default() };
-    let captured =
-        world.run("$PEER resolve 198.18.0.1 shop.example.test\n$PEER client read bulk 10000\n");
+    let world = World { links, tcpdump: "-s 0", ..World::default() };
+    let captured = world
+        .run("$PEER client read bulk 100\n$PEER resolve 10.64.1.1 origin.lab\n$PEER client read bulk 100\n");
     let tables = captured.tables("net");
-    let flow = &tables.table("tcp")[0];
-    assert_eq!(
-        (flow.text("name"), flow.text("name_source")),
-        (Some("shop.example.test"), Some("dns"))
-    );
-    assert_eq!(flow.text("domain"), Some("example.test"));
-    eprintln!("{:?}", tables.table("dns"));
+    let [before, after] = tables.table("tcp") else { panic!("two flows") };
+    assert_eq!(before.text("name"), None, "nobody had asked yet");
+    let name = ["name", "name_source"].map(|column| after.text(column));
+    assert_eq!(name, [Some("origin.lab"), Some("dns")]);
+    assert_eq!(tables.table("dns").len(), 1, "{:?}", tables.table("dns"));
+    assert!(tables.table("dns")[0].millis("response_time") >= 40.0, "{:?}", tables.table("dns"));
 }
 
 #[test]
@@ -85,13 +84,23 @@ fn subflows_of_one_connection() {
                   sleep 0.3; kill -INT $ONE\n";
     let captured = World { links, serve: "mptcp", ..World::default() }.run(script);
     let tables = captured.tables("any");
-    eprintln!("{:?}\n{:?}", tables.table("mptcp"), tables.table("mptcp_subflows"));
-    for table in ["tcp", "connections", "subflows"] {
-        eprintln!("{table}: {}", tables.table(table).len());
-    }
-    // The lab's own counters of what came over each link.
+    assert_eq!(tables.table("tcp").len(), 2);
+    let [connection] = tables.table("mptcp") else { panic!("one connection: {tables:?}") };
+    let [first, second] = tables.table("subflows") else { panic!("two subflows: {tables:?}") };
+    eprintln!("{connection:?}\n{first:?}\n{second:?}");
+    assert_eq!((connection.count("subflows"), connection.count("down_data")), (2, 6_000_000));
+    assert!(connection.is("is_complete"));
+    let roles = [first, second].map(|subflow| subflow.text("role"));
+    assert_eq!(roles, [Some("primary"), Some("joined")]);
+    assert!(
+        second.is("is_verified") && second.number("join_delay").is_some_and(|delay| delay > 0.0)
+    );
+    // What came over each link, by a capture of that link alone.
     let came =
         ["wifi", "lte"].map(|link| captured.tables(link).table("tcp")[0].count("down_bytes"));
-    eprintln!("{came:?}");
-    assert_eq!(tables.table("tcp").len(), 2);
+    let said = [first, second].map(|subflow| subflow.count("down_bytes"));
+    assert_eq!(said, came);
+    let share = came[0] as f64 / (came[0] + came[1]) as f64;
+    let said = connection.number("down_share_of_primary").unwrap_or(-1.0);
+    assert!((said - share).abs() < 0.001, "{said}, truth {share}");
 }

@@ -7,7 +7,6 @@ import argparse
 import json
 import socket
 import socketserver
-import struct
 import sys
 import threading
 import time
@@ -166,18 +165,6 @@ def client(options):
     print(json.dumps(told))
 
 
-def names(port, name, address):
-    """A name server that knows one name."""
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sock.bind(("0.0.0.0", port))
-    while True:
-        question, asker = sock.recvfrom(512)
-        head = question[:2] + b"\x81\x80" + question[4:6] + b"\0\1\0\0\0\0"
-        end = question.index(b"\0", 12) + 5
-        answer = b"\xc0\x0c\0\1\0\1" + struct.pack("!IH", 60, 4) + socket.inet_aton(address)
-        sock.sendto(head + question[12:end] + answer, asker)
-
-
 def resolve(server, port, name):
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
@@ -190,8 +177,6 @@ def main():
     if sys.argv[1] == "serve":
         if len(sys.argv) > 2:
             threading.Thread(target=Multipath(8080).serve_forever, daemon=True).start()
-        if len(sys.argv) > 3:
-            threading.Thread(target=names, args=(53, sys.argv[2], sys.argv[3]), daemon=True).start()
         Server(80).serve_forever()
     elif sys.argv[1] == "resolve":
         resolve(sys.argv[2], 53, sys.argv[3])

@@ -56,7 +56,8 @@ fn the_first_window_of_a_server() {
                 eprintln!("{window} {file} {cc}: {}", flow.tell(&FIRST));
                 let is_exact =
                     flow.is("icwnd_is_valid") && flow.count("icwnd") == i64::from(window);
-                let is_right = if cc == "bbr" { !flow.is("icwnd_is_valid") } else { is_exact };
+                // Linux paces with BBR, though not the first ten: what it says must be right still.
+                let is_right = is_exact || cc == "bbr" && !flow.is("icwnd_is_valid");
                 if !is_right {
                     wrong.push(format!("{window} {file} {cc}: {}", flow.tell(&FIRST)));
                 }

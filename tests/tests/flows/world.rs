@@ -143,14 +143,22 @@ impl Captured {
         self.told().iter().filter_map(|told| told["port"].as_u64()?.try_into().ok()).collect()
     }
 
-    /// The packets that a link of the far lab (`pcap/NAME`) or of the near one (`pcap-near/NAME`)
-    /// dropped, by a filter of tcpdump.
-    pub fn dropped(&self, link: &str, filter: &str) -> u64 {
+    /// Segments with data that a link of the far lab (`pcap/NAME`) or of the near one
+    /// (`pcap-near/NAME`) dropped on their way down, to this port or to any: places of the stream of
+    /// which at least one copy was, and copies.
+    pub fn dropped(&self, link: &str, port: Option<u16>) -> (u64, u64) {
         let file = self.path(&format!("{link}-dropped.pcapng"));
         if !file.exists() {
-            return 0;
+            return (0, 0);
         }
-        packets(&file, filter)
+        let to = port.map_or(String::new(), |port| format!(" and dst port {port}"));
+        let mut tcpdump = std::process::Command::new("tcpdump");
+        let filter = format!("tcp and src port 80 and greater 100{to}");
+        let done = finish(tcpdump.args(["-nn", "-S", "-r"]).arg(file).arg(filter)).succeeded();
+        let place = |line: &str| Some(line.split_once("seq ")?.1.split(':').next()?.to_owned());
+        let places: Vec<String> = done.stdout.lines().filter_map(place).collect();
+        let distinct: std::collections::BTreeSet<&String> = places.iter().collect();
+        (distinct.len() as u64, places.len() as u64)
     }
 }
 

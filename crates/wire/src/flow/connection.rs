@@ -90,8 +90,10 @@ struct Half {
     releases: Option<Box<Releases>>,
     windows: Option<Windows>,
     judge: Judge,
-    /// When all that it had sent was acknowledged.
+    /// When all that it had sent was acknowledged, and there was room for more.
     all_acked: Option<Time>,
+    /// The other end has no room for a segment.
+    has_no_room: bool,
     /// Its FIN passed.
     is_done: bool,
 }
@@ -214,9 +216,11 @@ impl Connection {
         self.ends[end as usize].judge.limited_by()
     }
 
-    /// The windows that this end grants.
+    /// The windows that this end grants; none where its SYN did not pass, which says how they are
+    /// scaled.
     pub fn windows(&self, end: End) -> Option<&Windows> {
-        self.ends[end as usize].windows.as_ref()
+        let half = &self.ends[end as usize];
+        half.windows.as_ref().filter(|_| half.hello.is_some())
     }
 
     /// A segment passes. Says where in its sender's stream its first byte is, where it has any.
@@ -321,11 +325,14 @@ impl Connection {
         let half = &mut self.ends[whose as usize];
         let Some(stream) = &mut half.stream else { return };
         let acked = stream.is_acked(now, ack, window);
-        if acked.bytes > 0 && stream.in_flight() == 0 {
+        let had_no_room = std::mem::replace(&mut half.has_no_room, window < mss.into());
+        // Who had to wait for room had something to send, and can send it only now.
+        let is_reopened = had_no_room && !half.has_no_room;
+        if (acked.bytes > 0 || is_reopened || half.has_no_room) && stream.in_flight() == 0 {
             half.all_acked = Some(now);
         }
         if whose == End::Server {
-            self.first_window.acked(now, &acked);
+            self.first_window.acked(now, &acked, ack.options.stamps());
         }
         if let Some(releases) = &mut half.releases {
             releases.acked(now, &acked, ack.options.stamps(), mss);
@@ -340,6 +347,9 @@ impl Connection {
             End::Client => self.handshake.to_client(),
             End::Server => self.handshake.to_server(),
         };
+        let other = &self.ends[from.other() as usize];
+        // A capture of one direction tells nothing of what its sender waited for.
+        let (is_scale_known, is_answered) = (other.hello.is_some(), other.stream.is_some());
         let half = &mut self.ends[from as usize];
         let stream = half.stream.get_or_insert_with(|| {
             let mut stream = Stream::new(segment);
@@ -372,7 +382,9 @@ impl Connection {
         if !seen.is_new || segment.length == 0 {
             return seen.begin;
         }
+        // Without its SYN nobody knows how the other end's windows are scaled.
         let granted = releases.as_ref().and_then(|releases| releases.granted());
+        let granted = granted.filter(|_| is_scale_known);
         let moment = Moment {
             was_dry: seen.was_dry,
             is_recovering,
@@ -383,10 +395,15 @@ impl Connection {
             far,
             mss,
         };
-        half.judge.sent(now, moment);
+        if is_answered {
+            half.judge.sent(now, moment);
+        }
         match from {
             End::Client => self.first_window.asked(segment.payload),
-            End::Server => self.first_window.answered(now, &seen, far, is_asked),
+            End::Server => {
+                let stamps = segment.options.stamps();
+                self.first_window.answered(now, &seen, far, stamps, is_asked);
+            }
         }
         self.ends[from.other() as usize].judge.asked(now);
         seen.begin
