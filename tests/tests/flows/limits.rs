@@ -104,6 +104,7 @@ fn losses_without_a_queue() {
             let (captured, mut wrong) = wrong(&links, client, "loss");
             for index in 0..links.len() {
                 let truth = captured.dropped(&format!("pcap/l{index}"), None);
+                let truth = (truth.0.len() as u64, truth.1);
                 for (file, column, none) in [
                     (format!("l{index}"), "down_lost_before", "down_lost_behind"),
                     (format!("l{index}-server"), "down_lost_behind", "down_lost_before"),

@@ -67,7 +67,7 @@ fn names_by_a_name_server() {
     let name = ["name", "name_source"].map(|column| after.text(column));
     assert_eq!(name, [Some("origin.lab"), Some("dns")]);
     assert_eq!(tables.table("dns").len(), 1, "{:?}", tables.table("dns"));
-    assert!(tables.table("dns")[0].millis("response_time") >= 40.0, "{:?}", tables.table("dns"));
+    assert!(tables.table("dns")[0].millis("latency") >= 40.0, "{:?}", tables.table("dns"));
 }
 
 #[test]

@@ -144,15 +144,18 @@ def client(options):
             time.sleep(float(words[2]))
     elif words[0] == "web":
         # web FIRST LAST (BYTES:WAIT:PAUSE)...
-        time.sleep(float(words[1]))
-        told["fetched"] = []
-        for step in words[3:]:
-            count, wait, pause = step.split(":")
-            asked = time.monotonic()
-            fetch(sock, count, wait)
-            told["fetched"].append(time.monotonic() - asked)
+        steps = [step.split(":") for step in words[3:]]
+        pauses = [words[1]] + [pause for _, _, pause in steps]
+        told["fetched"], told["waited"] = [], []
+        for pause, (count, wait, _) in zip(pauses, steps):
             time.sleep(float(pause))
-        time.sleep(float(words[2]))
+            asked = time.monotonic()
+            told["waited"].append(asked - begin)
+            fetch(sock, count, wait)
+            begin = time.monotonic()
+            told["fetched"].append(begin - asked)
+        time.sleep(float(pauses[-1]) + float(words[2]))
+        told["waited"].append(time.monotonic() - begin)
     elif words[0] == "put":
         sock.send(f"take {words[1]}\n".encode())
         send(sock, int(words[1]))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use manyways_wire::analysis::{Analysis, Counters, Settings, Survey};
+use manyways_wire::analysis::{Analysis, Settings, Survey};
 use manyways_wire::capture::{Reader, Step};
 use manyways_wire::table::{Batch, Data, Schema};
 
@@ -25,7 +25,6 @@ pub struct Row(BTreeMap<&'static str, Value>);
 #[derive(Debug, Default)]
 pub struct Tables {
     rows: BTreeMap<&'static str, Vec<Row>>,
-    pub counters: Counters,
 }
 
 impl Tables {
@@ -57,7 +56,7 @@ impl Tables {
         while let Some(record) = analysis.poll() {
             survey.add(record);
         }
-        let mut tables = Self { counters: analysis.counters().clone(), ..Self::default() };
+        let mut tables = Self::default();
         survey.flush(true, |schema, batch| {
             tables.rows.entry(schema.table).or_default().extend(rows(schema, batch));
         });

@@ -1,5 +1,6 @@
 //! A lab in which programs talk while tcpdump listens.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -146,10 +147,10 @@ impl Captured {
     /// Segments with data that a link of the far lab (`pcap/NAME`) or of the near one
     /// (`pcap-near/NAME`) dropped on their way down, to this port or to any: places of the stream of
     /// which at least one copy was, and copies.
-    pub fn dropped(&self, link: &str, port: Option<u16>) -> (u64, u64) {
+    pub fn dropped(&self, link: &str, port: Option<u16>) -> (BTreeSet<String>, u64) {
         let file = self.path(&format!("{link}-dropped.pcapng"));
         if !file.exists() {
-            return (0, 0);
+            return (BTreeSet::new(), 0);
         }
         let to = port.map_or(String::new(), |port| format!(" and dst port {port}"));
         let mut tcpdump = std::process::Command::new("tcpdump");
@@ -157,8 +158,8 @@ impl Captured {
         let done = finish(tcpdump.args(["-nn", "-S", "-r"]).arg(file).arg(filter)).succeeded();
         let place = |line: &str| Some(line.split_once("seq ")?.1.split(':').next()?.to_owned());
         let places: Vec<String> = done.stdout.lines().filter_map(place).collect();
-        let distinct: std::collections::BTreeSet<&String> = places.iter().collect();
-        (distinct.len() as u64, places.len() as u64)
+        let copies = places.len() as u64;
+        (places.into_iter().collect(), copies)
     }
 }
 

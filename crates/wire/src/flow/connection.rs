@@ -92,8 +92,10 @@ struct Half {
     judge: Judge,
     /// When all that it had sent was acknowledged, and there was room for more.
     all_acked: Option<Time>,
-    /// The other end has no room for a segment.
-    has_no_room: bool,
+    /// The other end has room for a segment.
+    has_room: bool,
+    /// It had none at some time since the last new segment.
+    was_blocked: bool,
     /// Its FIN passed.
     is_done: bool,
 }
@@ -208,6 +210,8 @@ impl Connection {
     pub fn first_window(&self) -> Option<Estimate> {
         let server = &self.ends[End::Server as usize];
         let trip = server.releases.as_ref().and_then(|releases| releases.whole().least());
+        let halves = self.handshake.to_server().zip(self.handshake.to_client());
+        let trip = trip.or(halves.map(|(server, client)| server + client));
         self.first_window.estimate(self.payload(), trip)
     }
 
@@ -322,13 +326,16 @@ impl Connection {
     /// An end's bytes are acknowledged by the other one.
     fn is_acked(&mut self, now: Time, whose: End, ack: &Segment<'_>, window: u64) {
         let mss = self.mss();
+        let is_scale_known = self.ends[whose.other() as usize].hello.is_some();
         let half = &mut self.ends[whose as usize];
         let Some(stream) = &mut half.stream else { return };
         let acked = stream.is_acked(now, ack, window);
-        let had_no_room = std::mem::replace(&mut half.has_no_room, window < mss.into());
-        // Who had to wait for room had something to send, and can send it only now.
-        let is_reopened = had_no_room && !half.has_no_room;
-        if (acked.bytes > 0 || is_reopened || half.has_no_room) && stream.in_flight() == 0 {
+        // Who has to wait for room has something to send, and can send it only when there is some.
+        let has_room = window > 0 && !(is_scale_known && window < mss.into());
+        let had_room = std::mem::replace(&mut half.has_room, has_room);
+        let is_blocked = !has_room || !had_room;
+        half.was_blocked |= !has_room;
+        if (acked.bytes > 0 || is_blocked) && stream.in_flight() == 0 {
             half.all_acked = Some(now);
         }
         if whose == End::Server {
@@ -387,6 +394,7 @@ impl Connection {
         let granted = granted.filter(|_| is_scale_known);
         let moment = Moment {
             was_dry: seen.was_dry,
+            was_blocked: std::mem::take(&mut half.was_blocked),
             is_recovering,
             in_flight: stream.in_flight(),
             left: granted.map(|granted| granted.saturating_sub(seen.end)),
@@ -412,6 +420,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limit::Limit;
     use super::*;
 
     /// A header with its options, and how long its payload is.
@@ -534,5 +543,49 @@ mod tests {
         };
         assert_eq!((sender(80, 0x02), sender(40_000, 0x12)), (End::Client, End::Server));
         assert_eq!((sender(80, 0x10), sender(40_000, 0x10)), (End::Server, End::Client));
+    }
+
+    fn with_window(window: u16) -> Vec<u8> {
+        let mut header = bytes(40_000, [400, 1_900], 0x10, window, &[]);
+        header.truncate(20);
+        header
+    }
+
+    #[test]
+    fn who_waits_for_a_closed_window_waits_for_nothing_else() {
+        let mut passing = greeted();
+        passing.passes(60, End::Client, [100, 500], 0x18, 300, &[]);
+        passing.passes(101, End::Server, [500, 400], 0x18, 1_400, &[]);
+        let mut grants = |at, window| {
+            let header = with_window(window);
+            let segment = Segment::read(&header, header.len()).unwrap();
+            passing.0.handle(Time::from_millis(at), End::Client, &segment);
+        };
+        grants(102, 0);
+        grants(2_000, 500);
+        passing.passes(2_040, End::Server, [1_900, 400], 0x18, 1_400, &[]);
+        let limited_by = passing.0.limited_by(End::Server);
+        assert!(limited_by.share(Limit::ReceiverWindow) > 0.9, "{limited_by:?}");
+    }
+
+    #[test]
+    fn without_a_syn_a_window_is_not_known_and_without_answers_no_limit() {
+        let mut passing = Passing(Connection::new(Time::ZERO));
+        for number in 0..20 {
+            passing.passes(
+                number * 10,
+                End::Server,
+                [number as u32 * 1_400, 400],
+                0x10,
+                1_400,
+                &[],
+            );
+        }
+        assert!(passing.0.limited_by(End::Server).all().is_zero());
+        passing.passes(205, End::Client, [400, 1_400], 0x10, 0, &[]);
+        assert_eq!(passing.0.windows(End::Client), None);
+        passing.passes(230, End::Server, [28_000, 400], 0x10, 1_400, &[]);
+        let limited_by = passing.0.limited_by(End::Server);
+        assert!(limited_by.span(Limit::ReceiverWindow).is_zero() && !limited_by.all().is_zero());
     }
 }
