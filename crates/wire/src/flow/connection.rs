@@ -90,8 +90,12 @@ struct Half {
     releases: Option<Box<Releases>>,
     windows: Option<Windows>,
     judge: Judge,
-    /// When all that it had sent was acknowledged.
+    /// When all that it had sent was acknowledged, and there was room for more.
     all_acked: Option<Time>,
+    /// The other end has room for a segment.
+    has_room: bool,
+    /// It had none at some time since the last new segment.
+    was_blocked: bool,
     /// Its FIN passed.
     is_done: bool,
 }
@@ -206,6 +210,8 @@ impl Connection {
     pub fn first_window(&self) -> Option<Estimate> {
         let server = &self.ends[End::Server as usize];
         let trip = server.releases.as_ref().and_then(|releases| releases.whole().least());
+        let halves = self.handshake.to_server().zip(self.handshake.to_client());
+        let trip = trip.or(halves.map(|(server, client)| server + client));
         self.first_window.estimate(self.payload(), trip)
     }
 
@@ -214,9 +220,11 @@ impl Connection {
         self.ends[end as usize].judge.limited_by()
     }
 
-    /// The windows that this end grants.
+    /// The windows that this end grants; none where its SYN did not pass, which says how they are
+    /// scaled.
     pub fn windows(&self, end: End) -> Option<&Windows> {
-        self.ends[end as usize].windows.as_ref()
+        let half = &self.ends[end as usize];
+        half.windows.as_ref().filter(|_| half.hello.is_some())
     }
 
     /// A segment passes. Says where in its sender's stream its first byte is, where it has any.
@@ -318,14 +326,20 @@ impl Connection {
     /// An end's bytes are acknowledged by the other one.
     fn is_acked(&mut self, now: Time, whose: End, ack: &Segment<'_>, window: u64) {
         let mss = self.mss();
+        let is_scale_known = self.ends[whose.other() as usize].hello.is_some();
         let half = &mut self.ends[whose as usize];
         let Some(stream) = &mut half.stream else { return };
         let acked = stream.is_acked(now, ack, window);
-        if acked.bytes > 0 && stream.in_flight() == 0 {
+        // Who has to wait for room has something to send, and can send it only when there is some.
+        let has_room = window > 0 && !(is_scale_known && window < mss.into());
+        let had_room = std::mem::replace(&mut half.has_room, has_room);
+        let is_blocked = !has_room || !had_room;
+        half.was_blocked |= !has_room;
+        if (acked.bytes > 0 || is_blocked) && stream.in_flight() == 0 {
             half.all_acked = Some(now);
         }
         if whose == End::Server {
-            self.first_window.acked(now, &acked);
+            self.first_window.acked(now, &acked, ack.options.stamps());
         }
         if let Some(releases) = &mut half.releases {
             releases.acked(now, &acked, ack.options.stamps(), mss);
@@ -340,6 +354,9 @@ impl Connection {
             End::Client => self.handshake.to_client(),
             End::Server => self.handshake.to_server(),
         };
+        let other = &self.ends[from.other() as usize];
+        // A capture of one direction tells nothing of what its sender waited for.
+        let (is_scale_known, is_answered) = (other.hello.is_some(), other.stream.is_some());
         let half = &mut self.ends[from as usize];
         let stream = half.stream.get_or_insert_with(|| {
             let mut stream = Stream::new(segment);
@@ -372,9 +389,12 @@ impl Connection {
         if !seen.is_new || segment.length == 0 {
             return seen.begin;
         }
+        // Without its SYN nobody knows how the other end's windows are scaled.
         let granted = releases.as_ref().and_then(|releases| releases.granted());
+        let granted = granted.filter(|_| is_scale_known);
         let moment = Moment {
             was_dry: seen.was_dry,
+            was_blocked: std::mem::take(&mut half.was_blocked),
             is_recovering,
             in_flight: stream.in_flight(),
             left: granted.map(|granted| granted.saturating_sub(seen.end)),
@@ -383,10 +403,15 @@ impl Connection {
             far,
             mss,
         };
-        half.judge.sent(now, moment);
+        if is_answered {
+            half.judge.sent(now, moment);
+        }
         match from {
             End::Client => self.first_window.asked(segment.payload),
-            End::Server => self.first_window.answered(now, &seen, far, is_asked),
+            End::Server => {
+                let stamps = segment.options.stamps();
+                self.first_window.answered(now, &seen, far, stamps, is_asked);
+            }
         }
         self.ends[from.other() as usize].judge.asked(now);
         seen.begin
@@ -395,6 +420,7 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use super::super::limit::Limit;
     use super::*;
 
     /// A header with its options, and how long its payload is.
@@ -517,5 +543,49 @@ mod tests {
         };
         assert_eq!((sender(80, 0x02), sender(40_000, 0x12)), (End::Client, End::Server));
         assert_eq!((sender(80, 0x10), sender(40_000, 0x10)), (End::Server, End::Client));
+    }
+
+    fn with_window(window: u16) -> Vec<u8> {
+        let mut header = bytes(40_000, [400, 1_900], 0x10, window, &[]);
+        header.truncate(20);
+        header
+    }
+
+    #[test]
+    fn who_waits_for_a_closed_window_waits_for_nothing_else() {
+        let mut passing = greeted();
+        passing.passes(60, End::Client, [100, 500], 0x18, 300, &[]);
+        passing.passes(101, End::Server, [500, 400], 0x18, 1_400, &[]);
+        let mut grants = |at, window| {
+            let header = with_window(window);
+            let segment = Segment::read(&header, header.len()).unwrap();
+            passing.0.handle(Time::from_millis(at), End::Client, &segment);
+        };
+        grants(102, 0);
+        grants(2_000, 500);
+        passing.passes(2_040, End::Server, [1_900, 400], 0x18, 1_400, &[]);
+        let limited_by = passing.0.limited_by(End::Server);
+        assert!(limited_by.share(Limit::ReceiverWindow) > 0.9, "{limited_by:?}");
+    }
+
+    #[test]
+    fn without_a_syn_a_window_is_not_known_and_without_answers_no_limit() {
+        let mut passing = Passing(Connection::new(Time::ZERO));
+        for number in 0..20 {
+            passing.passes(
+                number * 10,
+                End::Server,
+                [number as u32 * 1_400, 400],
+                0x10,
+                1_400,
+                &[],
+            );
+        }
+        assert!(passing.0.limited_by(End::Server).all().is_zero());
+        passing.passes(205, End::Client, [400, 1_400], 0x10, 0, &[]);
+        assert_eq!(passing.0.windows(End::Client), None);
+        passing.passes(230, End::Server, [28_000, 400], 0x10, 1_400, &[]);
+        let limited_by = passing.0.limited_by(End::Server);
+        assert!(limited_by.span(Limit::ReceiverWindow).is_zero() && !limited_by.all().is_zero());
     }
 }

@@ -4,11 +4,13 @@
 //! it sends before the first acknowledgement of that has reached it passes the capture point before
 //! that acknowledgement and the shortest far half of a round trip after it. The method is that of
 //! the paper on campus Wi-Fi (5.3), with the round trip of the handshake instead of one of the
-//! flow's.
+//! flow's. A handshake may take longer than what follows it, so that where both ends have stamps
+//! these decide: what echoes the acknowledgement's stamp was sent after it.
 
 use manyways_trace::{Span, Time};
 
 use super::stream::{Acked, Seen};
+use crate::tcp::Stamps;
 
 /// An answer that is shorter may have been shorter than the window.
 const LEAST_SEGMENTS: u64 = 20;
@@ -21,8 +23,10 @@ const PACED: u64 = 8;
 pub struct FirstWindow {
     /// Where the first answer begins.
     begin: Option<u64>,
-    /// When the first acknowledgement of a part of it passed.
-    acked: Option<Time>,
+    /// When the first acknowledgement of a part of it passed, and its stamp.
+    acked: Option<(Time, Option<u32>)>,
+    /// The stamp that the answer's first segment echoes.
+    echo: Option<u32>,
     /// What passed before that could have made the server send more.
     bytes: u64,
     /// The last segment of those.
@@ -57,16 +61,32 @@ impl FirstWindow {
     }
 
     /// The server sent new bytes, and `far` is how long the way to it and back takes at least.
-    pub(super) fn answered(&mut self, now: Time, seen: &Seen, far: Option<Span>, is_asked: bool) {
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        seen: &Seen,
+        far: Option<Span>,
+        stamps: Option<Stamps>,
+        is_asked: bool,
+    ) {
         if self.is_over || !is_asked {
             return;
+        }
+        let echo = stamps.map(|stamps| stamps.echo);
+        if self.begin.is_none() {
+            self.echo = echo;
         }
         let begin = *self.begin.get_or_insert(seen.begin);
         let bytes = seen.end - seen.begin.max(begin).min(seen.end);
         self.all += bytes;
         let is_first = match (self.acked, far) {
             (None, _) => true,
-            (Some(acked), Some(far)) => now.since(acked) < far,
+            (Some((_, Some(stamp))), _)
+                if self.echo.is_some_and(|first| is_after(stamp, first)) =>
+            {
+                echo.is_none_or(|echo| is_after(stamp, echo))
+            }
+            (Some((acked, _)), Some(far)) => now.since(acked) < far,
             // Nobody knows when it was there.
             (Some(_), None) => false,
         };
@@ -82,9 +102,9 @@ impl FirstWindow {
     }
 
     /// The client acknowledged something of the server's.
-    pub(super) fn acked(&mut self, now: Time, acked: &Acked) {
+    pub(super) fn acked(&mut self, now: Time, acked: &Acked, stamps: Option<Stamps>) {
         if self.begin.is_some_and(|begin| acked.to > begin) && acked.bytes > 0 {
-            self.acked = self.acked.or(Some(now));
+            self.acked = self.acked.or(Some((now, stamps.map(|stamps| stamps.value))));
         }
     }
 
@@ -98,6 +118,10 @@ impl FirstWindow {
         let is_valid = is_long && is_burst && self.has_more && !self.is_greeting;
         Some(Estimate { bytes: self.bytes, is_valid })
     }
+}
+
+fn is_after(stamp: u32, other: u32) -> bool {
+    (stamp.wrapping_sub(other) as i32) > 0
 }
 
 #[cfg(test)]
@@ -123,13 +147,13 @@ mod tests {
         for number in 0..first {
             let at = 100 + gap * number;
             if at > 110 {
-                window.acked(Time::from_millis(110), &acked);
+                window.acked(Time::from_millis(110), &acked, None);
             }
-            window.answered(Time::from_millis(at), &seen(number), far, true);
+            window.answered(Time::from_millis(at), &seen(number), far, None, true);
         }
-        window.acked(Time::from_millis(110), &acked);
+        window.acked(Time::from_millis(110), &acked, None);
         for number in first..first + later {
-            window.answered(Time::from_millis(140 + number), &seen(number), far, true);
+            window.answered(Time::from_millis(140 + number), &seen(number), far, None, true);
         }
         window.estimate(MSS, TRIP)
     }
@@ -150,5 +174,31 @@ mod tests {
         assert!(!is_valid(answers(b"GET", 30, 0, 1)), "nothing follows");
         assert!(!is_valid(answers(b"\x16\x03\x01", 10, 30, 1)), "it greets");
         assert!(!is_valid(answers(b"GET", 4, 30, 6)), "it is paced");
+    }
+
+    /// The handshake took 42 ms, and what follows 40 ms: time alone would take two segments for the
+    /// first window's that the acknowledgement released.
+    #[test]
+    fn stamps_tell_what_an_acknowledgement_released() {
+        let mut window = FirstWindow::default();
+        let far = Some(Span::from_millis(42));
+        let seen = |n: u64| Seen {
+            is_new: true,
+            begin: n * 1_000,
+            end: (n + 1) * 1_000,
+            ..Seen::default()
+        };
+        let stamps = |value, echo| Some(Stamps { value, echo });
+        window.asked(b"GET");
+        for number in 0..10 {
+            window.answered(Time::from_millis(107), &seen(number), far, stamps(5, 700), true);
+        }
+        let acked = Acked { bytes: 1_000, to: 1_000, granted: 0, near: None };
+        window.acked(Time::from_millis(110), &acked, stamps(740, 5));
+        window.answered(Time::from_millis(111), &seen(10), far, stamps(5, 700), true);
+        for number in 11..40 {
+            window.answered(Time::from_millis(150), &seen(number), far, stamps(45, 740), true);
+        }
+        assert_eq!(window.estimate(MSS, TRIP), Some(Estimate { bytes: 11_000, is_valid: true }));
     }
 }

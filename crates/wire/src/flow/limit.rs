@@ -36,6 +36,8 @@ pub struct LimitedBy {
 pub(super) struct Moment {
     /// The sender had sent all that it had before this one.
     pub was_dry: bool,
+    /// The receiver's window was closed since the one before.
+    pub was_blocked: bool,
     /// It repairs a loss.
     pub is_recovering: bool,
     /// So many bytes are on their way with it.
@@ -195,7 +197,7 @@ impl Judge {
                 _ => Limit::Loss,
             };
         }
-        if before.had_no_room {
+        if before.had_no_room || moment.was_blocked {
             return Limit::ReceiverWindow;
         }
         match (is_queued, self.growth.is_over, self.loss) {

@@ -1,0 +1,86 @@
+//! Captures that miss something: a direction, the beginning, or where one packet ends.
+
+use crate::rows::Tables;
+use crate::world::{World, cannot, packets};
+
+const SEEN: [&str; 14] = [
+    "is_valid",
+    "has_syn",
+    "down_bytes",
+    "up_bytes",
+    "down_data_packets",
+    "rtt",
+    "rtt_min",
+    "local_rtt_min",
+    "remote_rtt_min",
+    "down_lost_before",
+    "down_lost_behind",
+    "down_reordered",
+    "down_unseen",
+    "down_limited_by",
+];
+
+/// The sender hands over many segments at once, and its capture has them as one.
+#[test]
+fn merged_packets_count_as_what_they_were() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let links = vec!["net:down=50mbit,delay=10ms,queue=100ms".to_owned()];
+    let script = "$PEER client read bulk 3000000\n";
+    let captured = World { links, at_server: true, ..World::default() }.run(script);
+    let merged = packets(&captured.path("net-server.pcap"), "tcp and greater 2000");
+    assert!(merged > 20, "only {merged} merged packets");
+    let files = ["net.pcap", "net-server.pcap", "pcap/net.pcapng"];
+    let all = files.map(|file| Tables::of(&captured.path(file)));
+    let [client, server, link] = all.each_ref().map(|tables| &tables.table("tcp")[0]);
+    for (file, flow) in files.iter().zip([client, server, link]) {
+        eprintln!("{file}: {}", flow.tell(&SEEN));
+        assert_eq!(flow.count("down_bytes") - flow.count("down_unseen"), 3_000_000, "{file}");
+        assert_eq!(flow.count("down_unseen") + flow.count("down_reordered"), 0, "{file}");
+        // Merged segments are counted by the largest one: at most one more or less for each.
+        let (said, truth) = (flow.count("down_data_packets"), link.count("down_data_packets"));
+        assert!((said - truth).abs() <= truth / 50, "{file}: {said}, {truth}");
+    }
+    assert_eq!(client.text("down_limited_by"), Some("congestion"));
+    assert_eq!(server.text("down_limited_by"), Some("congestion"));
+}
+
+#[test]
+fn one_direction_and_the_middle_of_a_flow() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let links = vec!["net:down=10mbit,delay=10ms,queue=60ms".to_owned()];
+    let script = "dump() { tcpdump -i net -s 128 --immediate-mode -U -w $OUT/$1.pcap $2 2>$OUT/$1.log & ALL=\"$ALL $!\"; \
+                  until grep -q listening $OUT/$1.log; do sleep 0.02; done; }\n\
+                  dump down 'src host 198.18.0.1'; dump up 'dst host 198.18.0.1'\n\
+                  $PEER client read bulk 4000000 & ONE=$!\n\
+                  sleep 1; dump late ''; wait $ONE; sleep 0.3; kill -INT $ALL\n";
+    let captured = World { links, ..World::default() }.run(script);
+    let [whole, down, up, late] = ["net", "down", "up", "late"].map(|file| captured.tables(file));
+    for tables in [&whole, &down, &up, &late] {
+        eprintln!("{}", tables.table("tcp")[0].tell(&SEEN));
+    }
+    let [whole, down, up, late] = [&whole, &down, &up, &late].map(|tables| &tables.table("tcp")[0]);
+    assert_eq!((whole.count("down_bytes"), down.count("down_bytes")), (4_000_000, 4_000_000));
+    for flow in [down, up] {
+        assert!(!flow.is("is_valid"), "{}", flow.tell(&SEEN));
+        // Nobody knows, and nothing is made up.
+        for column in ["rtt", "rtt_min", "local_rtt", "remote_rtt"] {
+            assert_eq!(flow.number(column), None, "{column}: {}", flow.tell(&SEEN));
+        }
+        assert_eq!(flow.count("down_lost_behind"), 0);
+        assert_eq!(flow.text("down_limited_by"), None, "{}", flow.tell(&SEEN));
+    }
+    assert_eq!(late.whole("client_window_max"), None, "nobody knows how it is scaled");
+    assert_eq!((up.count("down_bytes"), up.count("up_bytes")), (0, whole.count("up_bytes")));
+    assert!(!late.is("has_syn") && !late.is("is_valid"), "{}", late.tell(&SEEN));
+    assert!((1_000_000..4_000_000).contains(&late.count("down_bytes")), "{}", late.tell(&SEEN));
+    assert_eq!(late.text("down_limited_by"), Some("congestion"), "{}", late.tell(&SEEN));
+    let trips = [whole, late].map(|flow| flow.millis("rtt"));
+    assert!((trips[0] - trips[1]).abs() <= trips[0] * 0.5, "{trips:?}");
+    assert_eq!(late.text("client"), Some("10.64.1.2"));
+}

@@ -1,0 +1,84 @@
+//! What is lost on which side of a capture point between two links that lose packets.
+
+use crate::world::{World, cannot, tries};
+
+/// The columns that a reader of a failure wants.
+pub const COUNTS: [&str; 11] = [
+    "down_data_packets",
+    "down_again_fast",
+    "down_again_timeout",
+    "down_again_probe",
+    "down_again_spurious",
+    "down_reordered",
+    "down_duplicated",
+    "down_lost_before",
+    "down_lost_behind",
+    "down_unseen",
+    "up_unseen",
+];
+
+/// Each place of which a copy was lost is counted. Of a place that was lost twice before it passed
+/// nobody can tell that from here.
+pub fn is_right(said: u64, (places, copies): (u64, u64)) -> bool {
+    (places..=copies).contains(&said)
+}
+
+#[test]
+fn each_side_has_its_own() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let near = [
+        "a:delay=5ms,down-loss=0.5%",
+        "b:delay=10ms,down-loss=2%",
+        "c:delay=2ms",
+        "d:delay=8ms,down-loss=1%",
+    ];
+    tries(|| {
+        let mut script = String::new();
+        for index in 1..=near.len() {
+            let words = format!("--server 198.18.0.2 --bind 10.64.{index}.2 read bulk 3000000");
+            script
+                .push_str(&format!("$PEER client {words} > $OUT/said{index} & ALL=\"$ALL $!\"\n"));
+        }
+        script.push_str("for one in $ALL; do wait $one; done; cat $OUT/said*\n");
+        let links = vec!["net:delay=10ms,down-loss=1%".to_owned()];
+        let captured = World { links, near: &near, ..World::default() }.run(&script);
+        let tables = captured.tables("net");
+        let (mut wrong, mut sums) = (Vec::new(), [0_u64; 2]);
+        for (port, near) in captured.ports().iter().zip(near) {
+            let flow = tables.flow(*port);
+            let name = near.split(':').next().unwrap_or_default();
+            let local = captured.dropped(&format!("pcap-near/{name}"), None);
+            let remote = captured.dropped("pcap/net", Some(*port));
+            // What was lost on both sides passed but once more than it was lost behind.
+            let only = remote.0.difference(&local.0).count() as u64;
+            let (local, remote) = ((local.0.len() as u64, local.1), (only, remote.1));
+            for (column, truth) in [("down_lost_behind", local), ("down_lost_before", remote)] {
+                let said = flow.count(column) as u64;
+                eprintln!("{near}: {column} {said}, dropped {truth:?}; {}", flow.tell(&COUNTS));
+                sums = [sums[0] + said, sums[1] + truth.1];
+                if !is_right(said, truth) {
+                    wrong.push(format!(
+                        "{near}: {column} {said}, dropped {truth:?}; {}",
+                        flow.tell(&COUNTS)
+                    ));
+                }
+            }
+            let rates = [("local_loss", local), ("remote_loss", remote)];
+            for (column, truth) in rates {
+                let said = flow.number(column).unwrap_or(-1.0);
+                let share = truth.1 as f64 / flow.count("down_data_packets") as f64;
+                if (said - share).abs() > 0.0015 {
+                    wrong.push(format!("{near}: {column} {said}, truth {share}"));
+                }
+            }
+        }
+        eprintln!("{} of {} losses", sums[0], sums[1]);
+        if sums[0].abs_diff(sums[1]) * 20 > sums[1] {
+            wrong.push(format!("{} of {} losses", sums[0], sums[1]));
+        }
+        wrong.is_empty().then_some(()).ok_or(format!("{wrong:#?}"))
+    });
+}

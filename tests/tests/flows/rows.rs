@@ -1,0 +1,153 @@
+//! What the analysis makes of a capture file, as rows whose columns have names.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use manyways_wire::analysis::{Analysis, Settings, Survey};
+use manyways_wire::capture::{Reader, Step};
+use manyways_wire::table::{Batch, Data, Schema};
+
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Whole(i64),
+    Number(f64),
+    Flag(bool),
+    Text(String),
+}
+
+/// A row: the values that are there, by the names of their columns.
+#[derive(Clone, Debug, Default)]
+pub struct Row(BTreeMap<&'static str, Value>);
+
+/// All tables of a capture.
+#[derive(Debug, Default)]
+pub struct Tables {
+    rows: BTreeMap<&'static str, Vec<Row>>,
+}
+
+impl Tables {
+    /// What is in this file.
+    #[track_caller]
+    pub fn of(file: &Path) -> Self {
+        Self::with(file, Settings::default())
+    }
+
+    #[track_caller]
+    pub fn with(file: &Path, settings: Settings) -> Self {
+        let bytes = fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let (mut reader, mut rest) = (Reader::default(), &bytes[..]);
+        let (mut survey, mut analysis) = (Survey::new(&settings), Analysis::new(settings));
+        loop {
+            match reader.step(rest).expect("a capture of tcpdump can be read") {
+                Step::Packet(packet, length) => {
+                    analysis.packet(&reader.interfaces()[packet.interface], &packet);
+                    rest = &rest[length..];
+                }
+                Step::Other(length) => rest = &rest[length..],
+                Step::More(_) => break,
+            }
+            while let Some(record) = analysis.poll() {
+                survey.add(record);
+            }
+        }
+        analysis.finish();
+        while let Some(record) = analysis.poll() {
+            survey.add(record);
+        }
+        let mut tables = Self::default();
+        survey.flush(true, |schema, batch| {
+            tables.rows.entry(schema.table).or_default().extend(rows(schema, batch));
+        });
+        tables
+    }
+
+    /// The rows of a table, in its order.
+    pub fn table(&self, name: &str) -> &[Row] {
+        self.rows.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The only flow, or the one of this client's port.
+    #[track_caller]
+    pub fn flow(&self, port: u16) -> &Row {
+        let port = i64::from(port);
+        let mut flows =
+            self.table("tcp").iter().filter(|row| row.whole("client_port") == Some(port));
+        let flow = flows.next().unwrap_or_else(|| panic!("no flow of port {port}: {self:?}"));
+        assert!(flows.next().is_none(), "port {port} has two flows");
+        flow
+    }
+}
+
+impl Row {
+    pub fn whole(&self, name: &str) -> Option<i64> {
+        match self.0.get(name) {
+            Some(Value::Whole(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// A number, or a span in seconds.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.0.get(name) {
+            Some(Value::Number(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.0.get(name) {
+            Some(Value::Text(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub fn is(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Value::Flag(true))
+    }
+
+    /// A span in milliseconds.
+    #[track_caller]
+    pub fn millis(&self, name: &str) -> f64 {
+        self.number(name).unwrap_or_else(|| panic!("no {name}: {self:?}")) * 1_000.0
+    }
+
+    /// A count, zero where there is none.
+    pub fn count(&self, name: &str) -> i64 {
+        self.whole(name).unwrap_or(0)
+    }
+
+    /// These columns, for a reader of a failure.
+    pub fn tell(&self, names: &[&str]) -> String {
+        let one = |name: &&str| match self.0.get(name) {
+            Some(Value::Whole(value)) => format!("{name}={value}"),
+            Some(Value::Number(value)) => format!("{name}={value:.5}"),
+            Some(Value::Flag(value)) => format!("{name}={value}"),
+            Some(Value::Text(value)) => format!("{name}={value}"),
+            None => format!("{name}=-"),
+        };
+        names.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn rows(schema: &Schema, batch: &Batch) -> Vec<Row> {
+    let mut rows = vec![Row::default(); batch.rows()];
+    for ((name, ..), values) in schema.columns.iter().zip(batch.columns()) {
+        let mut next = 0;
+        for (row, _) in rows.iter_mut().zip(&values.present).filter(|(_, is_there)| **is_there) {
+            let value = match &values.data {
+                Data::Whole(all) => Value::Whole(all[next]),
+                Data::Number(all) => Value::Number(all[next]),
+                Data::Flag(all) => Value::Flag(all[next]),
+                Data::Text(all, ends) => {
+                    let begin = next.checked_sub(1).map_or(0, |before| ends[before]);
+                    Value::Text(all[begin..ends[next]].to_owned())
+                }
+            };
+            row.0.insert(name, value);
+            next += 1;
+        }
+    }
+    rows
+}

@@ -1,0 +1,95 @@
+//! Round trips and their halves, at a capture point between two links.
+
+use crate::world::{World, cannot, tries};
+
+const TRIPS: [&str; 12] = [
+    "rtt",
+    "rtt_min",
+    "rtt_samples",
+    "local_rtt",
+    "local_rtt_min",
+    "remote_rtt",
+    "remote_rtt_min",
+    "rtt_method",
+    "up_rtt",
+    "up_rtt_min",
+    "handshake_client_rtt",
+    "handshake_server_rtt",
+];
+
+/// The stated error: 2 %, or 0.3 ms.
+fn is_near(said: f64, truth: f64) -> bool {
+    (said - truth).abs() <= (truth * 0.02).max(0.3)
+}
+
+/// Both halves have their own delay, and all of them are told apart. What a receiver's window
+/// limits stands in no queue.
+#[test]
+fn both_halves() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    // Delays of one way, near and far; with and without stamps.
+    for (near, far, stamps) in [(5, 20, 1), (20, 5, 1), (2, 50, 1), (10, 20, 0), (30, 30, 0)] {
+        tries(|| {
+            let links = vec![format!("net:delay={far}ms")];
+            let near_link = format!("near:delay={near}ms");
+            // Without a window that limits it, slow start bursts; and only Reno is followed.
+            let client = "$PEER client --server 198.18.0.2 --rcvbuf 40000";
+            let script = format!(
+                "sysctl -qw net.ipv4.tcp_timestamps={stamps}\n\
+                 {client} read bulk 1500000 reno\n{client} --cc reno put 1500000\n"
+            );
+            let near_links = [near_link.as_str()];
+            let world =
+                World { links, near: &near_links, cc: "reno", at_server: true, ..World::default() };
+            let captured = world.run(&script);
+            let tables = captured.tables("net");
+            let (near, far) = (f64::from(near) * 2.0, f64::from(far) * 2.0);
+            let mut wrong = Vec::new();
+            let mut check = |what: &str, said: f64, truth: f64, is_right: bool| {
+                if !is_right {
+                    wrong.push(format!("{what} {said:.3} ms, truth {truth}"));
+                }
+            };
+            let ports = captured.ports();
+            let (down, up) = (tables.flow(ports[0]), tables.flow(ports[1]));
+            eprintln!("{near}+{far} ms, stamps {stamps}: {}", down.tell(&TRIPS));
+            eprintln!("    up: {}", up.tell(&TRIPS));
+            // The server sees whole round trips, late as a busy machine may make them.
+            let seen = captured.tables("net-server");
+            let whole = seen.flow(ports[0]).millis("local_rtt");
+            let said = down.millis("rtt");
+            eprintln!("rtt {said:.3} ms, at the server {whole:.3}");
+            check("rtt", said, whole, is_near(said, whole));
+            let sum = down.millis("local_rtt") + down.millis("remote_rtt");
+            check("both halves", sum, whole, is_near(sum, whole));
+            for (flow, column, truth) in [
+                (down, "rtt_min", near + far),
+                (down, "local_rtt_min", near),
+                (down, "remote_rtt_min", far),
+                (up, "up_rtt_min", near + far),
+            ] {
+                // The lab delivers nothing early.
+                let said = flow.number(column).map_or(f64::NAN, |span| span * 1_000.0);
+                check(column, said, truth, said >= truth - 0.05 && said <= truth + 1.0);
+            }
+            for flow in [down, up] {
+                for (column, truth) in
+                    [("handshake_client_rtt", near), ("handshake_server_rtt", far)]
+                {
+                    let said = flow.number(column).map_or(f64::NAN, |span| span * 1_000.0);
+                    check(column, said, truth, said >= truth - 0.05);
+                }
+            }
+            if down.count("rtt_samples") < 20 {
+                wrong.push(format!("only {}", down.tell(&TRIPS)));
+            }
+            wrong
+                .is_empty()
+                .then_some(())
+                .ok_or(format!("{near}+{far}, stamps {stamps}: {wrong:#?}"))
+        });
+    }
+}

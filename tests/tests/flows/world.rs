@@ -1,0 +1,188 @@
+//! A lab in which programs talk while tcpdump listens.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use manyways_tests::{Need, finish, folder, lack, manyways};
+use tempfile::TempDir;
+
+use crate::rows::Tables;
+
+/// What is asked for, with what is usual.
+pub struct World<'a> {
+    /// The links between the capture point and the server, or all of them.
+    pub links: Vec<String>,
+    /// The links between the client and the capture point, where that is in the middle.
+    pub near: &'a [&'a str],
+    /// The congestion control of both sides.
+    pub cc: &'a str,
+    /// What runs on the server's side before it serves.
+    pub before: &'a str,
+    /// What tcpdump is told besides.
+    pub tcpdump: &'a str,
+    /// What `peer.py serve` is told.
+    pub serve: &'a str,
+    /// Whether the server's side captures as well.
+    pub at_server: bool,
+    pub seed: u32,
+}
+
+impl Default for World<'_> {
+    fn default() -> Self {
+        Self {
+            links: Vec::new(),
+            near: &[],
+            cc: "cubic",
+            before: "true",
+            tcpdump: "-s 128",
+            serve: "",
+            at_server: false,
+            seed: 1,
+        }
+    }
+}
+
+/// What was captured, and what the lab and the programs say.
+pub struct Captured {
+    folder: TempDir,
+    /// What the script printed.
+    pub stdout: String,
+}
+
+/// Whoever measures time wants the machine for itself.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// What all of these tests need, and the machine lacks.
+pub fn cannot() -> Option<String> {
+    lack(&[Need::Root, Need::Command("tcpdump"), Need::Command("python3"), Need::Command("nft")])
+}
+
+fn peer() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/flows/peer.py").to_owned()
+}
+
+impl World<'_> {
+    /// Runs a script on the client's side. `$PEER` is the program of both ends; the server is
+    /// `198.18.0.1`, or `198.18.0.2` where the capture point is in the middle.
+    #[track_caller]
+    pub fn run(&self, script: &str) -> Captured {
+        let _guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = folder();
+        let out = folder.path().display().to_string();
+        let names: Vec<&str> =
+            self.links.iter().filter_map(|link| link.split(':').next()).collect();
+        let dump = |name: &str, file: &str| {
+            format!(
+                "tcpdump -i {name} {} --immediate-mode -B 8192 -U -w {out}/{file}.pcap 2>{out}/{file}.log & \
+                 DUMPS=\"$DUMPS $!\"; until grep -q listening {out}/{file}.log; do sleep 0.02; done; ",
+                self.tcpdump
+            )
+        };
+        let serve = format!("exec python3 {} serve {}", peer(), self.serve);
+        let at_server: String = match self.at_server {
+            true => names.iter().map(|name| dump(name, &format!("{name}-server"))).collect(),
+            false => String::new(),
+        };
+        let far = format!("{} ; {at_server} {serve}", self.before);
+        let near: String = self.near.iter().map(|link| format!(" --link {link}")).collect();
+        let inner = match self.near {
+            [] => format!("sh {out}/script"),
+            _ => format!(
+                "{} lab shell --seed {} {near} --internet --cc {} --pcap {out}/pcap-near -- \
+                 sh {out}/script",
+                manyways_tests::manyways_path().display(),
+                self.seed + 7,
+                self.cc
+            ),
+        };
+        let head = format!("PEER='python3 {}'; OUT={out}; set -e\n", peer());
+        fs::write(folder.path().join("script"), head + script).expect("room for a script");
+        let dumps: String = names.iter().map(|name| dump(name, name)).collect();
+        let all =
+            format!("{dumps} {inner}; code=$?; sleep 0.3; kill -INT $DUMPS; wait; exit $code");
+        let mut command = manyways();
+        command.args(["lab", "shell", "--cc", self.cc, "--seed", &self.seed.to_string()]);
+        command.args(["--pcap", &format!("{out}/pcap")]);
+        for link in &self.links {
+            command.args(["--link", link]);
+        }
+        match self.near {
+            // The near lab's own far host has the first address.
+            [] => {
+                command.args(["--far", &far]);
+            }
+            _ => {
+                command.args(["--host", "nobody", "--host", "server", "--far"]);
+                command.arg(format!("@server {far}"));
+            }
+        }
+        let done = finish(command.args(["--", "sh", "-c", &all])).succeeded();
+        Captured { folder, stdout: done.stdout }
+    }
+}
+
+impl Captured {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What tcpdump captured on this link.
+    #[track_caller]
+    pub fn tables(&self, link: &str) -> Tables {
+        Tables::of(&self.path(&format!("{link}.pcap")))
+    }
+
+    /// What the clients printed, in the order in which they ended.
+    pub fn told(&self) -> Vec<serde_json::Value> {
+        self.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// The ports of the clients.
+    pub fn ports(&self) -> Vec<u16> {
+        self.told().iter().filter_map(|told| told["port"].as_u64()?.try_into().ok()).collect()
+    }
+
+    /// Segments with data that a link of the far lab (`pcap/NAME`) or of the near one
+    /// (`pcap-near/NAME`) dropped on their way down, to this port or to any: places of the stream of
+    /// which at least one copy was, and copies.
+    pub fn dropped(&self, link: &str, port: Option<u16>) -> (BTreeSet<String>, u64) {
+        let file = self.path(&format!("{link}-dropped.pcapng"));
+        if !file.exists() {
+            return (BTreeSet::new(), 0);
+        }
+        let to = port.map_or(String::new(), |port| format!(" and dst port {port}"));
+        let mut tcpdump = std::process::Command::new("tcpdump");
+        let filter = format!("tcp and src port 80 and greater 100{to}");
+        let done = finish(tcpdump.args(["-nn", "-S", "-r"]).arg(file).arg(filter)).succeeded();
+        let place = |line: &str| Some(line.split_once("seq ")?.1.split(':').next()?.to_owned());
+        let places: Vec<String> = done.stdout.lines().filter_map(place).collect();
+        let copies = places.len() as u64;
+        (places.into_iter().collect(), copies)
+    }
+}
+
+/// How many packets of a file a filter of tcpdump matches.
+pub fn packets(file: &Path, filter: &str) -> u64 {
+    let mut tcpdump = std::process::Command::new("tcpdump");
+    let done = finish(tcpdump.args(["-nn", "-q", "-r"]).arg(file).arg(filter)).succeeded();
+    done.stdout.lines().count() as u64
+}
+
+/// A busy machine delivers late, which is no fault of the analysis: what depends on time may be
+/// tried three times.
+#[track_caller]
+pub fn tries(mut experiment: impl FnMut() -> Result<(), String>) {
+    let mut all = Vec::new();
+    for _ in 0..3 {
+        match experiment() {
+            Ok(()) => return,
+            Err(why) => {
+                eprintln!("again, as {why}");
+                all.push(why);
+            }
+        }
+    }
+    panic!("three times: {all:#?}");
+}
