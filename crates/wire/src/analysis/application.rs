@@ -48,7 +48,7 @@ impl Application {
             Reader::Waiting => (None, None, None),
             Reader::Http(transactions) => {
                 let is_http = transactions.is_http() == Some(true);
-                let summary = transactions.summary().clone();
+                let summary = *transactions.summary();
                 (Some(if is_http { "http" } else { "other" }), is_http.then_some(summary), None)
             }
             Reader::Tls(session) => (Some("tls"), None, Some(session)),

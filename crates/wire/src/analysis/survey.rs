@@ -32,6 +32,7 @@ const LEASES: usize = 1 << 16;
 /// Rows come out sorted by their time, so that the same packets give the same tables however they
 /// were spread over analyses. What is held is bounded by whoever calls [`Survey::flush`]: flows are
 /// joined with the others of the same flush, and with names and leases of those before.
+#[allow(clippy::vec_box, reason = "they are large, and sorted: they come in boxes, and stay there")]
 pub struct Survey {
     organisations: Arc<Organisations>,
     pools: Vec<Pool>,
@@ -201,7 +202,7 @@ impl Survey {
             address: flow.client.ip(),
             started: flow.started(),
             ended: flow.connection.last(),
-            agent: flow.application.agent.clone(),
+            agent: flow.application.agent,
             tls: flow.application.tls_sight(),
         });
         let of_udp = self.udp.iter().map(|flow| device::Flow {
