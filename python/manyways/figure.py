@@ -64,10 +64,10 @@ def _distributions(figure, flows: Flows, question: Question, where: str | None) 
         panels.setdefault(name, []).append((series, row["times"], row["points"]))
     factor, unit = _SCALES.get(question.unit, (1.0, ""))
     figure.set_size_inches(max(5.5, 3.6 * len(panels) + 0.8), 3.9)
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    logarithmic = question.log and _spans_decades(panels)
     for axis, (name, series) in zip(axes, panels.items(), strict=True):
         shown = sorted(series, key=lambda one: -one[1])[:_LINES]
-        logarithmic = question.log and all(points[0] > 0 for _, _, points in shown)
         for index, (label, times, points) in enumerate(shown):
             axis.plot(
                 [point / factor for point in points],
@@ -78,12 +78,19 @@ def _distributions(figure, flows: Flows, question: Question, where: str | None) 
                 linewidth=1.4,
                 drawstyle="steps-pre",
             )
-        if logarithmic:
-            axis.set_xscale("log")
         _finish(axis, f"{question.axis} [{unit}]" if unit else question.axis, name)
-        axis.legend(fontsize=7, frameon=False, loc="best")
+        axis.legend(fontsize=7, framealpha=0.8, edgecolor="none", loc="best")
+    if logarithmic:
+        axes[0].set_xscale("log")
     axes[0].set_ylabel("share of observations (CDF)")
     axes[0].set_ylim(0, 1)
+
+
+def _spans_decades(panels: dict[str, list[tuple[str, int, list[float]]]]) -> bool:
+    """Whether a logarithmic axis can show the values, and would show more of them."""
+    curves = [points for series in panels.values() for _, _, points in series]
+    least, most = min(points[0] for points in curves), max(points[-1] for points in curves)
+    return 0 < 10 * least <= most
 
 
 def _bars(figure, flows: Flows, question: Question, where: str | None) -> None:
@@ -119,17 +126,18 @@ def _shares(figure, flows: Flows, question: Question, where: str | None) -> None
         colour, name = _COLOURS[index % len(_COLOURS)], part.replace("_", " ")
         axis.barh(range(len(rows)), widths, left=begins, color=colour, label=name)
         begins = [begin + width for begin, width in zip(begins, widths, strict=True)]
-    names = [f"{words.label(str(row['which']))} ({row['flows']:,})" for row in rows]
+    names = [f"{row['kind']}: {words.label(str(row['which']))} ({row['flows']:,})" for row in rows]
     axis.set_yticks(range(len(rows)), names, fontsize=8)
     axis.set_xlim(0, 100)
     axis.invert_yaxis()
     _finish(axis, f"{question.axis} [%]", "")
-    axis.legend(fontsize=7, frameon=False, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.25))
+    figure.legend(fontsize=7, frameon=False, ncols=len(parts), loc="outside lower center")
 
 
 def _finish(axis, name: str, title: str) -> None:
     axis.set_xlabel(name)
     axis.set_title(title, fontsize=10)
+    axis.set_axisbelow(True)
     axis.grid(alpha=0.25, linewidth=0.6)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

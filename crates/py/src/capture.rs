@@ -77,7 +77,8 @@ impl Captures {
     fn end(&mut self) -> (u64, Option<String>) {
         let File { rest, place, packets, fault, reader } = std::mem::take(&mut self.file);
         let is_cut = !rest.is_empty() || reader.interfaces().is_empty() && place == 0;
-        let cut = || is_cut.then(|| format!("it ends in the middle of what begins at byte {place}"));
+        let cut =
+            || is_cut.then(|| format!("it ends in the middle of what begins at byte {place}"));
         (packets, fault.or_else(cut))
     }
 

@@ -18,15 +18,12 @@ pub fn kind(kind: Kind) -> &'static str {
 
 /// How many rows a table has, and for each column its name, how many values are absent, and its
 /// buffers.
-pub fn table<'py>(
-    py: Python<'py>,
-    schema: &Schema,
-    batch: &Batch,
-) -> PyResult<Bound<'py, PyDict>> {
+pub fn table<'py>(py: Python<'py>, schema: &Schema, batch: &Batch) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     for ((name, ..), values) in schema.columns.iter().zip(batch.columns()) {
         let absent = values.present.iter().filter(|is_there| !**is_there).count();
-        let validity = (absent > 0).then(|| PyBytes::new(py, &bits(values.present.iter().copied())));
+        let validity =
+            (absent > 0).then(|| PyBytes::new(py, &bits(values.present.iter().copied())));
         let data = PyList::empty(py);
         for buffer in buffers(values) {
             data.append(PyBytes::new(py, &buffer))?;

@@ -50,7 +50,7 @@ QUESTIONS = (
             )
             + f"\n) WHERE {GET_FLOWS} AND requests > 0 AND {_IS_THERE}"
         ),
-        by=("part", "device"),
+        by=("device", "part"),
         unit="s",
         axis="time",
         more=(
@@ -76,7 +76,7 @@ QUESTIONS = (
             "FROM chosen WHERE is_valid AND method = 'GET' AND response_time IS NOT NULL",
             "content",
         ),
-        by=("content", "device"),
+        by=("device", "content"),
         unit="s",
         axis="time to the response",
         notes=(

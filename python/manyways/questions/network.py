@@ -51,7 +51,7 @@ QUESTIONS = (
             "FROM chosen WHERE is_valid AND rtt IS NOT NULL",
             "cluster",
         ),
-        by=("cluster", "device"),
+        by=("device", "cluster"),
         unit="s",
         axis="round trip",
         tests=(Test("device", ("handheld", "other")),),
@@ -120,7 +120,7 @@ QUESTIONS = (
             f"FROM chosen WHERE {GET_FLOWS} AND is_g3 AND concurrency IS NOT NULL",
             "cluster",
         ),
-        by=("cluster", "device"),
+        by=("device", "cluster"),
         unit="flows",
         axis="flows of the client at a time",
         more=(
@@ -208,7 +208,7 @@ QUESTIONS = (
             "FROM chosen WHERE asked IS NOT NULL",
             "server",
         ),
-        by=("server", "transport"),
+        by=("transport", "server"),
         unit="s",
         axis="time to the answer",
         more=(
