@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from manyways.captures import CaptureWarning, read_captures
-from manyways.flows import Flows, find
+from manyways.flows import Flows, FlowsError, find
 from manyways.questions.question import QUANTILES
 from manyways.sketch import Sketch
 
@@ -201,10 +201,16 @@ def _each(task: Callable[..., Any], arguments: list[tuple], address: str | None)
     """What the task returns for each of these, in their order."""
     if address is None:
         return [task(*one) for one in arguments]
-    import ray
-
+    try:
+        import ray
+    except ImportError as error:
+        raise FlowsError(
+            "ray is not installed", "install it with: pip install 'manyways[cluster]'"
+        ) from error
     ours = not ray.is_initialized()
     if ours:
+        # It would tell its makers that it runs.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray.init(None if address == "local" else address, log_to_driver=False)
     try:
         remote = ray.remote(max_retries=3)(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from captures import Capture, Http, dns
@@ -13,7 +14,7 @@ DESK = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 Chrome/120.
 SERVER = "198.51.100.7"
 
 
-def a_day() -> Capture:
+def a_day(begins: float = 0.0) -> Capture:
     """Twelve flows of a phone and twelve of a desk, all alike but for what is said here: the
     phone's local half is 8 to 19 ms, the desk's 1 to 12 ms; both fetch a text and an image."""
     capture = Capture()
@@ -25,23 +26,30 @@ def a_day() -> Capture:
             Http(
                 client,
                 SERVER,
-                began=number * 10.0,
+                began=begins + number * 10.0,
                 port=40_000 + number,
                 agent=agent,
                 local=local,
                 # 2,000 bytes in 0.1 s + 0.1 s, then 60,000 in 0.05 s + 0.35 s; 1 s between.
                 responses=(("text/html", 2_000, 0.1, 0.1, 1.0), ("image/png", 60_000, 0.05, 0.35, 2.0)),
             ).put(capture)
-        dns(capture, "10.0.0.1", "10.0.0.53", number * 10 - 0.5 + 10, 0.030, "www.example.com")
+        dns(capture, "10.0.0.1", "10.0.0.53", begins + number * 10 + 9.5, 0.030, "www.example.com")
     Http(
         "10.0.0.2",
         SERVER,
-        began=200.0,
+        began=begins + 200.0,
         method="POST",
         agent=DESK,
         responses=(("text/html", 1_000, 0.2, 0.0, 0.5),),
     ).put(capture)
     return capture
+
+
+def rows(table: str, *given: dict) -> pa.Table:
+    """Rows of a table, in which all columns are absent but those that are given."""
+    schema = manyways.schemas()[table]
+    columns = {field.name: [row.get(field.name) for row in given] for field in schema}
+    return pa.table(columns, schema=schema)
 
 
 @pytest.fixture(scope="session")
