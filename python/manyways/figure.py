@@ -65,6 +65,7 @@ def _distributions(figure, flows: Flows, question: Question, where: str | None) 
     factor, unit = _SCALES.get(question.unit, (1.0, ""))
     figure.set_size_inches(max(5.5, 3.6 * len(panels) + 0.8), 3.9)
     axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    column = question.by[0].replace("_", " ")
     logarithmic = question.log and _spans_decades(panels)
     for axis, (name, series) in zip(axes, panels.items(), strict=True):
         shown = sorted(series, key=lambda one: -one[1])[:_LINES]
@@ -78,7 +79,8 @@ def _distributions(figure, flows: Flows, question: Question, where: str | None) 
                 linewidth=1.4,
                 drawstyle="steps-pre",
             )
-        _finish(axis, f"{question.axis} [{unit}]" if unit else question.axis, name)
+        title = f"{column}: {name}" if name else ""
+        _finish(axis, f"{question.axis} [{unit}]" if unit else question.axis, title)
         axis.legend(fontsize=7, framealpha=0.8, edgecolor="none", loc="best")
     if logarithmic:
         axes[0].set_xscale("log")
