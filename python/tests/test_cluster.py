@@ -68,7 +68,7 @@ def test_what_is_whole_is_not_done_again(captures, tmp_path):
     assert (home / "tcp.parquet").stat().st_mtime_ns == stamp
     # Read in another way, they are other shards.
     assert not any("resumed" in one for one in cluster.extract(captures[:2], out, idle=9.0))
-    assert not any("resumed" in one for one in cluster.extract(captures[:2], out, resume=False))
+    assert not any("resumed" in one for one in cluster.extract(captures[:2], out, idle=9.0, resume=False))
     assert manyways.Flows(out).query("SELECT count(*) AS n FROM tcp").to_pylist() == [{"n": 100}]
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
 
