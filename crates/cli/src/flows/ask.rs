@@ -1,0 +1,153 @@
+//! `manyways flows ask`: questions about tables of flows. The Python package answers them; here it
+//! is found and run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Result;
+
+use crate::failure::Failure;
+
+/// Which Python to run.
+const PYTHON: &str = "MANYWAYS_PYTHON";
+/// Nothing is imported from the folder that this is run in: it may be anybody's.
+const SAFE: &str = "-P";
+/// What Python leaves with when it cannot import something that it was asked for.
+const NOT_THERE: &str = "import importlib.util as i, sys; \
+    sys.exit(next((n for n, m in enumerate(['manyways', 'duckdb', 'pyarrow'], 3) \
+    if i.find_spec(m) is None), 0))";
+
+/// Ask what users experienced, of tables that `manyways flows -o` wrote.
+///
+/// The answers are those of a paper on a campus's Wi-Fi network and of others: how fast flows were
+/// served and from where, round trips and losses, windows, and where the time goes. The Python
+/// package manyways answers; MANYWAYS_PYTHON names the Python that has it (python3 otherwise).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways flows ask --list
+  manyways flows ask tables rtt
+  manyways flows ask tables servicing-rate --plot rate.svg --where \"organisation = 'Google'\"
+
+Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
+pub struct Args {
+    /// The folder with the tables.
+    #[arg(value_name = "DIR", required_unless_present_any = ["list", "sql"])]
+    folder: Option<PathBuf>,
+    /// The question's name.
+    #[arg(value_name = "QUESTION", required_unless_present_any = ["list", "sql"])]
+    question: Option<String>,
+    /// List the questions.
+    #[arg(long)]
+    list: bool,
+    /// Only rows that fit this condition in SQL.
+    #[arg(long = "where", value_name = "SQL", allow_hyphen_values = true)]
+    condition: Option<String>,
+    /// Draw the answer into a file as well: .png, .svg or .pdf.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print the query instead of the answer.
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    sql: bool,
+    /// Print one JSON document.
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print the rows as CSV.
+    #[arg(long)]
+    csv: bool,
+}
+
+impl Args {
+    /// What Python is given. Options first, so that what follows the dashes is taken as it is.
+    fn words(self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = [SAFE, "-m", "manyways", "ask"].map(OsString::from).into();
+        let flags = [
+            ("--list", self.list),
+            ("--sql", self.sql),
+            ("--json", self.json),
+            ("--csv", self.csv),
+        ];
+        words.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| (*flag).into()));
+        let mut value = |option: &str, value: Option<OsString>| {
+            if let Some(value) = value {
+                let mut word = OsString::from(option);
+                word.push("=");
+                word.push(value);
+                words.push(word);
+            }
+        };
+        value("--where", self.condition.map(OsString::from));
+        value("--plot", self.plot.map(PathBuf::into_os_string));
+        words.push("--".into());
+        words.extend(self.folder.map(PathBuf::into_os_string));
+        words.extend(self.question.map(OsString::from));
+        words
+    }
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
+    let shown = python.to_string_lossy().into_owned();
+    let start = |error: std::io::Error| {
+        Failure::new(format!("cannot run {shown}: {error}"))
+            .hint(format!("install Python 3.11 or newer, or name it in {PYTHON}"))
+    };
+    let look = Command::new(&python).args([SAFE, "-c", NOT_THERE]).stdin(Stdio::null()).output();
+    let missing = match look.map_err(start)?.status.code() {
+        Some(0) => None,
+        Some(3) => Some("manyways"),
+        Some(4) => Some("duckdb"),
+        Some(5) => Some("pyarrow"),
+        _ => {
+            let failure = Failure::new(format!("{shown} is no Python that can answer"));
+            return Err(failure.hint(format!("name Python 3.11 or newer in {PYTHON}")).into());
+        }
+    };
+    if let Some(module) = missing {
+        let hint = format!(
+            "in a checkout: pip install './python[plot]' into a virtual environment, and {PYTHON} is its python"
+        );
+        let sentence = format!("the Python package {module} is not installed for {shown}");
+        return Err(Failure::new(sentence).hint(hint).into());
+    }
+    let status = Command::new(&python).args(args.words()).status().map_err(start)?;
+    // A signal has no code; shells add it to 128.
+    let code = status.code().or_else(|| {
+        use std::os::unix::process::ExitStatusExt;
+        status.signal().map(|signal| 128 + signal)
+    });
+    Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn words(line: &[&str]) -> Vec<String> {
+        let args = Line::try_parse_from([&["ask"], line].concat()).unwrap().args;
+        args.words().into_iter().map(|word| word.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn what_is_asked_comes_to_python_as_it_was_written() {
+        let said = words(&["--where", "-1 < rtt", "--json", "--plot", "a b.svg", "tables", "rtt"]);
+        let plain = ["-P", "-m", "manyways", "ask", "--json", "--where=-1 < rtt", "--plot=a b.svg"];
+        assert_eq!(said, [&plain[..], &["--", "tables", "rtt"]].concat());
+        assert_eq!(words(&["--list"]), ["-P", "-m", "manyways", "ask", "--list", "--"]);
+    }
+
+    #[test]
+    fn a_question_needs_a_folder() {
+        assert!(Line::try_parse_from(["ask", "tables"]).is_err());
+        assert!(Line::try_parse_from(["ask", "--sql", "rtt"]).is_ok());
+        assert!(Line::try_parse_from(["ask", "tables", "rtt", "--json", "--csv"]).is_err());
+    }
+}

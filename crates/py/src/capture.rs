@@ -1,0 +1,157 @@
+//! Captures, piece by piece.
+
+use manyways_trace::{Span, Time};
+use manyways_wire::Prefix;
+use manyways_wire::analysis::{Analysis, Settings, Survey};
+use manyways_wire::capture::{Reader, Step};
+use manyways_wire::flow::Limits;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::columns;
+
+/// A capture that begins this much before the one before it ended has nothing to do with it; less
+/// than that, and a clock has stepped. The same as in `manyways flows`.
+const OVERLAP: Span = Span::from_secs(2);
+
+/// Captures that are being read, one after the other.
+#[pyclass]
+pub struct Captures {
+    settings: Settings,
+    analysis: Analysis,
+    survey: Option<Survey>,
+    file: File,
+    /// When the last packet of all captures passed.
+    latest: Option<Time>,
+}
+
+/// The capture that is being read.
+#[derive(Default)]
+struct File {
+    reader: Reader,
+    /// What was given and is not whole yet.
+    rest: Vec<u8>,
+    /// Where in the file that begins.
+    place: u64,
+    packets: u64,
+    fault: Option<String>,
+}
+
+#[pymethods]
+impl Captures {
+    /// Nothing was read yet. Raises ValueError where a prefix is none, or a limit is not.
+    #[new]
+    fn new(local: Vec<String>, packets: bool, idle: f64) -> PyResult<Self> {
+        let prefix = |text: &String| {
+            let wrong = |error| PyValueError::new_err(format!("{text} is no prefix: {error}"));
+            text.parse::<Prefix>().map_err(wrong)
+        };
+        let local = local.iter().map(prefix).collect::<PyResult<_>>()?;
+        if !(idle > 0.0 && idle <= 86_400.0) {
+            return Err(PyValueError::new_err("idle is more than 0 and at most 86400 seconds"));
+        }
+        let idle = Span::from_nanos((idle * 1e9) as u64);
+        let limits = Limits { idle, ..Limits::default() };
+        let settings = Settings { local, limits, packets, ..Settings::default() };
+        Ok(Self {
+            analysis: Analysis::new(settings.clone()),
+            survey: Some(Survey::new(&settings)),
+            settings,
+            file: File::default(),
+            latest: None,
+        })
+    }
+
+    /// The next bytes of the capture.
+    fn feed(&mut self, py: Python<'_>, bytes: &[u8]) -> PyResult<()> {
+        if self.survey.is_none() {
+            return Err(over());
+        }
+        py.detach(|| self.take(bytes));
+        Ok(())
+    }
+
+    /// The capture is over, and another one may begin. Says how many packets were in it, and why it
+    /// was not read to its end, where it was not.
+    fn end(&mut self) -> (u64, Option<String>) {
+        let File { rest, place, packets, fault, reader } = std::mem::take(&mut self.file);
+        let is_cut = !rest.is_empty() || reader.interfaces().is_empty() && place == 0;
+        let cut =
+            || is_cut.then(|| format!("it ends in the middle of what begins at byte {place}"));
+        (packets, fault.or_else(cut))
+    }
+
+    /// All captures are over. Gives the columns of each table.
+    fn finish<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Some(mut survey) = self.survey.take() else { return Err(over()) };
+        py.detach(|| close(&mut self.analysis, &mut survey));
+        let tables = PyDict::new(py);
+        let mut result = Ok(());
+        survey.flush(true, |schema, batch| {
+            let table = || tables.set_item(schema.table, columns::table(py, schema, batch)?);
+            if result.is_ok() {
+                result = table();
+            }
+        });
+        result.map(|()| tables)
+    }
+}
+
+fn over() -> PyErr {
+    PyValueError::new_err("the tables were handed out already")
+}
+
+/// Everything that is going on is over.
+fn close(analysis: &mut Analysis, survey: &mut Survey) {
+    analysis.finish();
+    while let Some(record) = analysis.poll() {
+        survey.add(record);
+    }
+}
+
+impl Captures {
+    fn take(&mut self, bytes: &[u8]) {
+        let Some(survey) = &mut self.survey else { return };
+        let file = &mut self.file;
+        if file.fault.is_some() {
+            return;
+        }
+        let mut rest = std::mem::take(&mut file.rest);
+        rest.extend_from_slice(bytes);
+        let mut at = 0;
+        loop {
+            let step = match file.reader.step(&rest[at..]) {
+                Ok(step) => step,
+                Err(broken) => {
+                    let place = file.place + at as u64;
+                    file.fault = Some(format!("{broken} (at byte {place})"));
+                    return;
+                }
+            };
+            match step {
+                Step::More(_) => break,
+                Step::Other(length) => at += length,
+                Step::Packet(packet, length) => {
+                    if file.packets == 0 && self.latest.is_some_and(|is| packet.at + OVERLAP < is) {
+                        close(&mut self.analysis, survey);
+                        self.analysis = Analysis::new(self.settings.clone());
+                        self.latest = None;
+                    }
+                    file.packets += 1;
+                    self.latest = self.latest.max(Some(packet.at));
+                    if let Some(interface) = file.reader.interfaces().get(packet.interface) {
+                        self.analysis.packet(interface, &packet);
+                    }
+                    while let Some(record) = self.analysis.poll() {
+                        survey.add(record);
+                    }
+                    at += length;
+                }
+            }
+        }
+        rest.drain(..at);
+        file.place += at as u64;
+        file.rest = rest;
+    }
+}

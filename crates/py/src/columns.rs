@@ -1,0 +1,82 @@
+//! Columns in the layout of Arrow (the columnar format's "Physical Memory Layout").
+
+use manyways_wire::table::{Batch, Data, Kind, Schema, Values};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+/// What Python calls a kind.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Time => "time",
+        Kind::Span => "span",
+        Kind::Count => "count",
+        Kind::Number => "number",
+        Kind::Flag => "flag",
+        Kind::Text => "text",
+    }
+}
+
+/// How many rows a table has, and for each column its name, how many values are absent, and its
+/// buffers.
+pub fn table<'py>(py: Python<'py>, schema: &Schema, batch: &Batch) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    for ((name, ..), values) in schema.columns.iter().zip(batch.columns()) {
+        let absent = values.present.iter().filter(|is_there| !**is_there).count();
+        let validity =
+            (absent > 0).then(|| PyBytes::new(py, &bits(values.present.iter().copied())));
+        let data = PyList::empty(py);
+        for buffer in buffers(values) {
+            data.append(PyBytes::new(py, &buffer))?;
+        }
+        columns.set_item(name, (absent, validity, data))?;
+    }
+    let table = PyDict::new(py);
+    table.set_item("rows", batch.rows())?;
+    table.set_item("columns", columns)?;
+    Ok(table)
+}
+
+/// The buffers behind the one that says which values are there.
+fn buffers(values: &Values) -> Vec<Vec<u8>> {
+    let present = &values.present;
+    match &values.data {
+        Data::Whole(all) => vec![spread(present, all, i64::to_le_bytes)],
+        Data::Number(all) => vec![spread(present, all, f64::to_le_bytes)],
+        Data::Flag(all) => {
+            let mut all = all.iter().copied();
+            vec![bits(present.iter().map(|is_there| *is_there && all.next().unwrap_or_default()))]
+        }
+        Data::Text(text, ends) => {
+            let (mut ends, mut end) = (ends.iter(), 0_u64);
+            let mut offsets = Vec::with_capacity((present.len() + 1) * 8);
+            offsets.extend(end.to_le_bytes());
+            for is_there in present {
+                if *is_there && let Some(next) = ends.next() {
+                    end = *next as u64;
+                }
+                offsets.extend(end.to_le_bytes());
+            }
+            vec![offsets, text.clone().into_bytes()]
+        }
+    }
+}
+
+/// The values in their places, with zeros where there are none.
+fn spread<T: Copy>(present: &[bool], all: &[T], bytes: fn(T) -> [u8; 8]) -> Vec<u8> {
+    let mut all = all.iter();
+    let mut buffer = Vec::with_capacity(present.len() * 8);
+    for is_there in present {
+        let value = if *is_there { all.next() } else { None };
+        buffer.extend(value.map_or([0; 8], |value| bytes(*value)));
+    }
+    buffer
+}
+
+/// Eight to a byte, the first one in the lowest bit.
+fn bits(flags: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
+    let mut bytes = vec![0; flags.len().div_ceil(8)];
+    for (index, flag) in flags.enumerate() {
+        bytes[index / 8] |= u8::from(flag) << (index % 8);
+    }
+    bytes
+}

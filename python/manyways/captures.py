@@ -1,0 +1,120 @@
+"""From captures to tables of Arrow."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+import pyarrow as pa
+
+from manyways import _native
+
+# So many bytes of a capture are looked at together.
+_PIECE = 4 << 20
+_MAGICS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_UNREADABLE = {b"\xfd7zXZ": "xz", b"BZh": "bzip2"}
+# Offsets of 64 bits: a column of names may be longer than 2 GiB.
+_TYPES = {
+    "time": pa.timestamp("ns", tz="UTC"),
+    "span": pa.float64(),
+    "count": pa.int64(),
+    "number": pa.float64(),
+    "flag": pa.bool_(),
+    "text": pa.large_string(),
+}
+_UNITS = {"time": "UTC", "span": "s"}
+
+
+class CaptureWarning(UserWarning):
+    """A capture could not be read to its end; what was read before is in the tables."""
+
+
+@cache
+def schemas() -> dict[str, pa.Schema]:
+    """The schema of each table, with what its columns mean as metadata."""
+    version = str(_native.SCHEMA_VERSION)
+    return {
+        table: pa.schema(
+            [
+                pa.field(name, _TYPES[kind], metadata=_about(kind, about))
+                for name, kind, about in columns
+            ],
+            metadata={"about": rows, "schema": f"manyways-flows/{version}"},
+        )
+        for table, rows, columns in _native.schemas()
+    }
+
+
+def read_captures(
+    paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    local: Iterable[str] = (),
+    packets: bool = False,
+    idle: float = 300.0,
+) -> dict[str, pa.Table]:
+    """Reads captures (pcap, pcapng, btsnoop; also compressed with gzip or zstd) in this order.
+
+    `local` has the prefixes that are local ("10.0.0.0/8"); without one the client's side counts as
+    local. With `packets` there is a table of all packets as well. A flow of which nothing passes for
+    `idle` seconds is over. A capture that begins where the one before ended goes on with its flows.
+
+    Every table is there, those without a row as well. All rows are held in memory until the end:
+    for more than that, `manyways.cluster` reads captures one by one.
+
+    Raises OSError where a capture cannot be opened, and ValueError where the request makes no
+    sense. One that cannot be read to its end is told with a `CaptureWarning`.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    captures = _native.Captures(list(local), packets, float(idle))
+    for path in paths:
+        fault = None
+        try:
+            for piece in _pieces(os.fspath(path)):
+                captures.feed(piece)
+        except EOFError as error:
+            fault = str(error)
+        _, found = captures.end()
+        if fault or found:
+            warnings.warn(f"{os.fspath(path)}: {found or fault}", CaptureWarning, stacklevel=2)
+    given = captures.finish()
+    return {table: _table(schema, given.get(table)) for table, schema in schemas().items()}
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    """What is in a file, decompressed."""
+    with open(path, "rb") as file:
+        magic = file.read(6)
+    for begin, how in _UNREADABLE.items():
+        if magic.startswith(begin):
+            raise ValueError(f"{path} is compressed with {how}: decompress it first")
+    compression = next((how for begin, how in _MAGICS.items() if magic.startswith(begin)), None)
+    with pa.input_stream(path, compression=compression) as stream:
+        while True:
+            try:
+                piece = stream.read(_PIECE)
+            except OSError as error:
+                raise EOFError(f"it cannot be decompressed to its end: {error}") from error
+            if not piece:
+                return
+            yield piece
+
+
+def _table(schema: pa.Schema, given: dict | None) -> pa.Table:
+    if given is None:
+        return schema.empty_table()
+    rows, columns = given["rows"], given["columns"]
+    arrays = []
+    for field in schema:
+        absent, validity, data = columns[field.name]
+        buffers = [pa.py_buffer(buffer) for buffer in data]
+        validity = None if validity is None else pa.py_buffer(validity)
+        arrays.append(pa.Array.from_buffers(field.type, rows, [validity, *buffers], absent))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _about(kind: str, about: str) -> dict[str, str]:
+    unit = {"unit": _UNITS[kind]} if kind in _UNITS else {}
+    return {"about": about, **unit}
