@@ -1,5 +1,6 @@
-# Reads the output of `cargo test -- --show-output` and a last line with its exit status. Passes it
-# on without the words of tests that passed, adds up its summaries, and leaves with that status.
+# Reads the output of `cargo test -- --show-output` and of pytest, with a line behind each that has its
+# exit status. Passes it on without the words of tests that passed, adds up the summaries, and leaves
+# with the first status that is not zero.
 /^successes:$/ { hidden = 1; next }
 /^failures:$/ { hidden = 0 }
 /^test result: / {
@@ -21,7 +22,15 @@
     said = 1
     next
 }
-/^cargo test left with / { status = $NF; next }
+# pytest: "==== 3 failed, 114 passed, 1 skipped in 85.47s ===="
+/^=* ?[0-9]+ [a-z]+.* in [0-9.]+s/ {
+    for (i = 1; i < NF; i++) {
+        if ($(i + 1) ~ /^passed/) passed += $i
+        if ($(i + 1) ~ /^(failed|errors?)/) failed += $i
+        if ($(i + 1) ~ /^skipped/) skipped += $i
+    }
+}
+/^(cargo test|pytest) left with / { hidden = 0; if (status == 0) status = $NF; next }
 !hidden { print; fflush() }
 END {
     # A binary that crashed or did not build has no summary of its own.

@@ -1,6 +1,7 @@
 //! `manyways flows`: from captures to what users experienced.
 
 mod align;
+mod ask;
 mod summary;
 
 use std::fs::File;
@@ -83,6 +84,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Align(align::Args),
+    Ask(ask::Args),
     /// Print what is in the tables: each column, its kind and its meaning.
     Schema,
 }
@@ -134,6 +136,7 @@ fn prefix(text: &str) -> Result<Prefix, String> {
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Some(Command::Align(args)) => return align::run(args),
+        Some(Command::Ask(args)) => return ask::run(args),
         Some(Command::Schema) => {
             let chapters: Vec<String> =
                 schemas().into_iter().map(|schema| schema.to_string()).collect();

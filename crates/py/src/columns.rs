@@ -9,10 +9,10 @@ pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Time => "time",
         Kind::Span => "span",
-        Kind::Count => "count",
+        Kind::Count | Kind::Flow => "count",
         Kind::Number => "number",
         Kind::Flag => "flag",
-        Kind::Text => "text",
+        Kind::Text | Kind::Address | Kind::Name => "text",
     }
 }
 
