@@ -16,6 +16,9 @@ const LEAST_MSS: u16 = 536;
 /// What is taken for one where no SYN was seen.
 const USUAL_MSS: u16 = 1_460;
 
+/// What is taken for a window whose scale nobody knows: the largest one (RFC 7323, 2.3).
+const UNKNOWN_WINDOW: u64 = 1 << 30;
+
 /// One of two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
@@ -329,7 +332,10 @@ impl Connection {
         let is_scale_known = self.ends[whose.other() as usize].hello.is_some();
         let half = &mut self.ends[whose as usize];
         let Some(stream) = &mut half.stream else { return };
-        let acked = stream.is_acked(now, ack, window);
+        let mut acked = stream.is_acked(now, ack, window);
+        if !is_scale_known {
+            acked.granted = acked.to + UNKNOWN_WINDOW;
+        }
         // Who has to wait for room has something to send, and can send it only when there is some.
         let has_room = window > 0 && !(is_scale_known && window < mss.into());
         let had_room = std::mem::replace(&mut half.has_room, has_room);

@@ -199,6 +199,8 @@ impl Window {
             true => acked.bytes,
             false => u64::from(mss) * acked.bytes / self.size.max(1),
         };
+        // A window that the receiver's stops does not grow in the sender either.
+        self.size = self.size.min(acked.granted.saturating_sub(acked.to)).max(mss.into());
         self.limit = self.limit.max(acked.to + self.size);
     }
 
@@ -258,5 +260,30 @@ mod tests {
         releases.sent(time(99), &again, stamps(0, 10));
         releases.sent(time(99), &seen(false, 500, 600), stamps(0, 10));
         assert_eq!(releases.far().count(), 1);
+    }
+
+    /// Ten segments fill the receiver's window: slow start allows more and more, and is not used.
+    #[test]
+    fn without_stamps_the_receivers_window_limits_as_well() {
+        let mut releases = Releases::default();
+        let seen = |number: u64| Seen {
+            is_new: true,
+            begin: number * 100,
+            end: (number + 1) * 100,
+            ..Seen::default()
+        };
+        (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None));
+        for number in 10..200 {
+            // 40 ms of the far half in each round trip of 60 ms, in which ten segments pass.
+            let at = Time::from_millis(number * 6);
+            let to = (number - 9) * 100;
+            let near = Some(Span::from_millis(20));
+            releases.acked(at, &Acked { bytes: 100, to, granted: to + 1_000, near }, None, 100);
+            if let Some(released) = number.checked_sub(7).filter(|number| *number >= 10) {
+                releases.sent(at, &seen(released), None);
+            }
+        }
+        let median = releases.far().median().unwrap();
+        assert!(median >= Span::from_millis(12) && median <= Span::from_millis(24), "{median:?}");
     }
 }
