@@ -2,7 +2,7 @@
 //! addresses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
@@ -281,12 +281,8 @@ fn spread(
             let counters = worker.join().map_err(|_| RunError::Thread)?;
             collector.counters.add(&counters);
         }
-        loop {
-            match came.try_recv() {
-                Ok(batch) => batch.into_iter().for_each(|record| collector.survey.add(record)),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
-            }
-        }
+        // Whoever sends is gone.
+        came.iter().flatten().for_each(|record| collector.survey.add(record));
         Ok(captures)
     })
 }
