@@ -264,8 +264,9 @@ impl Talk {
     ) {
         let (near, far) = (self.near, self.far);
         let mut at = now;
-        let lost =
-            (draw(&mut self.random) % 100 == 0).then(|| draw(&mut self.random) as u32 % window);
+        let lost = draw(&mut self.random)
+            .is_multiple_of(100)
+            .then(|| draw(&mut self.random) as u32 % window);
         let mut missing = None;
         for index in 0..window {
             if left == 0 {

@@ -11,7 +11,7 @@ pub(super) fn write(
     snap: usize,
     out: &mut dyn Write,
 ) -> io::Result<u64> {
-    let is_web = packet.flow % 2 == 0;
+    let is_web = packet.flow.is_multiple_of(2);
     let syn = packet.flags & 0x02 != 0;
     let options: &[u8] = match syn {
         true => &[2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 3, 7],
@@ -39,7 +39,7 @@ pub(super) fn write(
     tcp[2..4].copy_from_slice(&to.to_be_bytes());
     tcp[4..8].copy_from_slice(&packet.seq.to_be_bytes());
     tcp[8..12].copy_from_slice(&packet.ack.to_be_bytes());
-    tcp[12] = (header / 4 << 4) as u8;
+    tcp[12] = ((header / 4) << 4) as u8;
     tcp[13] = packet.flags;
     tcp[14..16].copy_from_slice(&8_192_u16.to_be_bytes());
     tcp[20..header].copy_from_slice(options);

@@ -97,7 +97,7 @@ fn write(alignment: &Alignment, folder: &mut Folder) -> Result<(), flows::Folder
     let schema = Schema::of::<Delay>();
     let mut batch = Batch::of::<Delay>();
     for delay in alignment.report.delays(&alignment.points) {
-        batch.push(&delay);
+        batch.push(&delay, None);
         if batch.rows() == ROWS {
             folder.write(&schema, &std::mem::replace(&mut batch, Batch::of::<Delay>()))?;
         }

@@ -84,7 +84,7 @@ fn tables_are_the_same_however_many_cores_look() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
     fs::write(&file, capture(40, |at| at)).unwrap();
-    let one = look(&[file.clone()], 1, &place.path().join("one"));
+    let one = look(std::slice::from_ref(&file), 1, &place.path().join("one"));
     let three = look(&[file], 3, &place.path().join("three"));
     assert_eq!(one.counters, three.counters);
     assert_eq!((one.counters.packets, one.summary.flows, one.summary.valid), (280, 40, 40));
@@ -118,7 +118,7 @@ fn compressed_captures_and_folders_are_read() {
     let later = capture(4, |at| at + 1_800_000);
     fs::write(folder.join("2.pcap.zst"), zstd::encode_all(&later[..], 1).unwrap()).unwrap();
     fs::write(folder.join("notes.txt"), "no capture").unwrap();
-    let sources = Sources::find(&[folder.clone()]).unwrap();
+    let sources = Sources::find(std::slice::from_ref(&folder)).unwrap();
     assert_eq!((sources.captures.len(), sources.skipped.len()), (2, 1));
     let outcome = run(&sources.captures, &plan(2), None, &Progress::default()).unwrap();
     assert_eq!((outcome.summary.flows, outcome.captures[1].packets), (7, 28));
