@@ -96,7 +96,7 @@ fn losses_without_a_queue() {
         "down-loss=2%,delay=10ms",
         "down-loss=2%,delay=20ms",
         "down-loss=1%,delay=30ms",
-        "down-loss=1%,delay=10ms",
+        "down-loss=3%,delay=10ms",
         "down-loss=2%,delay=40ms",
     ];
     for client in ["read bulk 2500000", "read bulk 2500000 reno"] {

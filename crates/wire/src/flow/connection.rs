@@ -591,6 +591,7 @@ mod tests {
         passing.passes(205, End::Client, [400, 1_400], 0x10, 0, &[]);
         assert_eq!(passing.0.windows(End::Client), None);
         passing.passes(230, End::Server, [28_000, 400], 0x10, 1_400, &[]);
+        passing.passes(240, End::Server, [29_400, 400], 0x10, 1_400, &[]);
         let limited_by = passing.0.limited_by(End::Server);
         assert!(limited_by.span(Limit::ReceiverWindow).is_zero() && !limited_by.all().is_zero());
     }
