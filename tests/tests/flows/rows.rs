@@ -134,8 +134,8 @@ impl Row {
 fn rows(schema: &Schema, batch: &Batch) -> Vec<Row> {
     let mut rows = vec![Row::default(); batch.rows()];
     for ((name, ..), values) in schema.columns.iter().zip(batch.columns()) {
-        let mut next = 0;
-        for (row, _) in rows.iter_mut().zip(&values.present).filter(|(_, is_there)| **is_there) {
+        let there = rows.iter_mut().zip(&values.present).filter(|(_, is_there)| **is_there);
+        for (next, (row, _)) in there.enumerate() {
             let value = match &values.data {
                 Data::Whole(all) => Value::Whole(all[next]),
                 Data::Number(all) => Value::Number(all[next]),
@@ -146,7 +146,6 @@ fn rows(schema: &Schema, batch: &Batch) -> Vec<Row> {
                 }
             };
             row.0.insert(name, value);
-            next += 1;
         }
     }
     rows
