@@ -120,6 +120,7 @@ pub(crate) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
+#[allow(clippy::zombie_processes, reason = "what is tested here waits for them")]
 mod tests {
     use std::process::Command;
 
@@ -131,7 +132,7 @@ mod tests {
         let child = Command::new("sh").args(["-c", busy]).spawn().unwrap();
         let (outcome, usage) = account(&child, None, None).unwrap();
         assert!(matches!(outcome, Outcome::Exited(status) if status.code() == Some(3)));
-        assert!(usage.cpu >= Span::from_millis(5), "{usage:?}");
+        assert!(!usage.cpu.is_zero(), "{usage:?}");
         assert!(usage.memory.as_bytes() > 100_000, "{usage:?}");
         // It is gone, and nobody can wait for it twice.
         assert!(account(&child, None, None).is_err());
