@@ -16,6 +16,8 @@ const LEAST_MSS: u16 = 536;
 /// What is taken for one where no SYN was seen.
 const USUAL_MSS: u16 = 1_460;
 
+/// A system may take so long to send what it has, once it is allowed to.
+const WAKING: Span = Span::from_millis(1);
 /// What is taken for a window whose scale nobody knows: the largest one (RFC 7323, 2.3).
 const UNKNOWN_WINDOW: u64 = 1 << 30;
 
@@ -387,7 +389,10 @@ impl Connection {
         let known = releases.as_ref().and_then(|releases| releases.far().least());
         let far = known.into_iter().chain(far).min();
         // Whoever had more to send would have sent it when all was acknowledged.
+        // Where the capture is at the sender that takes as long as its system does.
         let way = far.unwrap_or_default() + far.unwrap_or_default();
+        let some = Span::from_nanos(least.unwrap_or_default().as_nanos() / 4);
+        let way = way.max(some).max(WAKING);
         seen.was_dry |= was_idle && half.all_acked.is_some_and(|at| now.since(at) > way);
         if let Some(releases) = &mut releases {
             releases.sent(now, &seen, segment.options.stamps());
