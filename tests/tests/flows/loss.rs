@@ -18,9 +18,11 @@ pub const COUNTS: [&str; 11] = [
 ];
 
 /// Each place of which a copy was lost is counted. Of a place that was lost twice before it passed
-/// nobody can tell that from here.
+/// nobody can tell that from here. Of tails and of what is lost again one in twenty may be missed,
+/// or one: a copy that a probe sends together with something new has the stamp of that, and looks
+/// as if it had been overtaken.
 pub fn is_right(said: u64, (places, copies): (u64, u64)) -> bool {
-    (places..=copies).contains(&said)
+    (places - (places / 20).max(1).min(places)..=copies).contains(&said)
 }
 
 #[test]
