@@ -86,6 +86,10 @@ enum Command {
     Align(align::Args),
     Ask(ask::Args),
     /// Print what is in the tables: each column, its kind and its meaning.
+    #[command(after_help = "\
+Examples:
+  manyways flows schema
+  manyways flows schema | grep rtt")]
     Schema,
 }
 
