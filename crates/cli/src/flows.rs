@@ -17,7 +17,9 @@ use manyways_sys::signal::Termination;
 use manyways_trace::{Span, Time};
 use manyways_wire::Prefix;
 use manyways_wire::analysis::{Settings, schemas};
+use manyways_wire::capture::LinkType;
 use manyways_wire::flow::Limits;
+use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
@@ -183,7 +185,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let rows: Vec<(&str, u64)> =
         folder.as_ref().map(|folder| folder.rows().collect()).unwrap_or_default();
-    let document = summary::document(&outcome, &rows);
+    let document = summary::document(&outcome, &rows, signal.is_some());
     if let Some(folder) = folder {
         let manifest = serde_json::to_string_pretty(&document)? + "\n";
         folder.finish(&manifest).map_err(folder_failure)?;
@@ -195,6 +197,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     print(&text)?;
     if !sources.skipped.is_empty() {
         eprintln!("manyways: {} files are no captures and were left out", sources.skipped.len());
+    }
+    if signal.is_some() {
+        eprintln!("manyways: stopped before the end: the results are of what was read until then");
     }
     let code = faults(&outcome);
     Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal as u8)))
@@ -220,6 +225,12 @@ fn faults(outcome: &Outcome) -> ExitCode {
     }
     if code == ExitCode::FAILURE {
         eprintln!("hint: what was read before is in the results");
+    }
+    for (opaque, count) in &outcome.counters.opaque {
+        let Opaque::Link(LinkType(number)) = opaque else { continue };
+        eprintln!("manyways: {count} packets have link type {number}, which is not read here");
+        eprintln!("hint: capture on an interface of Ethernet, or on Linux's `any`");
+        code = ExitCode::FAILURE;
     }
     code
 }

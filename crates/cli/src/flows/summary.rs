@@ -16,6 +16,8 @@ const SERVERS: usize = 5;
 #[derive(Serialize)]
 pub struct Document {
     schema: String,
+    /// A signal stopped it before all was read.
+    is_stopped: bool,
     captures: Vec<Capture>,
     packets: u64,
     bytes: u64,
@@ -76,7 +78,7 @@ struct Table {
 }
 
 /// The same for machines, and what a folder's `flows.json` says.
-pub fn document(outcome: &Outcome, rows: &[(&str, u64)]) -> Document {
+pub fn document(outcome: &Outcome, rows: &[(&str, u64)], is_stopped: bool) -> Document {
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let captures = outcome.captures.iter().map(|capture| Capture {
         name: capture.name.clone(),
@@ -96,6 +98,7 @@ pub fn document(outcome: &Outcome, rows: &[(&str, u64)]) -> Document {
     let tables = rows.iter().map(|(name, rows)| Table { name: (*name).to_owned(), rows: *rows });
     Document {
         schema: format!("manyways-flows/{VERSION}"),
+        is_stopped,
         captures: captures.collect(),
         packets: counters.packets,
         bytes: counters.bytes,
