@@ -218,5 +218,9 @@ mod tests {
         let Kept::Ranges { ranges, .. } = &many.kept else { panic!("{many:?}") };
         let counts: Vec<f64> = ranges.iter().map(|range| range.count.into()).collect();
         assert!((counts[0] / counts[1] - 2.0 / 3.0).abs() < 0.02, "{counts:?}");
+        // What came before counts as much as what comes behind.
+        let of_each = [(10, 65_000), (20, 65_600), (30, 10_000)];
+        let each = of_each.into_iter().flat_map(|(millis, count)| (0..count).map(move |_| millis));
+        assert!(error(&of(each), 20) < 0.009);
     }
 }
