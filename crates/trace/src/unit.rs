@@ -2,17 +2,18 @@
 
 use std::fmt;
 use std::iter::Sum;
+use std::num::NonZeroU64;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// A moment: nanoseconds since an origin that the caller chose (the start of a run, say).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Time(u64);
+pub struct Time(Nanos);
 
 /// A length of time in nanoseconds, never negative.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Span(u64);
+pub struct Span(Nanos);
 
 /// A data rate in bit/s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -22,92 +23,123 @@ pub struct Rate(u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Size(u64);
 
+/// Nanoseconds, one more than there are: so an optional moment takes no more room than a moment,
+/// which counts where there is one for each of a million flows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Nanos(NonZeroU64);
+
+impl Nanos {
+    /// So many; of the two largest numbers, the smaller one.
+    const fn new(nanos: u64) -> Self {
+        match NonZeroU64::new(nanos.saturating_add(1)) {
+            Some(more) => Self(more),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    const fn get(self) -> u64 {
+        self.0.get() - 1
+    }
+}
+
+impl Default for Nanos {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl fmt::Debug for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
 impl Time {
     /// The origin.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self::from_nanos(0);
     /// Later than everything.
-    pub const MAX: Self = Self(u64::MAX);
+    pub const MAX: Self = Self::from_nanos(u64::MAX);
 
-    /// The moment that many nanoseconds after the origin.
+    /// The moment that many nanoseconds after the origin; at most [`Time::MAX`].
     pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(Nanos::new(nanos))
     }
 
     /// The moment that many milliseconds after the origin; at most [`Time::MAX`].
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis.saturating_mul(1_000_000))
+        Self::from_nanos(millis.saturating_mul(1_000_000))
     }
 
     /// Nanoseconds since the origin.
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// Seconds since the origin.
     pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 / NANOS_PER_SEC as f64
+        self.as_nanos() as f64 / NANOS_PER_SEC as f64
     }
 
     /// The time since `earlier`, or zero when `earlier` is later.
     pub const fn since(self, earlier: Self) -> Span {
-        Span(self.0.saturating_sub(earlier.0))
+        Span::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }
 }
 
 impl Span {
     /// No time at all.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self::from_nanos(0);
     /// Longer than any experiment.
-    pub const MAX: Self = Self(u64::MAX);
+    pub const MAX: Self = Self::from_nanos(u64::MAX);
 
-    /// That many nanoseconds.
+    /// That many nanoseconds; at most [`Span::MAX`].
     pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
+        Self(Nanos::new(nanos))
     }
 
     /// That many microseconds, saturating.
     pub const fn from_micros(micros: u64) -> Self {
-        Self(micros.saturating_mul(1_000))
+        Self::from_nanos(micros.saturating_mul(1_000))
     }
 
     /// That many milliseconds, saturating.
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis.saturating_mul(1_000_000))
+        Self::from_nanos(millis.saturating_mul(1_000_000))
     }
 
     /// That many seconds, saturating.
     pub const fn from_secs(secs: u64) -> Self {
-        Self(secs.saturating_mul(NANOS_PER_SEC))
+        Self::from_nanos(secs.saturating_mul(NANOS_PER_SEC))
     }
 
     /// That many seconds, rounded to a nanosecond; negative and NaN give zero, too large saturates.
     pub fn from_secs_f64(secs: f64) -> Self {
-        Self((secs * NANOS_PER_SEC as f64).round() as u64)
+        Self::from_nanos((secs * NANOS_PER_SEC as f64).round() as u64)
     }
 
     /// In nanoseconds.
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get()
     }
 
     /// In seconds.
     pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 / NANOS_PER_SEC as f64
+        self.as_nanos() as f64 / NANOS_PER_SEC as f64
     }
 
     /// In milliseconds.
     pub fn as_millis_f64(self) -> f64 {
-        self.0 as f64 / 1e6
+        self.as_nanos() as f64 / 1e6
     }
 
     /// The difference, or zero when `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
+        Self::from_nanos(self.as_nanos().saturating_sub(other.as_nanos()))
     }
 
     /// Whether this is no time at all.
     pub const fn is_zero(self) -> bool {
-        self.0 == 0
+        self.as_nanos() == 0
     }
 }
 
@@ -136,7 +168,7 @@ impl Rate {
             return Self::ZERO;
         }
         let bits = u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC);
-        Self(u64::try_from(bits / u128::from(span.0)).unwrap_or(u64::MAX))
+        Self(u64::try_from(bits / u128::from(span.as_nanos())).unwrap_or(u64::MAX))
     }
 
     /// In bit/s.
@@ -155,12 +187,13 @@ impl Rate {
             return Span::MAX;
         }
         let bits = u128::from(size.0) * 8 * u128::from(NANOS_PER_SEC);
-        Span(u64::try_from(bits.div_ceil(u128::from(self.0))).unwrap_or(u64::MAX))
+        let nanos = bits.div_ceil(u128::from(self.0));
+        Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// How much passes in `span`, rounded down to whole bytes.
     pub fn size_in(self, span: Span) -> Size {
-        let bits = u128::from(self.0) * u128::from(span.0) / u128::from(NANOS_PER_SEC);
+        let bits = u128::from(self.0) * u128::from(span.as_nanos()) / u128::from(NANOS_PER_SEC);
         Size(u64::try_from(bits / 8).unwrap_or(u64::MAX))
     }
 
@@ -215,7 +248,7 @@ impl Size {
 impl Add<Span> for Time {
     type Output = Self;
     fn add(self, span: Span) -> Self {
-        Self(self.0.saturating_add(span.0))
+        Self::from_nanos(self.as_nanos().saturating_add(span.as_nanos()))
     }
 }
 
@@ -228,24 +261,24 @@ impl AddAssign<Span> for Time {
 impl Sub<Span> for Time {
     type Output = Self;
     fn sub(self, span: Span) -> Self {
-        Self(self.0.saturating_sub(span.0))
+        Self::from_nanos(self.as_nanos().saturating_sub(span.as_nanos()))
     }
 }
 
 impl Mul<u64> for Span {
     type Output = Self;
     fn mul(self, factor: u64) -> Self {
-        Self(self.0.saturating_mul(factor))
+        Self::from_nanos(self.as_nanos().saturating_mul(factor))
     }
 }
 
 /// Sums saturate: a sum that does not fit is "forever" or "everything".
 macro_rules! sums {
-    ($($unit:ident),*) => {$(
+    ($($unit:ident: $make:ident, $number:ident;)*) => {$(
         impl Add for $unit {
             type Output = Self;
             fn add(self, other: Self) -> Self {
-                Self(self.0.saturating_add(other.0))
+                Self::$make(self.$number().saturating_add(other.$number()))
             }
         }
         impl AddAssign for $unit {
@@ -257,7 +290,7 @@ macro_rules! sums {
             type Output = Self;
             /// Saturates at zero.
             fn sub(self, other: Self) -> Self {
-                Self(self.0.saturating_sub(other.0))
+                Self::$make(self.$number().saturating_sub(other.$number()))
             }
         }
         impl SubAssign for $unit {
@@ -267,22 +300,26 @@ macro_rules! sums {
         }
         impl Sum for $unit {
             fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-                all.fold(Self(0), Add::add)
+                all.fold(Self::ZERO, Add::add)
             }
         }
     )*};
 }
-sums!(Span, Rate, Size);
+sums! {
+    Span: from_nanos, as_nanos;
+    Rate: from_bps, as_bps;
+    Size: from_bytes, as_bytes;
+}
 
 impl From<std::time::Duration> for Span {
     fn from(duration: std::time::Duration) -> Self {
-        Self(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+        Self::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
 impl From<Span> for std::time::Duration {
     fn from(span: Span) -> Self {
-        Self::from_nanos(span.0)
+        Self::from_nanos(span.as_nanos())
     }
 }
 
@@ -294,12 +331,13 @@ impl fmt::Display for Time {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        let nanos = self.as_nanos();
+        match nanos {
             0 => f.write_str("0 s"),
-            1..1_000 => write!(f, "{} ns", self.0),
-            1_000..1_000_000 => write!(f, "{} µs", trim(self.0 as f64 / 1e3)),
-            1_000_000..NANOS_PER_SEC => write!(f, "{} ms", trim(self.0 as f64 / 1e6)),
-            _ => write!(f, "{} s", trim(self.0 as f64 / 1e9)),
+            1..1_000 => write!(f, "{} ns", nanos),
+            1_000..1_000_000 => write!(f, "{} µs", trim(nanos as f64 / 1e3)),
+            1_000_000..NANOS_PER_SEC => write!(f, "{} ms", trim(nanos as f64 / 1e6)),
+            _ => write!(f, "{} s", trim(nanos as f64 / 1e9)),
         }
     }
 }
@@ -344,6 +382,18 @@ mod tests {
         assert_eq!(rate.size_in(Span::from_nanos(2_666_666_666)), Size::ZERO);
         assert_eq!(rate.size_in(Span::from_nanos(2_666_666_667)), Size::from_bytes(1));
         assert_eq!(Rate::ZERO.time_for(Size::from_bytes(1)), Span::MAX);
+    }
+
+    #[test]
+    fn an_optional_moment_is_as_small_as_a_moment() {
+        assert_eq!(size_of::<Option<Time>>(), size_of::<u64>());
+        assert_eq!(size_of::<Option<Span>>(), size_of::<u64>());
+        assert_eq!(Time::from_nanos(u64::MAX), Time::MAX);
+        assert_eq!(Time::MAX.as_nanos(), u64::MAX - 1);
+        assert_eq!(Time::default(), Time::ZERO);
+        assert_eq!(format!("{:?}", Time::from_nanos(7)), "Time(7)");
+        assert_eq!(Span::MAX + Span::from_nanos(1), Span::MAX);
+        assert!(Time::ZERO < Time::from_nanos(1) && Time::from_nanos(9) < Time::MAX);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use manyways_trace::Time;
 use ring::digest;
 
 pub use self::application::Application;
+use self::application::Learned;
 pub use self::conversation::Traffic;
 use self::conversation::{Conversation, Second};
 pub use self::exchange::FlowExchange;
@@ -365,7 +366,7 @@ impl Analysis {
                     None
                 }
             },
-            UDP => crate::udp::Datagram::read(bytes, length).map(|carried| {
+            UDP => crate::udp::Datagram::read(bytes, length).and_then(|carried| {
                 self.counters.udp += 1;
                 self.message(packet.at, datagram, &carried)
             }),
@@ -409,7 +410,7 @@ impl Analysis {
             if from == End::Client { (sender, receiver) } else { (receiver, sender) }
         };
         let port = if from == End::Client { segment.to } else { segment.from };
-        let id = *attached.id.get_or_insert_with(|| {
+        let id = attached.id_or(|| {
             let (client, server) = ends();
             FlowId::of(TCP, client, server, connection.started())
         });
@@ -431,12 +432,11 @@ impl Analysis {
                 length: datagram.carried,
             })));
         }
-        let Conversation { reads, application, .. } = attached;
+        let Conversation { reads, learned, .. } = attached;
         let about = (connection, port);
         let lookups = &mut self.lookups;
         reads.segment(now, from, about, place, segment, |read| {
-            let application = application.get_or_insert_default();
-            take(read, id, ends(), application, lookups, records);
+            take(read, id, ends(), learned.get_or_insert_default(), lookups, records);
         });
         self.collect();
         if port == NAME_SERVERS[0] {
@@ -451,12 +451,14 @@ impl Analysis {
         now: Time,
         packet: &Datagram<'_>,
         datagram: &crate::udp::Datagram<'_>,
-    ) -> (FlowId, End) {
+    ) -> Option<(FlowId, End)> {
         let passing = self.udp.handle(now, packet, datagram);
         let crate::udp::Passing { client, server, started, from, exchange } = passing;
-        let id = FlowId::of(UDP, client, server, started);
+        // A hash for each packet would cost more than all the rest.
+        let id = || FlowId::of(UDP, client, server, started);
+        let passed = self.settings.packets.then(|| (id(), from));
         if let Some(exchange) = exchange {
-            self.records.push_back(Record::exchange(id, (client, server), "quic", exchange));
+            self.records.push_back(Record::exchange(id(), (client, server), "quic", exchange));
         }
         let ports = [datagram.from, datagram.to];
         if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
@@ -474,26 +476,26 @@ impl Analysis {
             self.collect_names();
         }
         self.collect_datagrams();
-        (id, from)
+        passed
     }
 
     /// Flows that are over.
     fn collect(&mut self) {
         while let Some(over) = self.tcp.poll() {
             let flow::Flow { client, server, connection, attached, .. } = over;
-            let Conversation { id, traffic, second, mut reads, application, .. } = attached;
+            let id = attached.id();
+            let Conversation { traffic, second, mut reads, mut learned, .. } = attached;
             let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.started()));
-            let mut application = application;
             let (lookups, records) = (&mut self.lookups, &mut self.records);
             reads.finish(server.port(), |read| {
-                let application = application.get_or_insert_default();
-                take(read, id, (client, server), application, lookups, records);
+                let learned = learned.get_or_insert_default();
+                take(read, id, (client, server), learned, lookups, records);
             });
             if let Some(second) = second {
                 records.push_back(Record::Second(FlowSecond::of(id, second)));
             }
-            let mut application = application.map(|application| *application).unwrap_or_default();
-            application.conclude(reads);
+            let learned = learned.map(|learned| *learned).unwrap_or_default();
+            let application = Application::conclude(learned, reads);
             let local = self.settings.side(client.ip(), server.ip());
             records.push_back(Record::Tcp(Box::new(TcpFlow {
                 id,
@@ -538,21 +540,21 @@ fn take(
     read: Read,
     id: FlowId,
     (client, server): (SocketAddr, SocketAddr),
-    application: &mut Application,
+    learned: &mut Learned,
     lookups: &mut Lookups,
     records: &mut VecDeque<Record>,
 ) {
     match read {
         Read::Transaction(transaction) => {
             if let Some(span) = transaction.response_time() {
-                application.response_times.push(span);
+                learned.response_times.push(span);
             }
             let row = HttpTransaction { id, client, server, transaction: *transaction };
-            application.learn(&row);
+            learned.learn(&row);
             records.push_back(Record::Http(Box::new(row)));
         }
         Read::Exchange(exchange, protocol) => {
-            application.response_times.push(exchange.response_time());
+            learned.response_times.push(exchange.response_time());
             records.push_back(Record::exchange(id, (client, server), protocol, exchange));
         }
         Read::Message(at, from, message) => {

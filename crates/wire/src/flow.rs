@@ -11,11 +11,14 @@ mod first_window;
 mod limit;
 mod order;
 mod piece;
+mod place;
 mod release;
 mod samples;
 mod stream;
 mod table;
 mod turns;
+
+pub(crate) use few::Few;
 
 pub use connection::{Connection, End, Handshake, Hello, Windows};
 pub use first_window::Estimate;

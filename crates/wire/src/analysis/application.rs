@@ -28,13 +28,22 @@ pub struct Application {
     pub response_times: Samples,
 }
 
-impl Application {
+/// What is known of it while it goes on.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Learned {
+    agent: Option<Sight>,
+    host: Option<Box<str>>,
+    has_others: bool,
+    pub(super) response_times: Samples,
+}
+
+impl Learned {
     /// What a request tells of the client.
     pub(super) fn learn(&mut self, row: &HttpTransaction) {
         let Some(request) = &row.transaction.request else { return };
         self.has_others |= request.method != "GET";
         if self.host.is_none() {
-            self.host = row.host();
+            self.host = row.host().map(String::into_boxed_str);
         }
         let sight = request.agent.as_deref().and_then(device::user_agent);
         self.agent = match (self.agent.take(), sight) {
@@ -42,8 +51,10 @@ impl Application {
             (one, other) => one.or(other),
         };
     }
+}
 
-    pub(super) fn conclude(&mut self, reads: Reads) {
+impl Application {
+    pub(super) fn conclude(learned: Learned, reads: Reads) -> Self {
         let (protocol, http, tls) = match reads.into_reader() {
             Reader::Waiting => (None, None, None),
             Reader::Http(transactions) => {
@@ -55,7 +66,9 @@ impl Application {
             Reader::Dns(_) => (Some("dns"), None, None),
             Reader::Other(_) => (Some("other"), None, None),
         };
-        (self.protocol, self.http, self.tls) = (protocol, http, tls);
+        let Learned { agent, host, has_others, response_times } = learned;
+        let host = host.map(String::from);
+        Self { protocol, http, tls, agent, host, has_others, response_times }
     }
 
     /// The client's hello.

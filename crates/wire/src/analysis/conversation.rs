@@ -1,9 +1,11 @@
 //! What is kept for each TCP connection besides its numbers.
 
+use std::num::NonZeroU64;
+
 use manyways_trace::Time;
 
 use super::FlowId;
-use super::application::Application;
+use super::application::Learned;
 use super::reads::Reads;
 use crate::flow::End;
 
@@ -25,12 +27,12 @@ pub(super) struct Second {
 /// What belongs to a connection.
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
-    pub(super) id: Option<FlowId>,
+    id: Option<NonZeroU64>,
     pub(super) traffic: Traffic,
     pub(super) second: Option<Second>,
     pub(super) reads: Reads,
     /// Once there is something to say.
-    pub(super) application: Option<Box<Application>>,
+    pub(super) learned: Option<Box<Learned>>,
     /// It has options of MPTCP.
     pub(super) is_multipath: bool,
 }
@@ -61,6 +63,21 @@ impl Traffic {
 const SECOND: u64 = 1_000_000_000;
 
 impl Conversation {
+    /// Its number, once it was made.
+    pub(super) fn id(&self) -> Option<FlowId> {
+        self.id.map(|id| FlowId(id.get()))
+    }
+
+    /// Its number, which is made of its ends and its beginning at first.
+    pub(super) fn id_or(&mut self, make: impl FnOnce() -> FlowId) -> FlowId {
+        if let Some(id) = self.id() {
+            return id;
+        }
+        let id = make();
+        self.id = NonZeroU64::new(id.0);
+        id
+    }
+
     /// Payload passes; says of the second before, when that is over.
     pub(super) fn carries(&mut self, now: Time, from: End, bytes: u32) -> Option<Second> {
         if let Some(second) = &mut self.second

@@ -80,7 +80,7 @@ impl TcpFlow {
     }
 
     fn count<T: Default>(&self, end: End, count: impl Fn(&Counts) -> T) -> T {
-        self.stream(end).map_or_else(T::default, |stream| count(stream.counts()))
+        self.stream(end).map_or_else(T::default, |stream| count(&stream.counts()))
     }
 
     fn releases(&self, end: End) -> Option<&Releases> {

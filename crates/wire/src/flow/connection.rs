@@ -357,7 +357,7 @@ impl Connection {
     /// An end sends this; where in its stream it begins.
     fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>) -> u64 {
         let mss = self.mss();
-        let is_asked = self.stream(from.other()).is_some_and(|stream| stream.counts().bytes > 0);
+        let is_asked = self.stream(from.other()).is_some_and(Stream::has_data);
         let far = match from {
             End::Client => self.handshake.to_client(),
             End::Server => self.handshake.to_server(),
@@ -371,10 +371,10 @@ impl Connection {
             stream.set_mss(mss);
             stream
         });
-        let before = stream.counts().again;
+        let before = stream.again();
         let (was_idle, is_recovering) = (stream.in_flight() == 0, stream.is_recovering());
         let mut seen = stream.sends(now, segment);
-        let again = stream.counts().again;
+        let again = stream.again();
         if half.releases.is_none() && !was_idle && segment.length > 0 {
             half.releases = Some(Box::default());
         }
@@ -407,7 +407,7 @@ impl Connection {
             was_dry: seen.was_dry,
             was_blocked: std::mem::take(&mut half.was_blocked),
             is_recovering,
-            in_flight: stream.in_flight(),
+            in_flight: u32::try_from(stream.in_flight()).unwrap_or(u32::MAX),
             left: granted.map(|granted| granted.saturating_sub(seen.end)),
             trip: releases.and_then(|releases| releases.latest()),
             least,
@@ -526,7 +526,7 @@ mod tests {
         let near = |end| connection.stream(end).unwrap().near().least();
         assert_eq!(near(End::Client), Some(Span::from_millis(40)));
         assert_eq!(near(End::Server), Some(Span::from_millis(7)));
-        let counts = *connection.stream(End::Server).unwrap().counts();
+        let counts = connection.stream(End::Server).unwrap().counts();
         assert_eq!((counts.bytes, counts.data_segments), (1_500, 2));
         assert_eq!(connection.first_fin(), Some(Time::from_millis(108)));
         passing.passes(120, End::Server, [2_000, 401], 0x14, 0, &[]);

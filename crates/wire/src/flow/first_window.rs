@@ -9,6 +9,7 @@
 
 use manyways_trace::{Span, Time};
 
+use super::place::Place;
 use super::stream::{Acked, Seen};
 use crate::tcp::Stamps;
 
@@ -22,7 +23,7 @@ const PACED: u64 = 8;
 #[derive(Clone, Debug, Default)]
 pub struct FirstWindow {
     /// Where the first answer begins.
-    begin: Option<u64>,
+    begin: Option<Place>,
     /// When the first acknowledgement of a part of it passed, and its stamp.
     acked: Option<(Time, Option<u32>)>,
     /// The stamp that the answer's first segment echoes.
@@ -76,7 +77,7 @@ impl FirstWindow {
         if self.begin.is_none() {
             self.echo = echo;
         }
-        let begin = *self.begin.get_or_insert(seen.begin);
+        let begin = self.begin.get_or_insert(Place::new(seen.begin)).get();
         let bytes = seen.end - seen.begin.max(begin).min(seen.end);
         self.all += bytes;
         let is_first = match (self.acked, far) {
@@ -103,7 +104,7 @@ impl FirstWindow {
 
     /// The client acknowledged something of the server's.
     pub(super) fn acked(&mut self, now: Time, acked: &Acked, stamps: Option<Stamps>) {
-        if self.begin.is_some_and(|begin| acked.to > begin) && acked.bytes > 0 {
+        if self.begin.is_some_and(|begin| acked.to > begin.get()) && acked.bytes > 0 {
             self.acked = self.acked.or(Some((now, stamps.map(|stamps| stamps.value))));
         }
     }

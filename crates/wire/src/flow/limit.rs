@@ -41,7 +41,7 @@ pub(super) struct Moment {
     /// It repairs a loss.
     pub is_recovering: bool,
     /// So many bytes are on their way with it.
-    pub in_flight: u64,
+    pub in_flight: u32,
     /// So many bytes the receiver's window still has room for with it, as the sender knew it.
     pub left: Option<u64>,
     /// The latest round trip, the shortest one, and the shortest one of the far half.
@@ -78,8 +78,8 @@ struct Growth {
     is_over: bool,
     /// When this round trip began, and the most in flight in it and in the one before.
     since: Option<Time>,
-    most: u64,
-    before: u64,
+    most: u32,
+    before: u32,
 }
 
 /// The latest loss.
@@ -217,7 +217,8 @@ impl Growth {
             return;
         };
         if now.since(since) >= trip {
-            self.is_over = self.before > 0 && self.most < self.before + self.before / 4;
+            self.is_over =
+                self.before > 0 && self.most < self.before.saturating_add(self.before / 4);
             (self.before, self.most, self.since) = (self.most, 0, Some(now));
         }
         self.most = self.most.max(moment.in_flight);

@@ -4,6 +4,7 @@ use manyways_trace::Time;
 
 use super::few::Few;
 use super::piece::Piece;
+use super::place::Place;
 
 /// So many bytes are held until those before them come.
 pub const HELD_BYTES: usize = 64 * 1024;
@@ -18,11 +19,11 @@ pub const HELD_PIECES: usize = 64;
 /// has become pieces without a gap between them at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// The place of the first byte that is not handed on yet.
-    next: Option<u64>,
+    /// The first byte that is not handed on yet.
+    next: Option<Place>,
     /// What waits, in order and without overlaps.
     held: Few<Held>,
-    bytes: usize,
+    bytes: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -36,34 +37,38 @@ struct Held {
 impl Order {
     /// The place of the first byte that is not handed on yet; none before the first segment.
     pub fn next(&self) -> Option<u64> {
-        self.next
+        self.next.map(Place::get)
+    }
+
+    fn set_next(&mut self, place: u64) {
+        self.next = Some(Place::new(place));
     }
 
     /// The stream begins at this place.
     pub fn begins(&mut self, place: u64) {
-        self.next.get_or_insert(place);
+        self.next.get_or_insert(Place::new(place));
     }
 
     /// Bytes pass whose first has this place in the stream; what is in order is handed on.
     pub fn pass(&mut self, place: u64, piece: Piece<'_>, mut each: impl FnMut(Piece<'_>)) {
-        let next = *self.next.get_or_insert(place);
+        let next = self.next.get_or_insert(Place::new(place)).get();
         let Some((place, piece)) = after(next, place, piece) else { return };
         if place > next {
             self.hold(place, piece);
-            while self.bytes > HELD_BYTES || self.held.len() > HELD_PIECES {
+            while self.bytes as usize > HELD_BYTES || self.held.len() > HELD_PIECES {
                 let Some(first) = self.held.first().map(|held| held.begin) else { break };
                 self.reach(piece.at, first, &mut each);
             }
             return;
         }
-        self.next = Some(place.saturating_add(piece.length));
+        self.set_next(place.saturating_add(piece.length));
         each(piece);
         self.go_on(&mut each);
     }
 
     /// The other end has all before this place: what did not pass until now never will.
     pub fn acked(&mut self, now: Time, place: u64, mut each: impl FnMut(Piece<'_>)) {
-        if self.next.is_some_and(|next| next < place) {
+        if self.next().is_some_and(|next| next < place) {
             self.reach(now, place, &mut each);
         }
     }
@@ -78,10 +83,10 @@ impl Order {
     /// Hands on all before a place, and what follows it at once.
     fn reach(&mut self, now: Time, place: u64, each: &mut impl FnMut(Piece<'_>)) {
         self.go_on(each);
-        while let Some(next) = self.next.filter(|next| *next < place) {
+        while let Some(next) = self.next().filter(|next| *next < place) {
             let first = self.held.first().map_or(place, |held| held.begin.min(place));
             if first > next {
-                self.next = Some(first);
+                self.set_next(first);
                 each(Piece::unknown(now, first - next));
             }
             self.go_on(each);
@@ -91,14 +96,14 @@ impl Order {
 
     /// Hands on what is held and has nothing missing before it.
     fn go_on(&mut self, each: &mut impl FnMut(Piece<'_>)) {
-        while let Some(next) = self.next
+        while let Some(next) = self.next()
             && self.held.first().is_some_and(|held| held.begin <= next)
         {
             let Some(held) = self.held.remove(0) else { return };
-            self.bytes -= held.bytes.len();
+            self.bytes -= held.bytes.len() as u32;
             let piece = Piece { at: held.at, bytes: &held.bytes, length: held.length };
             let Some((place, piece)) = after(next, held.begin, piece) else { continue };
-            self.next = Some(place.saturating_add(piece.length));
+            self.set_next(place.saturating_add(piece.length));
             each(piece);
         }
     }
@@ -117,7 +122,7 @@ impl Order {
         if piece.length == 0 {
             return;
         }
-        self.bytes += piece.bytes.len();
+        self.bytes += piece.bytes.len() as u32;
         let Piece { at, bytes, length } = piece;
         self.held.insert(index, Held { begin, at, bytes: bytes.into(), length });
     }
@@ -194,7 +199,7 @@ mod tests {
         let bytes = [b'x'; 1_000];
         for place in 1..200 {
             order.pass(place * 2_000, whole(&bytes), |piece| sink.take(piece));
-            assert!(order.bytes <= HELD_BYTES && order.held.len() <= HELD_PIECES);
+            assert!(order.bytes as usize <= HELD_BYTES && order.held.len() <= HELD_PIECES);
         }
         assert!(sink.0.len() > 200_000);
         assert!(sink.0[..2_000].iter().all(|byte| *byte == b'.'));

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use manyways_trace::{Span, Time};
 
+use super::place::Place;
 use super::samples::Samples;
 use super::stream::{Acked, Seen};
 use crate::tcp::{Seq, Stamps};
@@ -31,11 +32,11 @@ pub struct Releases {
     reno: Option<Box<Reno>>,
     far: Samples,
     whole: Samples,
-    by_stamp: u64,
+    by_stamp: u32,
     /// The latest whole round trip.
     latest: Option<Span>,
     /// Up to where the receiver had room, as the sender knew it when it last sent something.
-    granted: Option<u64>,
+    granted: Option<Place>,
 }
 
 /// What the sender's window allows, were it Reno's.
@@ -92,12 +93,12 @@ impl Releases {
 
     /// Up to which place the receiver had room, as the sender knew it when it last sent something.
     pub fn granted(&self) -> Option<u64> {
-        self.granted
+        self.granted.map(Place::get)
     }
 
     /// So many of them were found by stamps.
     pub fn by_stamp(&self) -> u64 {
-        self.by_stamp
+        self.by_stamp.into()
     }
 
     /// An acknowledgement passes on its way to the sender.
@@ -112,7 +113,9 @@ impl Releases {
                     remember(&mut self.stamped, Stamped { stamp, at: now, near, granted });
                 }
                 // It has come back already, and says more now.
-                None if self.echoed == Some(stamp) => self.granted = Some(acked.granted),
+                None if self.echoed == Some(stamp) => {
+                    self.granted = Some(Place::new(acked.granted))
+                }
                 None => {}
             }
         } else if acked.bytes > 0 {
@@ -145,11 +148,11 @@ impl Releases {
             }
         };
         let Some(Allowed { at, near, granted, .. }) = released else { return };
-        self.granted = Some(granted);
+        self.granted = Some(Place::new(granted));
         if !seen.is_new || seen.was_dry {
             return;
         }
-        self.by_stamp += u64::from(stamps.is_some());
+        self.by_stamp = self.by_stamp.saturating_add(stamps.is_some().into());
         let far = now.since(at);
         self.far.push(far);
         if let Some(near) = near {

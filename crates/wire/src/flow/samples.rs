@@ -16,17 +16,14 @@ const LEAST: u32 = 8;
 /// more than 64 ranges by twice that for each doubling of their number.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    kept: Kept,
-    count: u32,
     least: Span,
-}
-
-#[derive(Clone, Debug)]
-enum Kept {
-    /// In microseconds.
-    Exact(Vec<u32>),
-    /// In order.
-    Ranges { ranges: Vec<Range>, fineness: u8 },
+    count: u32,
+    fineness: u8,
+    /// So many cells are used.
+    used: u8,
+    /// Up to [`EXACT`] samples: in microseconds. Of more: ranges in order, each a place and a count.
+    /// There are some for each direction of each flow, so that there are no more cells than needed.
+    cells: Box<[u32]>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +34,17 @@ struct Range {
 
 impl Default for Samples {
     fn default() -> Self {
-        Self { kept: Kept::Exact(Vec::new()), count: 0, least: Span::MAX }
+        Self { least: Span::MAX, count: 0, fineness: FINEST as u8, used: 0, cells: Box::default() }
+    }
+}
+
+impl Range {
+    fn of(cell: u32) -> Self {
+        Self { place: (cell >> 16) as u16, count: cell as u16 }
+    }
+
+    fn cell(self) -> u32 {
+        u32::from(self.place) << 16 | u32::from(self.count)
     }
 }
 
@@ -45,17 +52,18 @@ impl Samples {
     /// One more.
     pub fn push(&mut self, span: Span) {
         self.least = self.least.min(span);
+        let before = self.count as usize;
         self.count = self.count.saturating_add(1);
-        match &mut self.kept {
-            Kept::Exact(micros) if micros.len() < EXACT => micros.push(in_micros(span)),
-            Kept::Exact(micros) => {
-                let spans = std::mem::take(micros);
-                self.kept = Kept::Ranges { ranges: Vec::new(), fineness: FINEST as u8 };
-                spans.iter().for_each(|micros| self.put(Span::from_micros((*micros).into())));
-                self.put(span);
-            }
-            Kept::Ranges { .. } => self.put(span),
+        if before < EXACT {
+            self.insert(before, in_micros(span));
+            return;
         }
+        if before == EXACT {
+            let all: Vec<u32> = self.used().to_vec();
+            self.used = 0;
+            all.into_iter().for_each(|micros| self.put(Span::from_micros(micros.into())));
+        }
+        self.put(span);
     }
 
     /// How many there were.
@@ -70,49 +78,87 @@ impl Samples {
 
     /// The one that half of them are shorter than.
     pub fn median(&self) -> Option<Span> {
-        match &self.kept {
-            Kept::Exact(micros) if micros.is_empty() => None,
-            Kept::Exact(micros) => {
-                let mut micros = micros.clone();
-                micros.sort_unstable();
-                let two = [micros[(micros.len() - 1) / 2], micros[micros.len() / 2]];
-                Some(Span::from_nanos(two.into_iter().map(u64::from).sum::<u64>() * 500))
+        if self.count == 0 {
+            return None;
+        }
+        if self.count as usize <= EXACT {
+            let mut micros = [0; EXACT];
+            let micros = &mut micros[..self.used().len()];
+            micros.copy_from_slice(self.used());
+            micros.sort_unstable();
+            let two = [micros[(micros.len() - 1) / 2], micros[micros.len() / 2]];
+            return Some(Span::from_nanos(two.into_iter().map(u64::from).sum::<u64>() * 500));
+        }
+        let ranges = || self.used().iter().map(|cell| Range::of(*cell));
+        let all: u64 = ranges().map(|range| u64::from(range.count)).sum();
+        let at = |wanted: u64| {
+            let mut before = 0;
+            let is_it = |range: &Range| {
+                before += u64::from(range.count);
+                before > wanted
+            };
+            ranges().find(is_it).map_or(0, |range| middle(range.place, self.fineness))
+        };
+        let nanos = u64::midpoint(at((all - 1) / 2), at(all / 2));
+        Some(Span::from_nanos(nanos).max(self.least))
+    }
+
+    fn used(&self) -> &[u32] {
+        &self.cells[..self.used.into()]
+    }
+
+    fn insert(&mut self, index: usize, cell: u32) {
+        let used = usize::from(self.used);
+        if used == self.cells.len() {
+            let mut more = vec![0; (used * 2).max(2)];
+            more[..used].copy_from_slice(&self.cells);
+            self.cells = more.into();
+        }
+        self.cells.copy_within(index..used, index + 1);
+        self.cells[index] = cell;
+        self.used += 1;
+    }
+
+    fn put(&mut self, span: Span) {
+        let place = place(span, self.fineness);
+        let used = usize::from(self.used);
+        match self.used().binary_search_by_key(&place, |cell| Range::of(*cell).place) {
+            Ok(index) => {
+                if Range::of(self.cells[index]).count == u16::MAX {
+                    // The median of so many is where it is.
+                    for cell in &mut self.cells[..used] {
+                        let Range { place, count } = Range::of(*cell);
+                        *cell = Range { place, count: count - count / 2 }.cell();
+                    }
+                }
+                self.cells[index] += 1;
             }
-            Kept::Ranges { ranges, fineness } => {
-                let all: u64 = ranges.iter().map(|range| u64::from(range.count)).sum();
-                let at = |wanted: u64| {
-                    let mut before = 0;
-                    let is_it = |range: &&Range| {
-                        before += u64::from(range.count);
-                        before > wanted
-                    };
-                    ranges.iter().find(is_it).map_or(0, |range| middle(range.place, *fineness))
-                };
-                let nanos = u64::midpoint(at((all - 1) / 2), at(all / 2));
-                Some(Span::from_nanos(nanos).max(self.least))
+            Err(index) => {
+                self.insert(index, Range { place, count: 1 }.cell());
+                if usize::from(self.used) > RANGES {
+                    self.coarsen();
+                }
             }
         }
     }
 
-    fn put(&mut self, span: Span) {
-        let Kept::Ranges { ranges, fineness } = &mut self.kept else { return };
-        let place = place(span, *fineness);
-        match ranges.binary_search_by_key(&place, |range| range.place) {
-            Ok(index) => {
-                if ranges[index].count == u16::MAX {
-                    // The median of so many is where it is.
-                    ranges.iter_mut().for_each(|range| range.count -= range.count / 2);
-                }
-                ranges[index].count += 1;
-            }
-            Err(index) => {
-                ranges.insert(index, Range { place, count: 1 });
-                if ranges.len() > RANGES {
-                    *fineness = fineness.saturating_sub(1);
-                    coarsen(ranges, *fineness);
-                }
-            }
+    /// Two ranges become one.
+    fn coarsen(&mut self) {
+        let before = self.fineness;
+        self.fineness = before.saturating_sub(1);
+        let mut ranges: Vec<Range> = self.used().iter().map(|cell| Range::of(*cell)).collect();
+        for range in &mut ranges {
+            range.place = place(Span::from_nanos(middle(range.place, before)), self.fineness);
         }
+        ranges.dedup_by(|next, range| {
+            let is_same = next.place == range.place;
+            if is_same {
+                range.count = range.count.saturating_add(next.count);
+            }
+            is_same
+        });
+        self.cells.iter_mut().zip(&ranges).for_each(|(cell, range)| *cell = range.cell());
+        self.used = ranges.len() as u8;
     }
 }
 
@@ -139,21 +185,6 @@ fn beginning(place: u16, fineness: u8) -> u64 {
     let (place, fineness) = (u64::from(place), u32::from(fineness));
     let doubling = (place >> fineness).saturating_sub(1) as u32;
     (place - (u64::from(doubling) << fineness)) << doubling << LEAST
-}
-
-/// Two ranges become one.
-fn coarsen(ranges: &mut Vec<Range>, fineness: u8) {
-    let before = fineness + 1;
-    for range in ranges.iter_mut() {
-        range.place = place(Span::from_nanos(middle(range.place, before)), fineness);
-    }
-    ranges.dedup_by(|next, range| {
-        let is_same = next.place == range.place;
-        if is_same {
-            range.count = range.count.saturating_add(next.count);
-        }
-        is_same
-    });
 }
 
 #[cfg(test)]
@@ -202,8 +233,7 @@ mod tests {
     #[test]
     fn little_is_kept_however_they_spread() {
         let wide = of(0..100_000);
-        let Kept::Ranges { ranges, .. } = &wide.kept else { panic!("{wide:?}") };
-        assert!(ranges.len() <= RANGES);
+        assert!(wide.used().len() <= RANGES && wide.cells.len() <= 2 * RANGES);
         assert_eq!((wide.count(), wide.least()), (100_000, Some(Span::ZERO)));
         assert!(error(&wide, 50_000) < 0.06, "{:?}", wide.median());
         let mut longest = of([1; 40]);
@@ -215,8 +245,8 @@ mod tests {
     fn counts_that_are_full_are_halved() {
         let many = of((0..1_000_000).map(|number| if number % 5 < 2 { 10 } else { 20 }));
         assert!(error(&many, 20) < 0.009, "{:?}", many.median());
-        let Kept::Ranges { ranges, .. } = &many.kept else { panic!("{many:?}") };
-        let counts: Vec<f64> = ranges.iter().map(|range| range.count.into()).collect();
+        let count = |cell: &u32| f64::from(Range::of(*cell).count);
+        let counts: Vec<f64> = many.used().iter().map(count).collect();
         assert!((counts[0] / counts[1] - 2.0 / 3.0).abs() < 0.02, "{counts:?}");
         // What came before counts as much as what comes behind.
         let of_each = [(10, 65_000), (20, 65_600), (30, 10_000)];

@@ -15,7 +15,7 @@ use manyways_trace::{Span, Time};
 
 pub use self::again::Again;
 use self::again::{Cause, Resent};
-use super::few::Few;
+use super::place::Place;
 use super::samples::Samples;
 use crate::tcp::{Flags, Segment, Seq};
 
@@ -43,29 +43,54 @@ pub struct Stream {
     top: u64,
     /// What the other end has, by its own words.
     acked: u64,
-    /// The window that the other end grants behind that.
-    granted: Option<u64>,
+    /// Up to where the other end has room.
+    granted: Option<Place>,
     sent: VecDeque<Sent>,
-    holes: Few<Hole>,
     /// Acknowledgements in a row that say the same, while bytes are on their way.
     repeats: u32,
     /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
     sacked: u64,
-    /// Until this is acknowledged the sender repairs what was lost…
-    recovers_to: u64,
-    /// …which it learned this way.
-    recovery: Option<Cause>,
-    resent: Few<Resent>,
+    /// Of most streams nothing is lost or comes twice.
+    trouble: Option<Box<Trouble>>,
     mss: u32,
     has_syn: bool,
-    fin: Option<u64>,
+    fin: Option<Place>,
     /// Its last segment was not full, and nothing waited behind it.
     is_dry: bool,
     /// The latest stamp of its own clock.
     stamp: Option<u32>,
-    counts: Counts,
+    counted: Counted,
     /// From the capture point to the other end and back.
     near: Samples,
+}
+
+/// What every stream adds up to: see [`Counts`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    segments: u64,
+    bytes: u64,
+    data_segments: u64,
+    most_in_flight: u32,
+    held_back: u32,
+}
+
+/// What is kept of a stream in which something is missing, or came again.
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    holes: Vec<Hole>,
+    resent: Vec<Resent>,
+    /// Until this is acknowledged the sender repairs what was lost…
+    recovers_to: u64,
+    /// …which it learned this way.
+    recovery: Option<Cause>,
+    again: Again,
+    reordered: u32,
+    duplicated: u32,
+    lost_before: u32,
+    lost_behind: u32,
+    keep_alives: u32,
+    window_probes: u32,
+    unseen: u64,
 }
 
 /// What a stream adds up to.
@@ -187,18 +212,15 @@ impl Stream {
             acked: first,
             granted: None,
             sent: VecDeque::new(),
-            holes: Few::default(),
             repeats: 0,
             sacked: 0,
-            recovers_to: first,
-            recovery: None,
-            resent: Few::default(),
+            trouble: None,
             mss: USUAL_MSS,
             has_syn: segment.flags.has(Flags::SYN),
             fin: None,
             is_dry: true,
             stamp: None,
-            counts: Counts::default(),
+            counted: Counted::default(),
             near: Samples::default(),
         }
     }
@@ -209,8 +231,42 @@ impl Stream {
     }
 
     /// What was added up so far.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
+    pub fn counts(&self) -> Counts {
+        let Counted { segments, bytes, data_segments, most_in_flight, held_back } = self.counted;
+        let all = Counts {
+            segments,
+            bytes,
+            data_segments,
+            most_in_flight,
+            held_back,
+            ..Counts::default()
+        };
+        let Some(trouble) = &self.trouble else { return all };
+        Counts {
+            again: trouble.again,
+            reordered: trouble.reordered,
+            duplicated: trouble.duplicated,
+            lost_before: trouble.lost_before,
+            lost_behind: trouble.lost_behind,
+            unseen: trouble.unseen,
+            keep_alives: trouble.keep_alives,
+            window_probes: trouble.window_probes,
+            ..all
+        }
+    }
+
+    /// Of these, the segments that were sent again.
+    pub(super) fn again(&self) -> Again {
+        self.trouble.as_ref().map_or(Again::default(), |trouble| trouble.again)
+    }
+
+    /// It has carried something.
+    pub fn has_data(&self) -> bool {
+        self.counted.bytes > 0
+    }
+
+    fn trouble(&mut self) -> &mut Trouble {
+        self.trouble.get_or_insert_default()
     }
 
     /// How long bytes took from here to the receiver and their acknowledgement back to here.
@@ -220,7 +276,7 @@ impl Stream {
 
     /// It repairs a loss.
     pub fn is_recovering(&self) -> bool {
-        self.recovers_to > self.acked
+        self.trouble.as_ref().is_some_and(|trouble| trouble.recovers_to > self.acked)
     }
 
     /// So many bytes are on their way, as far as can be known here.
@@ -240,17 +296,21 @@ impl Stream {
 
     /// The place behind its last byte of data, once its FIN has passed.
     pub fn fin(&self) -> Option<u64> {
-        self.fin
+        self.fin.map(Place::get)
+    }
+
+    fn granted(&self) -> Option<u64> {
+        self.granted.map(Place::get)
     }
 
     /// The place behind the last byte of data that the other end has, by its own words.
     pub fn acked(&self) -> u64 {
-        self.acked.min(self.fin.unwrap_or(self.acked))
+        self.acked.min(self.fin().unwrap_or(self.acked))
     }
 
     /// How many bytes of data it has, each counted once, as far as they are known to have passed.
     pub fn length(&self) -> u64 {
-        self.top.min(self.fin.unwrap_or(self.top)).saturating_sub(self.begin())
+        self.top.min(self.fin().unwrap_or(self.top)).saturating_sub(self.begin())
     }
 
     /// The place of a number near what passes now.
@@ -260,12 +320,12 @@ impl Stream {
 
     /// Its sender sent this segment.
     pub fn sends(&mut self, now: Time, segment: &Segment<'_>) -> Seen {
-        self.counts.segments += 1;
-        self.counts.bytes += u64::from(segment.length);
+        self.counted.segments += 1;
+        self.counted.bytes += u64::from(segment.length);
         let begin = self.place(segment.seq);
         let end = begin + u64::from(segment.end().after(segment.seq) as u32);
         if segment.flags.has(Flags::FIN) {
-            self.fin = self.fin.or(Some(end - 1));
+            self.fin = self.fin.or(Some(Place::new(end - 1)));
         }
         let stamp = segment.options.stamps().map(|stamps| stamps.value);
         let seen = Seen { begin, end, ..Seen::default() };
@@ -276,7 +336,7 @@ impl Stream {
             self.stamp = stamp.or(self.stamp);
             return seen;
         }
-        self.counts.data_segments += u64::from(segment.length.div_ceil(self.mss));
+        self.counted.data_segments += u64::from(segment.length.div_ceil(self.mss));
         let seen = match end > self.top {
             true => {
                 let seen = self.advances(now, begin, end, stamp);
@@ -298,13 +358,13 @@ impl Stream {
     fn asks(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
         let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
         let is_said = begin + 1 == self.top && self.acked >= self.top;
-        let is_beyond = segment.length == 1 && self.granted == Some(begin);
+        let is_beyond = segment.length == 1 && self.granted() == Some(begin);
         if says_more || segment.length > 1 || !(is_said || is_beyond) {
             return false;
         }
-        match self.granted == Some(self.acked) {
-            true => self.counts.window_probes += 1,
-            false => self.counts.keep_alives += 1,
+        match self.granted() == Some(self.acked) {
+            true => self.trouble().window_probes += 1,
+            false => self.trouble().keep_alives += 1,
         }
         is_said
     }
@@ -314,10 +374,12 @@ impl Stream {
         let is_again = begin < self.top;
         self.fills_holes(now, begin, end, stamp);
         if begin > self.top {
-            if self.holes.len() == HOLES {
-                self.holes.remove(0);
+            let hole = Hole { begin: self.top, end: begin, since: now, stamp };
+            let holes = &mut self.trouble().holes;
+            if holes.len() == HOLES {
+                holes.remove(0);
             }
-            self.holes.push(Hole { begin: self.top, end: begin, since: now, stamp });
+            holes.push(hole);
         }
         while self.sent.front().is_some_and(|sent| sent.places(self.top).0 + LARGEST_WINDOW < end) {
             self.sent.pop_front();
@@ -329,7 +391,7 @@ impl Stream {
             self.sent.pop_front();
         }
         let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
-        self.counts.most_in_flight = self.counts.most_in_flight.max(in_flight);
+        self.counted.most_in_flight = self.counted.most_in_flight.max(in_flight);
         Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end }
     }
 
@@ -348,16 +410,16 @@ impl Stream {
             self.repeats += 1;
         }
         if to >= self.acked {
-            self.granted = Some(to + window);
+            self.granted = Some(Place::new(to + window));
         }
-        let granted = self.granted.unwrap_or(self.acked);
+        let granted = self.granted().unwrap_or(self.acked);
         Acked { bytes: self.acked - before, to: self.acked, granted, near }
     }
 
     /// RFC 5681, 2; with SACK, what it says counts and not that it is said.
     fn is_repeat(&self, ack: &Segment<'_>, granted: u64) -> bool {
         let is_bare = ack.length == 0 && !ack.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0));
-        is_bare && self.top > self.acked && (self.granted == Some(granted) || self.sacked > 0)
+        is_bare && self.top > self.acked && (self.granted() == Some(granted) || self.sacked > 0)
     }
 
     /// How long the last byte and its acknowledgement took, where that can be told.
@@ -389,7 +451,7 @@ impl Stream {
         let near = at.and_then(|at| self.measure(now.since(at), bytes));
         self.forget_holes(to);
         if to > self.top {
-            self.counts.unseen += to - self.top;
+            self.trouble().unseen += to - self.top;
             self.top = to;
         }
         self.acked = to;
@@ -400,7 +462,7 @@ impl Stream {
     fn measure(&mut self, trip: Span, bytes: u64) -> Option<Span> {
         let least = self.near.least().unwrap_or(trip);
         if bytes <= u64::from(self.mss) && trip.saturating_sub(least) >= HELD_BACK {
-            self.counts.held_back += 1;
+            self.counted.held_back += 1;
             return None;
         }
         self.near.push(trip);
@@ -409,13 +471,14 @@ impl Stream {
 
     /// What was skipped and is acknowledged has passed without being seen.
     fn forget_holes(&mut self, to: u64) {
+        let Some(trouble) = &mut self.trouble else { return };
         let mut unseen = 0;
-        self.holes.retain_mut(|hole| {
+        trouble.holes.retain_mut(|hole| {
             unseen += to.min(hole.end).saturating_sub(hole.begin);
             hole.begin = hole.begin.max(to);
             hole.begin < hole.end
         });
-        self.counts.unseen += unseen;
+        trouble.unseen += unseen;
     }
 
     fn look_at_sack(&mut self, ack: &Segment<'_>, to: u64) {

@@ -1,10 +1,11 @@
 //! All connections that pass, by their addresses and ports.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 use manyways_trace::{Span, Time};
 
 use super::connection::{Connection, End};
@@ -27,7 +28,9 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Table<A = ()> {
     limits: Limits,
-    places: HashMap<Key, u32, RandomState>,
+    /// Where the entries are, by the hashes of their keys: so small that a core's cache has it.
+    places: HashTable<u32>,
+    hasher: RandomState,
     entries: Vec<Option<Box<Entry<A>>>>,
     free: Vec<u32>,
     /// Whom to look at next, and what its last segment was when that was decided.
@@ -82,7 +85,8 @@ struct Key {
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     place: u32,
-    number: u64,
+    /// The lower half of its number.
+    number: u32,
 }
 
 #[derive(Debug)]
@@ -107,7 +111,8 @@ impl<A: Default> Table<A> {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            places: HashMap::default(),
+            places: HashTable::new(),
+            hasher: RandomState::default(),
             entries: Vec::new(),
             free: Vec::new(),
             turns: VecDeque::new(),
@@ -143,7 +148,8 @@ impl<A: Default> Table<A> {
     ) -> Option<Passing<'_, A>> {
         self.take_turns(now);
         let (key, is_first) = Key::of((from, segment.from), (to, segment.to));
-        let mut place = self.places.get(&key).copied();
+        let hash = self.hasher.hash_one(key);
+        let mut place = self.place(hash, &key);
         if let Some(found) = place
             && self.entry(found).is_some_and(|entry| {
                 let silence = now.since(entry.connection.last());
@@ -155,14 +161,14 @@ impl<A: Default> Table<A> {
         }
         let place = match place {
             Some(place) => place,
-            None => self.begins(now, key, is_first, segment),
+            None => self.begins(now, (hash, key), is_first, segment),
         };
         let entry = self.entries.get_mut(place as usize)?.as_deref_mut()?;
         let end = entry.end(is_first);
         let at = entry.connection.handle(now, end, segment);
         if !entry.is_closed && entry.connection.is_closed() {
             entry.is_closed = true;
-            self.closed.push_back((now, Turn { place, number: entry.number }));
+            self.closed.push_back((now, Turn { place, number: entry.number as u32 }));
         }
         let Entry { number, connection, attached, .. } = entry;
         Some(Passing { number: *number, from: end, place: at, connection, attached })
@@ -175,17 +181,29 @@ impl<A: Default> Table<A> {
 
     /// Nothing passes any more: all that are left are over, in the order of their beginnings.
     pub fn finish(&mut self) {
-        let mut left: Vec<Turn> = Vec::with_capacity(self.len());
+        let mut left = Vec::with_capacity(self.len());
         for (place, entry) in self.entries.iter().enumerate() {
-            left.extend(entry.iter().map(|e| Turn { place: place as u32, number: e.number }));
+            left.extend(entry.iter().map(|entry| (entry.number, place as u32)));
         }
-        left.sort_unstable_by_key(|turn| turn.number);
-        left.into_iter().for_each(|turn| self.ends(turn.place));
+        left.sort_unstable();
+        left.into_iter().for_each(|(_, place)| self.ends(place));
         self.turns.clear();
         self.closed.clear();
     }
 
-    fn begins(&mut self, now: Time, key: Key, is_first: bool, segment: &Segment<'_>) -> u32 {
+    /// Where the entry of this key is.
+    fn place(&self, hash: u64, key: &Key) -> Option<u32> {
+        let is_it = |place: &u32| self.entry(*place).is_some_and(|entry| entry.key == *key);
+        self.places.find(hash, is_it).copied()
+    }
+
+    fn begins(
+        &mut self,
+        now: Time,
+        (hash, key): (u64, Key),
+        is_first: bool,
+        segment: &Segment<'_>,
+    ) -> u32 {
         let sender = Connection::sender(segment);
         let number = self.count;
         self.count += 1;
@@ -207,8 +225,12 @@ impl<A: Default> Table<A> {
                 (self.entries.len() - 1) as u32
             }
         };
-        self.places.insert(key, place);
-        self.turns.push_back((now, Turn { place, number }));
+        let Self { places, entries, hasher, .. } = self;
+        places.insert_unique(hash, place, |place| {
+            let entry = entries.get(*place as usize).and_then(Option::as_deref);
+            entry.map_or(0, |entry| hasher.hash_one(entry.key))
+        });
+        self.turns.push_back((now, Turn { place, number: number as u32 }));
         place
     }
 
@@ -248,7 +270,7 @@ impl<A: Default> Table<A> {
     }
 
     fn at(&self, turn: Turn) -> Option<&Entry<A>> {
-        self.entry(turn.place).filter(|entry| entry.number == turn.number)
+        self.entry(turn.place).filter(|entry| entry.number as u32 == turn.number)
     }
 
     fn ends(&mut self, place: u32) {
@@ -257,7 +279,10 @@ impl<A: Default> Table<A> {
         };
         self.free.push(place);
         let Entry { key, number, begins_first, connection, attached, .. } = *entry;
-        self.places.remove(&key);
+        let hash = self.hasher.hash_one(key);
+        if let Ok(found) = self.places.find_entry(hash, |other| *other == place) {
+            found.remove();
+        }
         let (client, server) = key.ends(begins_first);
         self.over.push_back(Flow { number, client, server, connection, attached });
     }

@@ -43,7 +43,8 @@ impl Exchange {
 #[derive(Clone, Debug, Default)]
 pub struct Turns {
     now: Option<Turn>,
-    done: Option<Exchange>,
+    /// Taken at once.
+    done: Option<Box<Exchange>>,
     count: u64,
     unasked: Size,
 }
@@ -101,12 +102,12 @@ impl Turns {
         let Some((answered, last, response)) = turn.response else { return };
         self.count += 1;
         let Turn { began, asked, request, .. } = turn;
-        self.done = Some(Exchange { began, asked, answered, last, request, response });
+        self.done = Some(Box::new(Exchange { began, asked, answered, last, request, response }));
     }
 
     /// The exchange that is over, once.
     pub fn poll(&mut self) -> Option<Exchange> {
-        self.done.take()
+        self.done.take().map(|done| *done)
     }
 
     /// How many are over.

@@ -5,13 +5,11 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-
 use super::assembly::Assembly;
 use super::chunked::Chunked;
 use super::rest::Rest;
 use super::{Ending, Framing, Request, Response, Seen, Summary, Transaction};
-use crate::flow::{End, Piece};
+use crate::flow::{End, Few, Piece};
 
 /// So many requests that wait for their answers are kept. What is answered beyond that has no
 /// request. Clients that do so at all have a handful.
@@ -33,12 +31,12 @@ pub struct Transactions {
     client: Reading,
     server: Reading,
     /// Those that have not ended, the one that is answered first.
-    open: VecDeque<Exchange>,
+    open: Few<Box<Exchange>>,
     /// Requests behind them that there was no room for.
     unkept: u64,
     /// The request that is being sent was kept.
     is_kept: bool,
-    ended: VecDeque<Transaction>,
+    ended: Few<Box<Transaction>>,
     count: u64,
     /// Who sent last.
     last: Option<End>,
@@ -119,7 +117,6 @@ impl Transactions {
                 }
             }
         }
-        self.release();
     }
 
     /// This end sends no more: its FIN passed, and all before it.
@@ -143,7 +140,6 @@ impl Transactions {
                 self.server = Reading::Closed;
             }
         }
-        self.release();
     }
 
     /// The connection was reset.
@@ -161,11 +157,7 @@ impl Transactions {
     /// others.
     #[inline]
     pub fn poll(&mut self) -> Option<Transaction> {
-        let ended = self.ended.pop_front()?;
-        if self.ended.is_empty() {
-            self.ended = VecDeque::new();
-        }
-        Some(ended)
+        self.ended.remove(0).map(|ended| *ended)
     }
 
     /// Whether this is HTTP/1; none while neither end has shown it. An end of which no byte is
@@ -203,7 +195,7 @@ impl Transactions {
             Reading::Head(assembly) => assembly.is_guess,
             _ => false,
         };
-        is_lost && self.open.front().is_some_and(|open| open.response.is_some())
+        is_lost && self.open.first().is_some_and(|open| open.response.is_some())
     }
 
     /// A message could have begun and did not.
@@ -226,8 +218,8 @@ impl Transactions {
     /// Ends the transaction that is answered.
     fn end(&mut self, ending: Ending) {
         self.server = Reading::default();
-        if let Some(open) = self.open.pop_front() {
-            self.close(open, ending);
+        if let Some(open) = self.open.remove(0) {
+            self.close(*open, ending);
         }
     }
 
@@ -242,12 +234,11 @@ impl Transactions {
         }
         self.close_all(if self.has_server { ending } else { Ending::Unseen });
         self.over();
-        self.release();
     }
 
     fn close_all(&mut self, ending: Ending) {
-        while let Some(open) = self.open.pop_front() {
-            self.close(open, ending);
+        while let Some(open) = self.open.remove(0) {
+            self.close(*open, ending);
         }
     }
 
@@ -273,13 +264,6 @@ impl Transactions {
         };
         self.count += 1;
         self.summary.add(transaction.request.as_ref(), transaction.response.as_ref());
-        self.ended.push_back(transaction);
-    }
-
-    /// An idle connection is to hold no room for what it had.
-    fn release(&mut self) {
-        if self.open.is_empty() {
-            self.open = VecDeque::new();
-        }
+        self.ended.push(Box::new(transaction));
     }
 }

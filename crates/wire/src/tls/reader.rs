@@ -44,7 +44,7 @@ pub(super) struct Record {
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     header: [u8; HEADER],
-    filled: usize,
+    filled: u8,
     began: Time,
     /// How much of the record is still to come.
     left: u64,
@@ -52,7 +52,7 @@ pub(super) struct Reader {
     /// The version in the last header.
     minor: Option<u8>,
     /// How often it did not know any more where the next record is.
-    losses: u64,
+    losses: u32,
     /// What was there could be no record.
     is_wrong: bool,
     /// How often it looked for a header at the beginning of a piece, and there was none.
@@ -76,7 +76,7 @@ impl Reader {
     }
 
     pub(super) fn losses(&self) -> u64 {
-        self.losses
+        self.losses.into()
     }
 
     pub(super) fn tries(&self) -> u32 {
@@ -119,10 +119,10 @@ impl Reader {
             if self.filled == 0 {
                 self.began = at;
             }
-            if let Some(place) = self.header.get_mut(self.filled) {
+            if let Some(place) = self.header.get_mut(usize::from(self.filled)) {
                 *place = *byte;
             }
-            let there = self.header.get(..=self.filled).unwrap_or_default();
+            let there = self.header.get(..=usize::from(self.filled)).unwrap_or_default();
             if !may_begin(there, HEARTBEAT) {
                 self.is_wrong = true;
                 self.lose();
@@ -131,7 +131,7 @@ impl Reader {
             self.filled += 1;
             bytes = rest;
             length -= 1;
-            if self.filled == HEADER {
+            if usize::from(self.filled) == HEADER {
                 self.filled = 0;
                 let [kind, _, minor, high, low] = self.header;
                 self.minor = Some(minor);
@@ -145,7 +145,7 @@ impl Reader {
     fn lose(&mut self) {
         self.is_lost = true;
         self.filled = 0;
-        self.losses += 1;
+        self.losses = self.losses.saturating_add(1);
     }
 
     /// Looks whether a piece begins with a whole header.

@@ -11,7 +11,7 @@ fn stream(seen: &Seen) -> &Stream {
     seen.connection.stream(End::Server).unwrap()
 }
 
-fn counts(seen: &Seen) -> &Counts {
+fn counts(seen: &Seen) -> Counts {
     stream(seen).counts()
 }
 

@@ -90,14 +90,14 @@ impl Stream {
         let Some(first) = self.sent.iter().position(is_in) else {
             // The receiver has said that it has this.
             match is_older(stamp, self.stamp) {
-                true => self.counts.duplicated += segments,
-                false => self.counts.again.spurious += segments,
+                true => self.trouble().duplicated += segments,
+                false => self.trouble().again.spurious += segments,
             }
             return seen;
         };
         let before = self.sent[first];
         if self.is_duplicate(now, &before, stamp) {
-            self.counts.duplicated += segments;
+            self.trouble().duplicated += segments;
             return seen;
         }
         let cause = self.cause(now, first, &before);
@@ -105,8 +105,9 @@ impl Stream {
             let (begin, end) = sent.places(top);
             *sent = Sent::new(now, begin, end, stamp, sent.copies.saturating_add(1));
         }
-        *self.counts.again.of(cause) += segments;
-        self.counts.lost_behind += segments;
+        let trouble = self.trouble();
+        *trouble.again.of(cause) += segments;
+        trouble.lost_behind += segments;
         self.remember(Resent { begin, end, cause, is_from_hole: false });
         self.recovers(cause);
         seen
@@ -121,8 +122,9 @@ impl Stream {
         stamp: Option<u32>,
     ) -> bool {
         let mut is_filling = false;
+        let is_in = |hole: &Hole| begin < hole.end && hole.begin < end;
         while let Some(index) =
-            self.holes.iter().position(|hole| begin < hole.end && hole.begin < end)
+            self.trouble.as_ref().and_then(|trouble| trouble.holes.iter().position(is_in))
         {
             self.fills(now, index, begin, end, stamp);
             is_filling = true;
@@ -132,16 +134,15 @@ impl Stream {
 
     /// Bytes come that were skipped: late, or sent again because they were lost before they passed.
     fn fills(&mut self, now: Time, index: usize, begin: u64, end: u64, stamp: Option<u32>) {
-        let hole = self.holes[index];
+        let hole = self.trouble().holes.remove(index);
         let (from, to) = (begin.max(hole.begin), end.min(hole.end));
         let is_late = match (stamp, hole.stamp) {
             (Some(_), Some(_)) => !is_older(hole.stamp, stamp),
             _ => now.since(hole.since) < self.near().least().unwrap_or(OVERTAKEN),
         };
-        self.holes.remove(index);
         for (begin, end) in [(hole.begin, from), (to, hole.end)] {
             if begin < end {
-                self.holes.push(Hole { begin, end, ..hole });
+                self.trouble().holes.push(Hole { begin, end, ..hole });
             }
         }
         let segments = self.segments(from, to);
@@ -155,15 +156,16 @@ impl Stream {
             self.sent.pop_front();
         }
         if is_late {
-            self.counts.reordered += segments;
+            self.trouble().reordered += segments;
             return;
         }
         let cause = match self.was_told() || self.is_recovering() {
             true => Cause::Fast,
             false => Cause::Timeout,
         };
-        *self.counts.again.of(cause) += segments;
-        self.counts.lost_before += segments;
+        let trouble = self.trouble();
+        *trouble.again.of(cause) += segments;
+        trouble.lost_before += segments;
         self.remember(Resent { begin: from, end: to, cause, is_from_hole: true });
         self.recovers(cause);
     }
@@ -187,7 +189,8 @@ impl Stream {
         if is_last && before.copies == 1 && (index > 0 || silence < TIMEOUT) {
             return Cause::Probe;
         }
-        match self.recovery.filter(|_| self.is_recovering()) {
+        let recovery = self.trouble.as_ref().and_then(|trouble| trouble.recovery);
+        match recovery.filter(|_| self.is_recovering()) {
             Some(cause) if cause != Cause::Probe => cause,
             _ => Cause::Timeout,
         }
@@ -199,28 +202,31 @@ impl Stream {
     }
 
     fn recovers(&mut self, cause: Cause) {
-        if !self.is_recovering() || cause == Cause::Timeout {
-            self.recovery = Some(cause);
+        let (is_new, top) = (!self.is_recovering(), self.top);
+        let trouble = self.trouble();
+        if is_new || cause == Cause::Timeout {
+            trouble.recovery = Some(cause);
         }
-        self.recovers_to = self.top;
+        trouble.recovers_to = top;
     }
 
     fn remember(&mut self, resent: Resent) {
-        if self.resent.len() == REMEMBERED {
-            self.resent.remove(0);
+        let all = &mut self.trouble().resent;
+        if all.len() == REMEMBERED {
+            all.remove(0);
         }
-        self.resent.push(resent);
+        all.push(resent);
     }
 
     /// The receiver got these bytes a second time: they were sent again for nothing.
     pub(super) fn came_twice(&mut self, begin: u64, end: u64) {
-        while let Some(index) =
-            self.resent.iter().position(|resent| resent.begin < end && begin < resent.end)
-        {
-            let Some(resent) = self.resent.remove(index) else { break };
+        let mss = self.mss;
+        let Some(counts) = &mut self.trouble else { return };
+        let is_in = |resent: &Resent| resent.begin < end && begin < resent.end;
+        while let Some(index) = counts.resent.iter().position(is_in) {
+            let resent = counts.resent.remove(index);
             let (from, to) = (begin.max(resent.begin), end.min(resent.end));
-            let segments = self.segments(from, to);
-            let counts = &mut self.counts;
+            let segments = segments(from, to, mss);
             let cause = counts.again.of(resent.cause);
             *cause = cause.saturating_sub(segments);
             counts.again.spurious += segments;
@@ -237,8 +243,12 @@ impl Stream {
 
     /// As the segments that they were, whatever merged them since.
     fn segments(&self, begin: u64, end: u64) -> u32 {
-        u32::try_from((end - begin).div_ceil(u64::from(self.mss))).unwrap_or(u32::MAX)
+        segments(begin, end, self.mss)
     }
+}
+
+fn segments(begin: u64, end: u64, mss: u32) -> u32 {
+    u32::try_from((end - begin).div_ceil(u64::from(mss))).unwrap_or(u32::MAX)
 }
 
 /// The first stamp is of an earlier moment than the second.

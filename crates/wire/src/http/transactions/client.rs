@@ -115,7 +115,7 @@ impl Transactions {
         self.is_kept = self.unkept == 0 && self.open.len() < OUTSTANDING;
         if self.is_kept {
             let request = Some(request);
-            self.open.push_back(Exchange { request, is_behind, ..Exchange::default() });
+            self.open.push(Box::new(Exchange { request, is_behind, ..Exchange::default() }));
         } else {
             self.unkept += 1;
         }
@@ -123,7 +123,8 @@ impl Transactions {
 
     /// The request that is being sent, unless it was answered already.
     fn sending(&mut self) -> Option<&mut Exchange> {
-        self.open.back_mut().filter(|open| self.is_kept && open.request.is_some())
+        let last = self.open.last_mut().filter(|open| self.is_kept && open.request.is_some());
+        last.map(|open| &mut **open)
     }
 
     fn sent(&mut self, at: Time, length: u64) {

@@ -2,7 +2,7 @@
 
 use manyways_trace::Time;
 
-use super::{Exchange, Reading, Transactions};
+use super::{Reading, Transactions};
 use crate::http::assembly::{Assembly, Kind, Taken};
 use crate::http::chunked::{Chunked, Step};
 use crate::http::fields::{self, Body};
@@ -45,7 +45,7 @@ impl Transactions {
                     Step::Done => self.end(Ending::Whole),
                     Step::Lost => {
                         self.server = Reading::Lost { is_place: false };
-                        if let Some(open) = self.open.front_mut() {
+                        if let Some(open) = self.open.first_mut() {
                             open.is_lost = true;
                         }
                     }
@@ -89,7 +89,7 @@ impl Transactions {
     /// Whether a status line may be one where the end of what is before it is not known, and not a
     /// part of a body.
     fn may_begin(&self) -> bool {
-        let Some(open) = self.open.front() else { return true };
+        let Some(open) = self.open.first() else { return true };
         let has_head = open.response.as_ref().is_some_and(|response| response.status.is_some());
         !has_head || self.has_asked || self.open.len() > 1 || self.unkept > 0
     }
@@ -103,7 +103,7 @@ impl Transactions {
             return self.miss(false);
         };
         self.is_http = Some(true);
-        if let Some(open) = self.open.front_mut()
+        if let Some(open) = self.open.first_mut()
             && let Some(before) = &open.response
         {
             // What came without a head was late, of something before, or of an interim answer.
@@ -115,10 +115,10 @@ impl Transactions {
         }
         if self.open.is_empty() {
             self.unkept = self.unkept.saturating_sub(1);
-            self.open.push_back(Exchange::default());
+            self.open.push(Box::default());
         }
         self.has_asked = false;
-        let Some(open) = self.open.front_mut() else { return };
+        let Some(open) = self.open.first_mut() else { return };
         open.heads = open.heads.saturating_add(length);
         let is_lost = response.is_cut;
         if matches!(response.status, Some(100 | 102..=199)) {
@@ -156,7 +156,7 @@ impl Transactions {
     }
 
     fn received(&mut self, at: Time, length: u64, content: u64) {
-        let Some(open) = self.open.front_mut() else { return };
+        let Some(open) = self.open.first_mut() else { return };
         open.content = open.content.saturating_add(content);
         if let Some(response) = open.response.as_mut().filter(|_| length > 0) {
             response.first = response.first.min(at);
@@ -168,7 +168,7 @@ impl Transactions {
     /// Bytes of which nobody knows what they are: those of the answer that passes or is due.
     fn received_more(&mut self, times: Option<(Time, Time)>, length: u64) {
         let Some((first, last)) = times.filter(|_| length > 0) else { return };
-        let Some(open) = self.open.front_mut() else { return };
+        let Some(open) = self.open.first_mut() else { return };
         if open.response.is_some() {
             return self.received(last, length, 0);
         }

@@ -21,9 +21,10 @@ pub(super) struct Sender {
     /// The first bytes of its content.
     peeked: [u8; PEEKED],
     /// How many of them are there; none when no more are awaited.
-    peeks: Option<usize>,
+    peeks: Option<u8>,
     /// A hello as far as it is there, while it is read.
-    pub(super) message: Option<Vec<u8>>,
+    #[allow(clippy::box_collection, reason = "there is one for a moment, and room for it always")]
+    pub(super) message: Option<Box<Vec<u8>>>,
     /// No record was there yet, and the next one is the first of all.
     is_new: bool,
     /// It had bytes of which nobody knows in what record they were.
@@ -160,11 +161,11 @@ impl Sender {
 
     /// The rest of the bytes once so many of a record's content are there, the first time.
     fn peek<'a>(&mut self, bytes: &'a [u8], wanted: usize) -> Option<&'a [u8]> {
-        let have = self.peeks?;
+        let have = usize::from(self.peeks?);
         let (mine, rest) = bytes.split_at(bytes.len().min(wanted - have));
         self.peeked.iter_mut().skip(have).zip(mine).for_each(|(place, byte)| *place = *byte);
         let have = have + mine.len();
-        self.peeks = (have < wanted).then_some(have);
+        self.peeks = (have < wanted).then_some(have as u8);
         (have == wanted).then_some(rest)
     }
 
@@ -177,7 +178,7 @@ impl Sender {
         let is_hello = fits && self.peeked.first() == Some(&self.hello_kind());
         if is_hello {
             let is_wanted = self.hello.is_none() || self.end == End::Server;
-            self.message = is_wanted.then(|| self.peeked.to_vec());
+            self.message = is_wanted.then(|| Box::new(self.peeked.to_vec()));
             self.is_new = false;
             tell(self, Heard::Hello(self.record));
         } else if self.is_new {
@@ -197,7 +198,7 @@ impl Sender {
     fn is_hidden(&mut self, tell: &mut impl FnMut(&mut Self, Heard<'_>)) {
         let Some(have) = self.peeks.take() else { return };
         // Where a session begins, a handshake record can be nothing else.
-        let known = self.peeked.get(..have).unwrap_or_default();
+        let known = self.peeked.get(..have.into()).unwrap_or_default();
         if self.is_new && self.record.kind == HANDSHAKE {
             self.is_new = false;
             let is_hello = known.first().is_none_or(|kind| *kind == self.hello_kind());

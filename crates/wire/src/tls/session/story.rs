@@ -4,7 +4,7 @@ use manyways_trace::Time;
 
 use super::sender::{Heard, Sender};
 use super::{ALERT_LIMIT, Alert};
-use crate::flow::{End, Turns};
+use crate::flow::{End, Few, Turns};
 use crate::tls::reader::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HEADER, Record};
 use crate::tls::{Carrier, Choice, Offer, Version};
 
@@ -30,7 +30,7 @@ pub(super) struct Story {
     /// The handshake is over, whether or not it is known since when.
     is_over: bool,
     pub(super) over: Option<Time>,
-    pub(super) alerts: Vec<Alert>,
+    pub(super) alerts: Few<Alert>,
     pub(super) closed: Option<(Time, End)>,
     pub(super) turns: Turns,
 }
