@@ -92,6 +92,10 @@ impl Survey {
     /// One more.
     pub fn add(&mut self, record: Record) {
         match record {
+            Record::Second(_) | Record::Http(_) | Record::Exchange(_) | Record::Lookup(_)
+            | Record::Stream(_) | Record::Control(_) | Record::Packet(_)
+                // They are rows, and nothing else is made of them.
+                if !self.has_tables => {}
             Record::Tcp(flow) => self.tcp.push(flow),
             Record::Udp(flow) => self.udp.push(flow),
             Record::Second(second) => self.seconds.push(second),
@@ -130,18 +134,18 @@ impl Survey {
         self.locate();
         self.tcp.iter().for_each(|flow| self.summary.add(flow));
         let (connections, parts) = self.join(is_end);
+        if !self.has_tables {
+            self.tcp.clear();
+            self.udp.clear();
+            return;
+        }
         self.packets.sort_by_key(|packet| packet.at);
         self.name_packets();
-
         self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
         self.http.sort_by_key(|row| (at(row), row.id, row.transaction.index));
         self.exchanges.sort_by_key(|row| (row.exchange.began, row.id));
         let when = |row: &Lookup| row.asked.or(row.reply.as_ref().map(|reply| reply.at));
         self.lookups.sort_by_key(|row| (when(row), row.client, row.id));
-        if !self.has_tables {
-            self.clear();
-            return;
-        }
         hand_out::<TcpFlow>(&mut self.tcp, is_end, &mut self.mask, &mut each);
         hand_out::<UdpFlow>(&mut self.udp, is_end, &mut self.mask, &mut each);
         hand_out::<FlowSecond>(&mut self.seconds, is_end, &mut self.mask, &mut each);
@@ -160,18 +164,6 @@ impl Survey {
             &mut self.mask,
             &mut each,
         );
-    }
-
-    fn clear(&mut self) {
-        self.tcp.clear();
-        self.udp.clear();
-        self.seconds.clear();
-        self.http.clear();
-        self.exchanges.clear();
-        self.lookups.clear();
-        self.streams.clear();
-        self.controls.clear();
-        self.packets.clear();
     }
 
     /// What servers are called.

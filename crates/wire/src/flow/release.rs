@@ -221,8 +221,10 @@ impl Window {
 }
 
 fn remember<T>(all: &mut VecDeque<T>, one: T) {
-    if all.len() == REMEMBERED {
-        all.pop_front();
+    match all.len() {
+        0 => all.reserve_exact(1),
+        REMEMBERED => drop(all.pop_front()),
+        _ => {}
     }
     all.push_back(one);
 }

@@ -25,8 +25,6 @@ pub const OUTSTANDING: usize = 2_048;
 pub const HOLES: usize = 64;
 /// No more bytes than this are on their way (RFC 7323, 2.3).
 const LARGEST_WINDOW: u64 = 1 << 30;
-/// Room for so many of those is kept while nothing is on its way.
-const KEPT: usize = 4;
 /// What a segment is believed to carry while nobody has said it.
 const USUAL_MSS: u32 = 1_460;
 /// An acknowledgement of a single segment that comes this much later than the fastest one was
@@ -385,6 +383,10 @@ impl Stream {
             self.sent.pop_front();
         }
         let copies = if is_again { 2 } else { 1 };
+        if self.sent.capacity() == 0 {
+            // A question is one segment, and of its own accord a list would take room for four.
+            self.sent.reserve_exact(1);
+        }
         self.sent.push_back(Sent::new(now, begin.max(self.top), end, stamp, copies));
         self.top = end;
         if self.sent.len() > OUTSTANDING {
@@ -441,7 +443,7 @@ impl Stream {
             }
             self.sent.pop_front();
         }
-        if self.sent.is_empty() && self.sent.capacity() > KEPT {
+        if self.sent.is_empty() {
             // Most connections are silent most of the time.
             self.sent = VecDeque::new();
         }

@@ -14,6 +14,8 @@ use crate::tcp::{Flags, Segment};
 /// A connection that was closed by both ends, or reset, is kept for so long: its last segments may
 /// come late, and would look like another one's.
 const LINGER: Span = Span::from_secs(10);
+/// Room for so many that are over is kept.
+const ROOM: usize = 1_024;
 
 /// What the table may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,8 @@ pub struct Table<A = ()> {
     turns: VecDeque<(Time, Turn)>,
     /// Who was closed, and when.
     closed: VecDeque<(Time, Turn)>,
-    over: VecDeque<Flow<A>>,
+    /// As they were in the table: they are large.
+    over: VecDeque<Box<Entry<A>>>,
     /// How many connections there were.
     count: u64,
     evicted: u64,
@@ -176,7 +179,13 @@ impl<A: Default> Table<A> {
 
     /// A connection that is over, in no order.
     pub fn poll(&mut self) -> Option<Flow<A>> {
-        self.over.pop_front()
+        let entry = *self.over.pop_front()?;
+        if self.over.is_empty() && self.over.capacity() > ROOM {
+            self.over = VecDeque::new();
+        }
+        let Entry { key, number, begins_first, connection, attached, .. } = entry;
+        let (client, server) = key.ends(begins_first);
+        Some(Flow { number, client, server, connection, attached })
     }
 
     /// Nothing passes any more: all that are left are over, in the order of their beginnings.
@@ -278,13 +287,11 @@ impl<A: Default> Table<A> {
             return;
         };
         self.free.push(place);
-        let Entry { key, number, begins_first, connection, attached, .. } = *entry;
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hasher.hash_one(entry.key);
         if let Ok(found) = self.places.find_entry(hash, |other| *other == place) {
             found.remove();
         }
-        let (client, server) = key.ends(begins_first);
-        self.over.push_back(Flow { number, client, server, connection, attached });
+        self.over.push_back(entry);
     }
 }
 
