@@ -13,7 +13,7 @@ const LENGTH: usize = 256 << 10;
 /// Some bytes of a capture and the packets in them.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     packets: Vec<Place>,
     /// What the capture has said of its interfaces by the end of the block.
     interfaces: Arc<[Interface]>,
@@ -30,6 +30,13 @@ struct Place {
     shard: u8,
     is_sent: Option<bool>,
     lost_before: u64,
+}
+
+/// Bytes that were read. Room for more is kept from block to block, as it is cleared only once.
+#[derive(Debug, Default)]
+struct Buffer {
+    room: Vec<u8>,
+    filled: usize,
 }
 
 /// Why a capture ended.
@@ -53,7 +60,7 @@ pub(super) struct Blocks {
     reader: Reader,
     shards: u8,
     /// What was read and belongs to no block yet.
-    rest: Vec<u8>,
+    rest: Buffer,
     /// Where in the capture that begins.
     place: u64,
     /// Nothing can be read any more.
@@ -67,7 +74,7 @@ impl Blocks {
             source,
             reader: Reader::default(),
             shards,
-            rest: Vec::new(),
+            rest: Buffer::default(),
             place: 0,
             is_over: false,
             interfaces: Arc::default(),
@@ -82,7 +89,7 @@ impl Blocks {
         self.rest = bytes;
         let (mut reader, mut at) = (self.reader.clone(), 0);
         loop {
-            match reader.step(&self.rest[at..]).ok()? {
+            match reader.step(&self.rest.bytes()[at..]).ok()? {
                 Step::Packet(packet, _) => return Some(packet.at),
                 Step::Other(length) => at += length,
                 Step::More(_) => return None,
@@ -104,29 +111,27 @@ impl Blocks {
             if let Err(error) = self.fill(&mut block.bytes, wanted) {
                 self.is_over = true;
                 if at == 0 {
-                    return Some(End::Failed(self.place + block.bytes.len() as u64, error));
+                    return Some(End::Failed(self.place + block.bytes.filled as u64, error));
                 }
             }
             let end = self.step(block, &mut at);
             // A block that holds no packet yet is made longer, or this would go on for ever.
             match end {
                 Ok(more) if block.packets.is_empty() && !self.is_over => {
-                    wanted = (at + more).max(block.bytes.len() + 1);
+                    wanted = (at + more).max(block.bytes.filled + 1);
                 }
                 end => {
                     if self.interfaces.len() != self.reader.interfaces().len() {
                         self.interfaces = self.reader.interfaces().into();
                     }
                     block.interfaces = self.interfaces.clone();
-                    self.rest.clear();
-                    self.rest.extend_from_slice(&block.bytes[at..]);
-                    block.bytes.truncate(at);
+                    self.rest.take_from(&mut block.bytes, at);
                     self.place += at as u64;
                     return match end {
                         _ if !block.packets.is_empty() => None,
                         Err(broken) => Some(End::Broken(self.place, broken)),
-                        Ok(_) if self.place == 0 && self.rest.is_empty() => Some(End::Empty),
-                        Ok(_) if self.rest.is_empty() => Some(End::Whole),
+                        Ok(_) if self.place == 0 && self.rest.filled == 0 => Some(End::Empty),
+                        Ok(_) if self.rest.filled == 0 => Some(End::Whole),
                         Ok(_) => Some(End::Cut(self.place)),
                     };
                 }
@@ -134,19 +139,24 @@ impl Blocks {
         }
     }
 
-    fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> io::Result<()> {
-        if self.is_over || bytes.len() >= wanted {
-            return Ok(());
+    fn fill(&mut self, bytes: &mut Buffer, wanted: usize) -> io::Result<()> {
+        while !self.is_over && bytes.filled < wanted {
+            match self.source.read(bytes.room(wanted)) {
+                Ok(count) => {
+                    bytes.filled += count;
+                    self.is_over = count == 0;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
-        let missing = (wanted - bytes.len()) as u64;
-        let count = self.source.by_ref().take(missing).read_to_end(bytes)?;
-        self.is_over = (count as u64) < missing;
         Ok(())
     }
 
     /// Finds the packets in the block's bytes; what follows them has at least so many bytes.
     fn step(&mut self, block: &mut Block, at: &mut usize) -> Result<usize, Broken> {
         let Block { bytes, packets, .. } = block;
+        let bytes = bytes.bytes();
         loop {
             match self.reader.step(&bytes[*at..])? {
                 Step::More(more) => return Ok(more),
@@ -175,6 +185,28 @@ impl Blocks {
     }
 }
 
+impl Buffer {
+    fn bytes(&self) -> &[u8] {
+        &self.room[..self.filled]
+    }
+
+    /// Where more can be read, up to so many bytes in all.
+    fn room(&mut self, wanted: usize) -> &mut [u8] {
+        if self.room.len() < wanted {
+            self.room.resize(wanted, 0);
+        }
+        &mut self.room[self.filled..wanted]
+    }
+
+    /// Holds what another one has from there on, and that does not any more.
+    fn take_from(&mut self, other: &mut Self, at: usize) {
+        let length = other.filled - at;
+        (self.filled, other.filled) = (0, at);
+        self.room(length).copy_from_slice(&other.room[at..at + length]);
+        self.filled = length;
+    }
+}
+
 impl Block {
     /// When its first packet passed.
     pub(super) fn first(&self) -> Option<Time> {
@@ -198,7 +230,7 @@ impl Block {
             let packet = Packet {
                 at: place.at,
                 interface: place.interface.into(),
-                bytes: &self.bytes[begin..begin + place.captured as usize],
+                bytes: &self.bytes.bytes()[begin..begin + place.captured as usize],
                 length: place.length as usize,
                 is_sent: place.is_sent,
                 lost_before: place.lost_before,
