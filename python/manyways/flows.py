@@ -79,8 +79,8 @@ class Answer:
 
 
 class Flows:
-    """Tables of flows: a folder that `manyways flows -o` or `manyways.cluster` wrote, or tables that
-    `read_captures` gave."""
+    """Tables of flows: a folder that `manyways flows -o` wrote, from captures or live, or
+    `manyways.cluster`, or tables that `read_captures` gave."""
 
     def __init__(self, source: str | os.PathLike[str] | Mapping[str, pa.Table]):
         self._db = duckdb.connect()
@@ -134,10 +134,11 @@ class Flows:
         if not folder.is_dir():
             raise FlowsError(f"{folder} is no folder", "write tables with: manyways flows -o DIR")
         self._name = str(folder)
-        _check_version(folder)
+        for part in (folder, *sorted(folder.glob("shard=*"))):
+            _check_version(part)
         found = False
         for table, schema in schemas().items():
-            # A run of one machine, or the shards of many.
+            # A run of one machine, or the shards of many, or the sets of a live capture.
             files = sorted(folder.glob(f"{table}.parquet"))
             files = files or sorted(folder.glob(f"shard=*/{table}.parquet"))
             if not files:

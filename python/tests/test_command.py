@@ -63,16 +63,21 @@ def test_nothing_is_no_failure(folder, tmp_path):
         (["ask", "/none", "rtt"], 1, "is no folder"),
         (["ask", "EMPTY", "rtt"], 1, "has no tables"),
         (["ask", "OLD", "rtt"], 1, "manyways-flows/0"),
+        (["ask", "OLDER", "rtt"], 1, "manyways-flows/0"),
         (["ask", "BROKEN", "rtt"], 1, "cannot be read"),
         (["ask", "FOLDER", "rtt", "--json", "--csv"], 2, "not allowed"),
     ],
 )
 def test_failures_have_a_sentence_and_a_hint(folder, tmp_path, arguments, code, words):
     folders = {"FOLDER": folder}
-    for name in ("EMPTY", "OLD", "BROKEN"):
+    for name in ("EMPTY", "OLD", "OLDER", "BROKEN"):
         folders[name] = tmp_path / name
         folders[name].mkdir()
     (folders["OLD"] / "flows.json").write_text('{"schema": "manyways-flows/0"}')
+    # A set of a live capture.
+    older = folders["OLDER"] / "shard=2026-01-31T12-00-00Z"
+    older.mkdir()
+    (older / "flows.json").write_text('{"schema": "manyways-flows/0"}')
     (folders["BROKEN"] / "tcp.parquet").write_text("this is no table")
     failed = run(*(folders.get(argument, argument) for argument in arguments), cwd=tmp_path)
     assert failed.returncode == code, failed

@@ -2,6 +2,7 @@
 
 mod align;
 mod ask;
+mod live;
 mod summary;
 
 use std::fs::File;
@@ -26,8 +27,8 @@ use crate::failure::Failure;
 
 /// What users of a network experience, and why, from captures of their packets.
 ///
-/// Reads pcap, pcapng and btsnoop, also compressed with gzip or zstd, of any snap length, and says
-/// of each flow how fast it was and what kept it from being faster: distance, local delay, loss,
+/// Reads pcap, pcapng and btsnoop, also compressed with gzip or zstd, of any snap length, or
+/// captures on an interface, and says of each flow how fast it was and what kept it from being faster: distance, local delay, loss,
 /// windows or the application. Nothing that a packet carries is ever written.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -38,16 +39,18 @@ Examples:
   manyways flows -o tables 'day-*.pcap.zst' --json
   manyways flows -o shared --anonymize trace.pcap
   tcpdump -s 128 -w - | manyways flows -
+  manyways flows --live eth0
+  manyways flows --live eth0 -o tables --rotate 1h --keep 168
 
 A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
-Exit code: 0; 1 when a capture cannot be read to its end (what was read is kept) or nothing can be
-written; 2 when the request makes no sense.")]
+Exit code: 0, also when a signal ends a live capture; 1 when a capture cannot be read to its end
+(what was read is kept) or nothing can be written; 2 when the request makes no sense.")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     /// Captures: files, folders, quoted patterns, or - for standard input. Several are read in their
     /// order; one that begins where the one before ended goes on with its flows.
-    #[arg(required = true, value_name = "CAPTURE")]
+    #[arg(required_unless_present = "live", value_name = "CAPTURE")]
     captures: Vec<PathBuf>,
     /// Write tables into this folder.
     #[arg(short, long, value_name = "DIR")]
@@ -81,6 +84,8 @@ pub struct Args {
     /// Print one JSON document instead of the summary.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    live: live::LiveArgs,
 }
 
 #[derive(clap::Subcommand)]
@@ -150,25 +155,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         None => {}
     }
+    if let Some(interface) = args.live.live.clone() {
+        let plan = args.plan()?;
+        return live::run(interface, &args.live, &plan, args.output.as_deref(), args.json);
+    }
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
     let mut folder = folder.map_err(folder_failure)?;
-    let plan = Plan {
-        settings: Settings {
-            local: args.local,
-            limits: Limits { idle: Span::from_secs(args.idle), ..Limits::default() },
-            packets: args.packets,
-            from: args.from,
-            to: args.to,
-            mask: match &args.anonymize {
-                Some(file) => Some(key(file.as_deref())?),
-                None => None,
-            },
-            ..Settings::default()
-        },
-        threads: args.threads.unwrap_or_else(cores),
-    };
+    let plan = args.plan()?;
     let progress = Progress::default();
     let termination = Termination::take().context("cannot watch for signals")?;
     let lengths: Option<Vec<u64>> = sources.captures.iter().map(|source| source.length()).collect();
@@ -203,6 +198,25 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let code = faults(&outcome);
     Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal as u8)))
+}
+
+impl Args {
+    /// How to look at packets.
+    fn plan(&self) -> Result<Plan> {
+        let settings = Settings {
+            local: self.local.clone(),
+            limits: Limits { idle: Span::from_secs(self.idle), ..Limits::default() },
+            packets: self.packets,
+            from: self.from,
+            to: self.to,
+            mask: match &self.anonymize {
+                Some(file) => Some(key(file.as_deref())?),
+                None => None,
+            },
+            ..Settings::default()
+        };
+        Ok(Plan { settings, threads: self.threads.unwrap_or_else(cores) })
+    }
 }
 
 fn print(text: &str) -> Result<ExitCode> {
@@ -277,6 +291,7 @@ fn folder_failure(error: FolderError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         FolderError::Taken(_) => failure.hint("name another folder, or replace them with --force"),
+        FolderError::Busy(_) => failure.hint("name another folder, or stop that one"),
         _ => failure,
     }
 }

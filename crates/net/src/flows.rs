@@ -1,13 +1,17 @@
 //! Captures to tables: opens captures, spreads their packets over the cores, and writes what
 //! `manyways_wire::analysis` makes of them.
 //!
-//! [`Sources`] finds the captures, [`run`] goes through them, and a [`Folder`] takes the tables.
+//! [`Sources`] finds the captures, [`run`] goes through them, and a [`Folder`] takes the tables. A
+//! [`Live`] capture is one that does not end by itself: [`follow`] goes along with it, and [`Sets`]
+//! take its tables, one folder after the other.
 
 mod align;
 mod block;
 mod folder;
 mod input;
+mod live;
 mod parquet;
+mod sets;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -15,4 +19,6 @@ mod work;
 pub use self::align::{AlignError, Alignment, LOG, Site, Taken, align};
 pub use self::folder::{Folder, FolderError};
 pub use self::input::{Source, SourceError, Sources};
+pub use self::live::{Devices, Listener, Live, LiveError, Watch, follow};
+pub use self::sets::Sets;
 pub use self::work::{Capture, Outcome, Plan, Progress, RunError, run};

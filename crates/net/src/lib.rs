@@ -10,4 +10,5 @@ pub mod bond;
 pub mod fetch;
 pub mod flows;
 pub mod lab;
+mod pcapng;
 pub mod resolve;

@@ -267,6 +267,36 @@ pub fn addresses() -> Result<Vec<IpAddr>, ListError> {
     Ok(addresses.map_err(ListError::Netlink)?.into_iter().map(|address| address.ip).collect())
 }
 
+/// An interface that packets can be captured on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// The kernel's number for it.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// What it is, by ARP's number (`ARPHRD_`).
+    pub hardware: u16,
+    /// Whether it is switched on.
+    pub is_up: bool,
+}
+
+/// All interfaces, in the order of their numbers, of whatever kind and use.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub fn devices() -> Result<Vec<Device>, ListError> {
+    let links = Kernel::open().and_then(|mut kernel| kernel.links()).map_err(ListError::Netlink)?;
+    let device = |link: Link| Device {
+        index: link.index,
+        name: link.name,
+        hardware: link.hardware,
+        is_up: link.up,
+    };
+    let mut devices: Vec<Device> = links.into_iter().map(device).collect();
+    devices.sort_by_key(|device| device.index);
+    Ok(devices)
+}
+
 /// As [`list`], with `usable` meaning that at least one of the `destinations` can be reached.
 /// An empty list means the internet at large.
 pub fn list_towards(destinations: &[IpAddr]) -> Result<Vec<Interface>, ListError> {

@@ -6,6 +6,7 @@
 //! emulator, with [`interface::list`] for the networks that a host has, and with
 //! [`tproxy::Rules`] for bringing its traffic to a proxy.
 
+pub mod capture;
 pub mod clock;
 pub mod foreign;
 pub mod interface;

@@ -197,6 +197,8 @@ pub struct Analysis {
     host: Option<Box<Host>>,
     records: VecDeque<Record>,
     counters: Counters,
+    /// When the latest packet passed, and how many flows had to go, before these counters began.
+    before: (Option<Time>, u64),
 }
 
 impl Counters {
@@ -277,6 +279,7 @@ impl Analysis {
             host: None,
             records: VecDeque::new(),
             counters: Counters::default(),
+            before: (None, 0),
         }
     }
 
@@ -300,7 +303,8 @@ impl Analysis {
         counters.packets += 1;
         counters.bytes += packet.length as u64;
         counters.missed += packet.lost_before;
-        counters.steps_back += u64::from(counters.last.is_some_and(|last| packet.at < last));
+        let latest = counters.last.max(self.before.0);
+        counters.steps_back += u64::from(latest.is_some_and(|last| packet.at < last));
         counters.first = Some(counters.first.map_or(packet.at, |first| first.min(packet.at)));
         counters.last = counters.last.max(Some(packet.at));
         if interface.link.is_bluetooth() {
@@ -316,6 +320,24 @@ impl Analysis {
             Ok(datagram) => self.datagram(packet, &datagram),
             Err(opaque) => *counters.opaque.entry(opaque).or_default() += 1,
         }
+    }
+
+    /// Time goes by without a packet: what was silent for too long is over. A capture that goes on
+    /// for ever needs it; at the end of a file nobody would notice.
+    pub fn advance(&mut self, now: Time) {
+        self.tcp.advance(now);
+        self.udp.advance(now);
+        self.lookups.advance(now);
+        self.collect();
+        self.collect_names();
+    }
+
+    /// What was counted, and begins to count anew. What is going on goes on.
+    pub fn turn(&mut self) -> Counters {
+        self.count_evicted();
+        let counters = std::mem::take(&mut self.counters);
+        self.before = (counters.last.max(self.before.0), self.before.1 + counters.evicted);
+        counters
     }
 
     /// What came out; none until something else is over.
@@ -337,7 +359,11 @@ impl Analysis {
                 self.records.push_back(Record::of(event));
             }
         }
-        self.counters.evicted = self.tcp.evicted() + self.udp.evicted();
+        self.count_evicted();
+    }
+
+    fn count_evicted(&mut self) {
+        self.counters.evicted = self.tcp.evicted() + self.udp.evicted() - self.before.1;
     }
 
     fn datagram(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {

@@ -7,6 +7,7 @@
 //! Times are counted from the Unix epoch here. One before it becomes the epoch itself.
 
 mod btsnoop;
+pub mod linux;
 mod number;
 mod pcap;
 mod pcapng;

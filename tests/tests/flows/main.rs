@@ -6,6 +6,7 @@
 mod applications;
 mod cuts;
 mod limits;
+mod live;
 mod loss;
 mod names;
 mod rows;

@@ -198,6 +198,14 @@ impl Buffer {
         &mut self.room[self.filled..wanted]
     }
 
+    /// Lets somebody append to it, and says what they say.
+    fn append<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.room.truncate(self.filled);
+        let said = write(&mut self.room);
+        self.filled = self.room.len();
+        said
+    }
+
     /// Holds what another one has from there on, and that does not any more.
     fn take_from(&mut self, other: &mut Self, at: usize) {
         let length = other.filled - at;
@@ -208,6 +216,44 @@ impl Buffer {
 }
 
 impl Block {
+    /// Empties it, for packets of these interfaces that no file has.
+    pub(super) fn begin(&mut self, interfaces: &Arc<[Interface]>) {
+        self.bytes.filled = 0;
+        self.packets.clear();
+        self.interfaces = interfaces.clone();
+    }
+
+    /// Whether others should be looked at before there are more in it.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.filled >= LENGTH
+    }
+
+    /// Adds a packet of the first interface, which had `length` bytes. `write` appends those that
+    /// were captured, and says how many there are that the length lacks.
+    pub(super) fn push(
+        &mut self,
+        at: Time,
+        is_sent: bool,
+        length: usize,
+        shards: u8,
+        write: impl FnOnce(&mut Vec<u8>) -> usize,
+    ) {
+        let Some(link) = self.interfaces.first().map(|interface| interface.link) else { return };
+        let begin = self.bytes.filled;
+        let length = length + self.bytes.append(write);
+        let bytes = &self.bytes.bytes()[begin..];
+        self.packets.push(Place {
+            at,
+            begin: begin as u32,
+            captured: bytes.len() as u32,
+            length: u32::try_from(length).unwrap_or(u32::MAX),
+            interface: 0,
+            shard: shard(link, bytes, length, shards),
+            is_sent: Some(is_sent),
+            lost_before: 0,
+        });
+    }
+
     /// When its first packet passed.
     pub(super) fn first(&self) -> Option<Time> {
         self.packets.first().map(|packet| packet.at)
@@ -225,17 +271,25 @@ impl Block {
 
     /// The packets of a shard.
     pub(super) fn packets(&self, shard: u8) -> impl Iterator<Item = (&Interface, Packet<'_>)> {
-        self.packets.iter().filter(move |place| place.shard == shard).filter_map(|place| {
-            let begin = place.begin as usize;
-            let packet = Packet {
-                at: place.at,
-                interface: place.interface.into(),
-                bytes: &self.bytes.bytes()[begin..begin + place.captured as usize],
-                length: place.length as usize,
-                is_sent: place.is_sent,
-                lost_before: place.lost_before,
-            };
-            Some((self.interfaces.get(usize::from(place.interface))?, packet))
-        })
+        let places = self.packets.iter().filter(move |place| place.shard == shard);
+        places.filter_map(|place| self.packet(place))
+    }
+
+    /// The packets of all shards.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Interface, Packet<'_>)> {
+        self.packets.iter().filter_map(|place| self.packet(place))
+    }
+
+    fn packet(&self, place: &Place) -> Option<(&Interface, Packet<'_>)> {
+        let begin = place.begin as usize;
+        let packet = Packet {
+            at: place.at,
+            interface: place.interface.into(),
+            bytes: &self.bytes.bytes()[begin..begin + place.captured as usize],
+            length: place.length as usize,
+            is_sent: place.is_sent,
+            lost_before: place.lost_before,
+        };
+        Some((self.interfaces.get(usize::from(place.interface))?, packet))
     }
 }

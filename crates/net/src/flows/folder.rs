@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::parquet::Table;
 
 /// What tells a folder of ours: it is written last.
-const MANIFEST: &str = "flows.json";
+pub(super) const MANIFEST: &str = "flows.json";
 /// What a file is called until it is whole.
 const PART: &str = "part";
 
@@ -31,6 +31,9 @@ pub enum FolderError {
     /// There are other results in it.
     #[error("{path} already has results in it", path = .0.display())]
     Taken(PathBuf),
+    /// A live capture writes into it.
+    #[error("another live capture writes into {path}", path = .0.display())]
+    Busy(PathBuf),
     /// The system refuses.
     #[error("cannot write {path}: {error}", path = .path.display())]
     Write {

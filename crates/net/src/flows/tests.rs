@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -5,7 +6,9 @@ use std::path::Path;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
-use manyways_wire::analysis::Settings;
+use manyways_wire::analysis::{Analysis, Counters, Settings, Survey};
+use manyways_wire::capture::{Reader, Step};
+use manyways_wire::table::{Batch, Schema};
 
 /// A capture of so many conversations between clients and servers: a question, and an answer that
 /// comes later.
@@ -201,4 +204,58 @@ fn results_are_replaced_only_when_that_is_wanted() {
     run(&sources.captures, &plan(1), Some(&mut folder), &Progress::default()).unwrap();
     drop(folder);
     assert_eq!(rows(&out, "tcp"), before);
+}
+
+/// Goes through a capture with a turn before each of these packets: what is counted, the flows that
+/// are added up, and how many rows each table has, in all turns together.
+fn in_turns(bytes: &[u8], turns: &[usize]) -> (Counters, [u64; 3], BTreeMap<&'static str, usize>) {
+    let settings = Settings { packets: true, ..Settings::default() };
+    let mut survey = Survey::new(&settings).in_turns();
+    let (mut analysis, mut reader) = (Analysis::new(settings), Reader::default());
+    let (mut counters, mut sums, mut rows) = (Counters::default(), [0; 3], BTreeMap::new());
+    let mut over = |survey: &mut Survey, analysis: &mut Analysis, is_end: bool| {
+        std::iter::from_fn(|| analysis.poll()).for_each(|record| survey.add(record));
+        let each = |schema: &Schema, batch: &Batch| {
+            *rows.entry(schema.table).or_default() += batch.rows();
+        };
+        if is_end {
+            survey.flush(true, each)
+        } else {
+            survey.turn(each)
+        }
+        counters.add(&analysis.turn());
+        let recent = survey.take_recent();
+        let [up, down] = recent.bytes;
+        sums.iter_mut().zip([recent.flows, up, down]).for_each(|(sum, part)| *sum += part);
+    };
+    let (mut at, mut index) = (0, 0);
+    while let Ok(Step::Packet(_, length) | Step::Other(length)) = reader.clone().step(&bytes[at..])
+    {
+        if let Ok(Step::Packet(packet, _)) = reader.step(&bytes[at..]) {
+            if turns.contains(&index) {
+                over(&mut survey, &mut analysis, false);
+            }
+            analysis.packet(&reader.interfaces()[0], &packet);
+            index += 1;
+        }
+        at += length;
+    }
+    analysis.finish();
+    over(&mut survey, &mut analysis, true);
+    (counters, sums, rows)
+}
+
+#[test]
+fn whatever_turns_are_taken_all_comes_out_once() {
+    let bytes = capture(5, |at| at);
+    let whole = in_turns(&bytes, &[]);
+    assert_eq!((whole.0.packets, whole.1[0], whole.2["tcp"], whole.2["packets"]), (35, 5, 5, 35));
+    for turn in 0..35 {
+        let found = in_turns(&bytes, &[turn, 20]);
+        assert_eq!((found.0, found.1), (whole.0.clone(), whole.1), "{turn}");
+        for (table, rows) in &found.2 {
+            // A device that is there in several turns has a row in each.
+            assert!(*table == "devices" || rows == &whole.2[table], "{turn}: {table}");
+        }
+    }
 }

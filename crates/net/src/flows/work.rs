@@ -15,11 +15,11 @@ use super::folder::{Folder, FolderError};
 use super::input::{Source, SourceError};
 
 /// So many blocks wait for a core.
-const WAITING: usize = 8;
+pub(super) const WAITING: usize = 8;
 /// A capture that begins this much before the one before it ended goes on with it: clocks step.
 const OVERLAP: Span = Span::from_secs(2);
 /// So many records are held until they are sorted and written.
-const HELD: usize = 1 << 21;
+pub(super) const HELD: usize = 1 << 21;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -72,6 +72,15 @@ pub enum RunError {
     /// Nothing can be written.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// The system does not go on with a live capture.
+    #[error("cannot go on capturing on {interface}: {error}")]
+    Capture {
+        /// Where it was.
+        interface: String,
+        /// What the system says.
+        #[source]
+        error: std::io::Error,
+    },
     /// A thread fell over its own feet.
     #[error("a thread that looked at packets failed")]
     Thread,

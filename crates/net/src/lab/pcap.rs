@@ -9,8 +9,6 @@
 //! Blocks are only ever appended, whole, at the latest [`LINGER`] after the packet: a lab that is
 //! killed leaves a file that can be read up to there.
 
-mod block;
-
 #[cfg(test)]
 mod tests;
 
@@ -27,13 +25,16 @@ use manyways_link::segment::{self, Offload};
 use manyways_sys::clock::Clock;
 use manyways_trace::{Span, Time};
 
-use self::block::Direction;
+use crate::pcapng::{self, Direction};
 
 /// Longest time from a packet to its place in the file, if the disk keeps up.
 pub const LINGER: Duration = Duration::from_millis(100);
 
 /// Most bytes that wait to be written; packets beyond are left out.
 pub const MAX_WAITING: usize = 32 << 20;
+
+/// Packets begin with their IP header; the version tells IPv4 from IPv6.
+const LINKTYPE_RAW: u16 = 101;
 
 /// With so many bytes waiting the writer does not linger.
 const PLENTY: usize = 1 << 20;
@@ -305,8 +306,8 @@ struct Output {
 impl Output {
     fn start(mut file: Box<dyn Write + Send>, name: &str) -> io::Result<Self> {
         let mut blocks = Vec::new();
-        block::section(&mut blocks);
-        block::interface(&mut blocks, name);
+        pcapng::section(&mut blocks);
+        pcapng::interface(&mut blocks, name, LINKTYPE_RAW, 0);
         file.write_all(&blocks)?;
         file.flush()?;
         blocks.clear();
@@ -336,7 +337,7 @@ impl Output {
                 // Shown as it is: somebody may be looking for just this.
                 Err(_) => self.wire.extend_from_slice(packet),
             }
-            block::packet(&mut self.blocks, at, &self.wire, direction, comment);
+            pcapng::packet(&mut self.blocks, at, &self.wire, self.wire.len(), direction, comment);
             self.packets += 1;
         }
     }
@@ -345,7 +346,7 @@ impl Output {
     fn write(&mut self, state: &Taken, missed: u64) {
         if state.finish {
             let end = state.epoch.saturating_add(state.latest.as_nanos());
-            block::statistics(&mut self.blocks, state.epoch, end, self.packets, missed);
+            pcapng::statistics(&mut self.blocks, state.epoch, end, self.packets, missed);
         }
         // After an error a reader would lose its way in what follows.
         if self.result.is_ok() {

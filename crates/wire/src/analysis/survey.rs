@@ -54,6 +54,8 @@ pub struct Survey {
     leases: Vec<dhcp::Lease>,
     connections: Connections,
     summary: Summary,
+    /// What was added up since the last turn; none where nobody takes turns.
+    recent: Option<Box<Summary>>,
 }
 
 impl Survey {
@@ -81,12 +83,18 @@ impl Survey {
             leases: Vec::new(),
             connections: Connections::default(),
             summary: Summary::default(),
+            recent: None,
         }
     }
 
     /// Makes no tables: only what is asked for by [`Survey::summary`].
     pub fn without_tables(self) -> Self {
         Self { has_tables: false, ..self }
+    }
+
+    /// Adds up for [`Survey::take_recent`] as well.
+    pub fn in_turns(self) -> Self {
+        Self { recent: Some(Box::default()), ..self }
     }
 
     /// One more.
@@ -126,14 +134,33 @@ impl Survey {
 
     /// Hands out what is held as rows of their tables. At the end of all, the tables of flows come
     /// even where they have no row.
-    pub fn flush(&mut self, is_end: bool, mut each: impl FnMut(&Schema, &Batch)) {
+    pub fn flush(&mut self, is_end: bool, each: impl FnMut(&Schema, &Batch)) {
+        self.hand_out(is_end, is_end, each);
+    }
+
+    /// Hands out what is held, as at the end of all, into tables that are whole then; but what is
+    /// going on goes on, and comes out in a later turn.
+    pub fn turn(&mut self, each: impl FnMut(&Schema, &Batch)) {
+        self.hand_out(true, false, each);
+    }
+
+    /// What was added up since this was last asked, after [`Survey::in_turns`].
+    pub fn take_recent(&mut self) -> Summary {
+        self.recent.as_mut().map(|recent| std::mem::take(&mut **recent)).unwrap_or_default()
+    }
+
+    /// `is_end` is that of the tables, `is_over` that of all.
+    fn hand_out(&mut self, is_end: bool, is_over: bool, mut each: impl FnMut(&Schema, &Batch)) {
         self.tcp.sort_unstable_by_key(|flow| (flow.started(), flow.id));
         self.udp.sort_unstable_by_key(|flow| (flow.flow.started(), flow.id));
         self.name();
         let found = self.classify();
         self.locate();
         self.tcp.iter().for_each(|flow| self.summary.add(flow));
-        let (connections, parts) = self.join(is_end);
+        if let Some(recent) = &mut self.recent {
+            self.tcp.iter().for_each(|flow| recent.add(flow));
+        }
+        let (connections, parts) = self.join(is_over);
         if !self.has_tables {
             self.tcp.clear();
             self.udp.clear();

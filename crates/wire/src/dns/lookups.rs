@@ -110,6 +110,11 @@ impl Lookups {
         resolved
     }
 
+    /// Time goes by without a message: questions that waited long enough are over.
+    pub fn advance(&mut self, now: Time) {
+        self.expire(now);
+    }
+
     /// A question of which no more is expected, in no order. They wait here without a limit: to be
     /// called after each message.
     pub fn poll(&mut self) -> Option<Lookup> {

@@ -177,6 +177,20 @@ impl<A: Default> Table<A> {
         Some(Passing { number: *number, from: end, place: at, connection, attached })
     }
 
+    /// Time goes by without a segment. As a segment does, it ends those that were closed a while ago
+    /// or silent for long, but all of them at once.
+    pub fn advance(&mut self, now: Time) {
+        loop {
+            let before = self.turns.len();
+            self.take_turns(now);
+            // Whoever is looked at and stays takes its turn again behind all others.
+            let is_due = |(then, _): &(Time, Turn)| now.since(*then) > self.limits.idle;
+            if self.turns.len() == before && !self.turns.front().is_some_and(is_due) {
+                return;
+            }
+        }
+    }
+
     /// A connection that is over, in no order.
     pub fn poll(&mut self) -> Option<Flow<A>> {
         let entry = *self.over.pop_front()?;
@@ -447,6 +461,34 @@ mod tests {
         assert_eq!(table.len(), 3);
         pass(&mut table, 20, 9, true, 7, 0x02);
         assert_eq!(ports(&mut table), [2, 3], "the other end of the first one did not close it");
+    }
+
+    #[test]
+    fn time_ends_what_was_closed_or_silent_without_a_segment() {
+        let mut table = Table::new(Limits::default());
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        for port in 1..=9 {
+            pass(&mut table, 0, port, true, 7, 0x02);
+        }
+        pass(&mut table, 5, 1, false, 9, 0x14);
+        pass(&mut table, 200, 2, true, 8, 0x10);
+        assert_eq!(ports(&mut table), [1], "a segment ends what was closed");
+        pass(&mut table, 250, 9, false, 9, 0x14);
+        table.advance(at(260));
+        assert_eq!(table.len(), 8);
+        table.advance(at(261));
+        assert_eq!(ports(&mut table), [9]);
+        table.advance(at(300));
+        assert_eq!(table.len(), 7);
+        // All at once, however many they are.
+        table.advance(at(301));
+        let mut over = ports(&mut table);
+        over.sort_unstable();
+        assert_eq!((over, table.len()), ((3..=8).collect(), 1));
+        table.advance(at(501));
+        assert_eq!((ports(&mut table), table.evicted()), (vec![2], 0));
+        table.advance(at(9_999));
+        assert!(table.turns.is_empty());
     }
 
     #[test]

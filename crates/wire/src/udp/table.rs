@@ -142,6 +142,19 @@ impl Table {
         Passing { client, server, started: entry.flow.started(), from, exchange }
     }
 
+    /// Time goes by without a datagram: all flows that were silent for long are over.
+    pub fn advance(&mut self, now: Time) {
+        loop {
+            let before = self.turns.len();
+            self.take_turns(now);
+            // Whoever is looked at and stays takes its turn again behind all others.
+            let is_due = |(then, ..): &(Time, Key, u64)| now.since(*then) > self.limits.idle;
+            if self.turns.len() == before && !self.turns.front().is_some_and(is_due) {
+                return;
+            }
+        }
+    }
+
     /// A flow that is over, in no order.
     pub fn poll(&mut self) -> Option<Ended> {
         self.over.pop_front()

@@ -184,3 +184,19 @@ fn exchanges_are_given_out_as_they_end() {
     let times: Vec<Span> = all.iter().map(Exchange::response_time).collect();
     assert_eq!(times, [Span::from_millis(50), Span::from_millis(70)]);
 }
+
+#[test]
+fn time_ends_what_was_silent_without_a_datagram() {
+    let mut table = Table::new(Limits::default());
+    for port in 1..=9 {
+        pass(&mut table, 0, port, true);
+    }
+    pass(&mut table, 100, 5, false);
+    let at = |secs: u64| Time::from_millis(secs * 1_000);
+    table.advance(at(120));
+    assert_eq!(table.len(), 9);
+    table.advance(at(121));
+    assert_eq!((ports(&mut table).len(), table.len()), (8, 1));
+    table.advance(at(221));
+    assert_eq!((ports(&mut table), table.evicted()), (vec![5], 0));
+}

@@ -1,8 +1,5 @@
 //! The few pcapng blocks that a capture needs, in the machine's byte order.
 
-/// Packets begin with their IP header; the version tells IPv4 from IPv6.
-const LINKTYPE_RAW: u16 = 101;
-
 /// Timestamps count nanoseconds: ten to the minus nine of a second.
 const NANOSECONDS: u8 = 9;
 
@@ -34,29 +31,31 @@ pub fn section(out: &mut Vec<u8>) {
 }
 
 /// Interface description; there is one interface a file, number 0, because libpcap refuses a second
-/// one of this link type (it compares the number in the file with its own).
-pub fn interface(out: &mut Vec<u8>, name: &str) {
+/// one of the same link type (it compares the number in the file with its own). `link` is the
+/// registry's number of how packets begin, and `snap` the most bytes of one, where that is not zero.
+pub fn interface(out: &mut Vec<u8>, name: &str, link: u16, snap: u32) {
     block(out, INTERFACE, |out| {
-        out.extend_from_slice(&LINKTYPE_RAW.to_ne_bytes());
+        out.extend_from_slice(&link.to_ne_bytes());
         out.extend_from_slice(&[0; 2]);
-        out.extend_from_slice(&0_u32.to_ne_bytes()); // no limit on a packet's length
+        out.extend_from_slice(&snap.to_ne_bytes());
         option(out, 2, name.as_bytes());
         option(out, 9, &[NANOSECONDS]);
         end(out);
     });
 }
 
-/// Enhanced packet; `at` counts nanoseconds since the Unix epoch.
+/// Enhanced packet; `at` counts nanoseconds since the Unix epoch. It had `length` bytes, of which
+/// these are there.
 pub fn packet(
     out: &mut Vec<u8>,
     at: u64,
     packet: &[u8],
+    length: usize,
     direction: Direction,
     comment: Option<&str>,
 ) {
     block(out, PACKET, |out| {
-        let length = packet.len() as u32;
-        for field in [0, (at >> 32) as u32, at as u32, length, length] {
+        for field in [0, (at >> 32) as u32, at as u32, packet.len() as u32, length as u32] {
             out.extend_from_slice(&field.to_ne_bytes());
         }
         padded(out, packet);

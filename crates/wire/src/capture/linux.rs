@@ -1,0 +1,183 @@
+//! Frames as Linux hands them to whoever captures: what its network cards and its devices took away
+//! is put back, so that they are what a file would have.
+
+use super::LinkType;
+
+/// The frame is going out.
+const OUTGOING: u8 = 4;
+/// Where a VLAN's tag is in an Ethernet frame: behind both addresses.
+const TAG: usize = 12;
+/// The bytes of the second cooked header.
+const COOKED: usize = 20;
+/// The hardware number of a loopback device.
+const LOOPBACK: u16 = 772;
+
+/// What Linux says of a frame beside its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// What it carries, by Ethernet's number.
+    pub protocol: u16,
+    /// The number of its interface.
+    pub interface: u32,
+    /// What its device is, by ARP's number.
+    pub hardware: u16,
+    /// To whom it was sent: 0 is us, 4 is from us.
+    pub kind: u8,
+    /// The link's address of its sender, with its length.
+    pub address: ([u8; 8], u8),
+    /// The tag that was taken out: its protocol, and the rest of it.
+    pub vlan: Option<(u16, u16)>,
+}
+
+impl Told {
+    /// Whether this host sends it.
+    pub fn is_sent(&self) -> bool {
+        self.kind == OUTGOING
+    }
+
+    /// What a loopback device sends it gets as well: once is enough.
+    pub fn is_copy(&self) -> bool {
+        self.hardware == LOOPBACK && self.is_sent()
+    }
+
+    /// Writes the frame as files of this link type have it, `bytes` being what Linux gave of it;
+    /// says how many bytes are added to its length.
+    pub fn write(&self, link: LinkType, bytes: &[u8], out: &mut Vec<u8>) -> usize {
+        let tag = self.vlan.map(|(protocol, tag)| {
+            let ([a, b], [c, d]) = (protocol.to_be_bytes(), tag.to_be_bytes());
+            [a, b, c, d]
+        });
+        if link == LinkType::SLL2 {
+            let [first, second] =
+                tag.map_or([None; 2], |[a, b, c, d]| [Some([a, b]), Some([c, d])]);
+            out.extend(first.unwrap_or(self.protocol.to_be_bytes()));
+            out.extend([0; 2]);
+            out.extend(self.interface.to_be_bytes());
+            out.extend(self.hardware.to_be_bytes());
+            out.extend([self.kind, self.address.1.min(8)]);
+            out.extend(self.address.0);
+            let mut added = COOKED;
+            if let Some(second) = second {
+                out.extend(second);
+                out.extend(self.protocol.to_be_bytes());
+                added += 4;
+            }
+            out.extend(bytes);
+            return added;
+        }
+        match (tag, bytes.split_at_checked(TAG)) {
+            (Some(tag), Some((addresses, rest))) if link == LinkType::ETHERNET => {
+                out.extend(addresses);
+                out.extend(tag);
+                out.extend(rest);
+                tag.len()
+            }
+            _ => {
+                out.extend(bytes);
+                0
+            }
+        }
+    }
+}
+
+impl LinkType {
+    /// How packets begin that are taken from a device of this kind as they are, by ARP's number.
+    /// None where only a cooked header is sure to be understood.
+    pub fn of_device(hardware: u16) -> Option<Self> {
+        match hardware {
+            1 | LOOPBACK => Some(Self::ETHERNET),
+            // Tunnels without a header of their own, as TUN and WireGuard, and modems.
+            0xfffe | 519 => Some(Self::RAW),
+            801 => Some(Self::WIFI),
+            803 => Some(Self::RADIOTAP),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::frame;
+
+    /// An IPv4 packet without content, of a protocol that nobody has.
+    fn ip() -> Vec<u8> {
+        let mut ip = vec![0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0];
+        ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        ip
+    }
+
+    fn read(link: LinkType, told: &Told, bytes: &[u8], length: usize) -> Option<(u8, usize)> {
+        let mut out = vec![7];
+        let added = told.write(link, bytes, &mut out);
+        assert_eq!(out.len(), 1 + bytes.len() + added);
+        let found = frame::datagram(link, &out[1..], length + added).ok()?;
+        Some((found.protocol, found.length))
+    }
+
+    #[test]
+    fn a_tag_that_was_taken_out_is_put_back() {
+        let mut bytes = vec![1; 12];
+        bytes.extend([0x08, 0x00]);
+        bytes.extend(ip());
+        let told = Told { vlan: Some((0x8100, 0x2007)), ..Told::default() };
+        let mut out = Vec::new();
+        assert_eq!(told.write(LinkType::ETHERNET, &bytes, &mut out), 4);
+        assert_eq!(out[..18], [&[1; 12][..], &[0x81, 0, 0x20, 7, 0x08, 0]].concat());
+        assert_eq!(out[18..], ip());
+        assert_eq!(read(LinkType::ETHERNET, &told, &bytes, bytes.len()), Some((253, 20)));
+        // One of a provider, in a frame that has another one left in it.
+        let inner = [&bytes[..12], &out[12..]].concat();
+        let told = Told { vlan: Some((0x88a8, 1)), ..Told::default() };
+        assert_eq!(read(LinkType::ETHERNET, &told, &inner, inner.len()), Some((253, 20)));
+        // Too short for a tag to have a place in it.
+        assert_eq!(read(LinkType::ETHERNET, &told, &bytes[..11], 11), None);
+    }
+
+    #[test]
+    fn cooked_headers_are_read_back() {
+        let told = Told { protocol: 0x0800, interface: 7, hardware: 512, ..Told::default() };
+        assert_eq!(read(LinkType::SLL2, &told, &ip(), 20), Some((253, 20)));
+        let tagged = Told { vlan: Some((0x8100, 9)), kind: OUTGOING, ..told };
+        assert_eq!(read(LinkType::SLL2, &tagged, &ip(), 20), Some((253, 20)));
+        assert!(tagged.is_sent() && !tagged.is_copy());
+        assert!(Told { hardware: LOOPBACK, ..tagged }.is_copy());
+        assert!(!Told { hardware: LOOPBACK, ..told }.is_copy());
+        let mut out = Vec::new();
+        let address = ([1, 2, 3, 4, 5, 6, 0, 0], 6);
+        Told { address, ..tagged }.write(LinkType::SLL2, &[], &mut out);
+        let expected =
+            [0x81, 0, 0, 0, 0, 0, 0, 7, 2, 0, 4, 6, 1, 2, 3, 4, 5, 6, 0, 0, 0, 9, 0x08, 0];
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn devices_begin_their_frames_in_their_own_way() {
+        let of = LinkType::of_device;
+        assert_eq!(
+            [of(1), of(LOOPBACK), of(0xfffe)].map(Option::unwrap),
+            [LinkType::ETHERNET, LinkType::ETHERNET, LinkType::RAW]
+        );
+        // PPP, and a tunnel of IP in IP.
+        assert_eq!((of(512), of(768)), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_given_is_all_there(
+            bytes in prop::collection::vec(any::<u8>(), 0..40),
+            vlan in prop::option::of((any::<u16>(), any::<u16>())),
+            link in prop::sample::select(vec![
+                LinkType::ETHERNET, LinkType::SLL2, LinkType::RAW, LinkType::WIFI,
+            ]),
+        ) {
+            let told = Told { vlan, ..Told::default() };
+            let mut out = Vec::new();
+            let added = told.write(link, &bytes, &mut out);
+            prop_assert_eq!(out.len(), bytes.len() + added);
+            prop_assert!(out.ends_with(&bytes[bytes.len().min(TAG)..]));
+        }
+    }
+}
