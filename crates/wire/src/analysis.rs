@@ -606,7 +606,7 @@ impl Row for FlowSecond {
     const TABLE: &'static str = "seconds";
     const ABOUT: &'static str = "A second of a TCP flow in which payload passed.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "flow" Count "The flow's number in all tables." |second| second.id.0;
+        "flow" Flow "The flow's number in all tables." |second| second.id.0;
         "second" Time "When the second begins." |second| second.begins;
         both "bytes" Count "Bytes of payload, those sent again included"
             |second, end| second.bytes[end as usize];
