@@ -2,17 +2,22 @@
 //! `manyways_wire::analysis` makes of them.
 //!
 //! [`Sources`] finds the captures, [`run`] goes through them, and a [`Folder`] takes the tables.
+//! [`Tables`] are those of such a folder again, and [`Export`] writes them in formats of others.
 
 mod align;
 mod block;
+mod export;
 mod folder;
 mod input;
 mod parquet;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub use self::align::{AlignError, Alignment, LOG, Site, Taken, align};
+pub use self::export::{Export, ExportError, Format, Written};
 pub use self::folder::{Folder, FolderError};
 pub use self::input::{Source, SourceError, Sources};
+pub use self::tables::{Tables, TablesError};
 pub use self::work::{Capture, Outcome, Plan, Progress, RunError, run};

@@ -13,7 +13,7 @@ use super::parquet::Table;
 /// What tells a folder of ours: it is written last.
 const MANIFEST: &str = "flows.json";
 /// What a file is called until it is whole.
-const PART: &str = "part";
+pub(super) const PART: &str = "part";
 
 /// A folder of tables, each a file `NAME.parquet`, and `flows.json`, which says what was read.
 ///
@@ -65,7 +65,8 @@ impl Folder {
         let wrong = |error: io::Error| FolderError::Write { path: path.clone(), error };
         if !self.tables.contains_key(schema.table) {
             let file = BufWriter::new(File::create(&path).map_err(wrong)?);
-            let table = Table::new(schema, file).map_err(|error| wrong(into_io(error)))?;
+            let table = Table::new(schema, batch.is_masked(), file)
+                .map_err(|error| wrong(into_io(error)))?;
             self.tables.insert(schema.table, (table, 0));
         }
         let Some((table, rows)) = self.tables.get_mut(schema.table) else { return Ok(()) };

@@ -9,7 +9,7 @@ use manyways_wire::analysis::Settings;
 
 /// A capture of so many conversations between clients and servers: a question, and an answer that
 /// comes later.
-fn capture(flows: u8, format: impl Fn(u64) -> u64) -> Vec<u8> {
+pub(super) fn capture(flows: u8, format: impl Fn(u64) -> u64) -> Vec<u8> {
     let mut bytes = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     bytes.extend([65_535_u32, 1].map(u32::to_le_bytes).concat());
@@ -64,13 +64,13 @@ fn plan(threads: u8) -> Plan {
 }
 
 /// The rows of a table, as text.
-fn rows(folder: &Path, table: &str) -> Vec<String> {
+pub(super) fn rows(folder: &Path, table: &str) -> Vec<String> {
     let file = fs::File::open(folder.join(format!("{table}.parquet"))).unwrap();
     let reader = SerializedFileReader::new(file).unwrap();
     reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
 }
 
-fn look(files: &[std::path::PathBuf], threads: u8, out: &Path) -> Outcome {
+pub(super) fn look(files: &[std::path::PathBuf], threads: u8, out: &Path) -> Outcome {
     let sources = Sources::find(files).unwrap();
     let mut folder = Folder::create(out, false).unwrap();
     let outcome =
