@@ -45,7 +45,7 @@ pub use self::udp::UdpFlow;
 use crate::bluetooth::{Control, Event, Host, StreamSummary};
 use crate::capture::{Interface, Packet};
 use crate::dhcp::{self, Leases};
-use crate::dns::{Lookup, Lookups, Resolved, Transport};
+use crate::dns::{Lookup, Lookups, Resolved, Told, Transport};
 use crate::flow::{self, End, Passing, Table};
 use crate::frame::{self, Datagram, Fragments, Opaque};
 use crate::server::Organisations;
@@ -86,6 +86,8 @@ pub struct Settings {
     pub pools: Vec<device::Pool>,
     /// Who runs which addresses; none for those that are built in.
     pub organisations: Option<Arc<Organisations>>,
+    /// Names that are known from elsewhere than the capture.
+    pub told: Option<Arc<Told>>,
     /// Hand out every packet as well.
     pub packets: bool,
     /// Hide whose flows they are, by this key.
