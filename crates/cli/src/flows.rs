@@ -2,6 +2,9 @@
 
 mod align;
 mod ask;
+mod export;
+mod known;
+mod schema;
 mod summary;
 
 use std::fs::File;
@@ -16,7 +19,7 @@ use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, So
 use manyways_sys::signal::Termination;
 use manyways_trace::{Span, Time};
 use manyways_wire::Prefix;
-use manyways_wire::analysis::{Settings, schemas};
+use manyways_wire::analysis::Settings;
 use manyways_wire::capture::LinkType;
 use manyways_wire::flow::Limits;
 use manyways_wire::frame::Opaque;
@@ -37,6 +40,7 @@ Examples:
   manyways flows -o tables captures/ --local 10.0.0.0/8
   manyways flows -o tables 'day-*.pcap.zst' --json
   manyways flows -o shared --anonymize trace.pcap
+  manyways flows -o tables day.pcap --pools wifi.csv --organisations routes.csv --dns resolver.csv
   tcpdump -s 128 -w - | manyways flows -
 
 A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
@@ -71,6 +75,8 @@ pub struct Args {
     /// Leave out packets from this moment on.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<Time>,
+    #[command(flatten)]
+    known: known::Args,
     /// How many cores look at packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
@@ -87,12 +93,8 @@ pub struct Args {
 enum Command {
     Align(align::Args),
     Ask(ask::Args),
-    /// Print what is in the tables: each column, its kind and its meaning.
-    #[command(after_help = "\
-Examples:
-  manyways flows schema
-  manyways flows schema | grep rtt")]
-    Schema,
+    Export(export::Args),
+    Schema(schema::Args),
 }
 
 fn moment(text: &str) -> Result<Time, String> {
@@ -143,13 +145,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Some(Command::Align(args)) => return align::run(args),
         Some(Command::Ask(args)) => return ask::run(args),
-        Some(Command::Schema) => {
-            let chapters: Vec<String> =
-                schemas().into_iter().map(|schema| schema.to_string()).collect();
-            return print(&chapters.join("\n"));
-        }
+        Some(Command::Export(args)) => return export::run(&args),
+        Some(Command::Schema(args)) => return schema::run(&args),
         None => {}
     }
+    // What is wrong with a small file is found before a large one is read.
+    let known = args.known.settings()?;
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
@@ -165,7 +166,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 Some(file) => Some(key(file.as_deref())?),
                 None => None,
             },
-            ..Settings::default()
+            ..known
         },
         threads: args.threads.unwrap_or_else(cores),
     };
