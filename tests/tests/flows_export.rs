@@ -109,8 +109,8 @@ fn tshark_shows_the_flows_of_an_ipfix_file() {
     let file = |name: &str| place.path().join(name);
     some_flows(&file("a.pcap"));
     flows(&[text(&file("a.pcap")), "-o", text(&file("tables"))]).succeeded();
-    let words =
-        ["export", text(&file("tables")), "--format", "ipfix", "-o", text(&file("x.ipfix"))];
+    let (tables, out) = (file("tables"), file("x.ipfix"));
+    let words = ["export", text(&tables), "--format", "ipfix", "-o", text(&out)];
     let said = flows(&words).succeeded();
     assert!(said.stdout.starts_with("tcp (1 row), udp (2 rows) in "), "{}", said.stdout);
     let fields = [

@@ -32,8 +32,8 @@ pub struct Args {
     /// The format.
     #[arg(long, value_name = "FORMAT")]
     format: Name,
-    /// Where to: a folder for csv and tstat, a file for ipfix and with --table. Without it, what is
-    /// one file is written to standard output.
+    /// Where to: a folder for csv and tstat, a file for ipfix and with --table. Without it, or with -,
+    /// what is one file is written to standard output.
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Only this table: of csv any, of ipfix tcp or udp, of tstat one of its logs.
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let export =
         Export::new(&tables, args.format.into(), args.table.as_deref()).map_err(failure)?;
-    let Some(out) = &args.output else {
+    let Some(out) = args.output.as_ref().filter(|out| out.as_os_str() != "-") else {
         return to_stdout(&export, args);
     };
     let is_file = args.table.is_some() || matches!(args.format, Name::Ipfix);

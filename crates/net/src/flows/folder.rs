@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use manyways_wire::analysis::schemas;
 use manyways_wire::table::{Batch, Schema};
 use thiserror::Error;
 
@@ -78,7 +79,7 @@ impl Folder {
     pub fn finish(self, manifest: &str) -> Result<(), FolderError> {
         let folder = self.path.clone();
         let wrong = |path: &Path, error| FolderError::Write { path: path.to_owned(), error };
-        let _ = fs::remove_file(folder.join(MANIFEST));
+        let is_replaced = fs::remove_file(folder.join(MANIFEST)).is_ok();
         let mut names = Vec::new();
         for (name, (table, _)) in self.tables {
             let name = format!("{name}.parquet");
@@ -88,6 +89,13 @@ impl Folder {
         let path = folder.join(format!("{MANIFEST}.{PART}"));
         fs::write(&path, manifest).map_err(|error| wrong(&path, error))?;
         names.push(MANIFEST.to_owned());
+        if is_replaced {
+            // A table of the run before would be taken for one of this run.
+            let others = schemas().into_iter().map(|schema| format!("{}.parquet", schema.table));
+            for other in others.filter(|other| !names.contains(other)) {
+                let _ = fs::remove_file(folder.join(other));
+            }
+        }
         for name in names {
             let path = folder.join(&name);
             fs::rename(folder.join(format!("{name}.{PART}")), &path)

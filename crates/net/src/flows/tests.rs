@@ -202,3 +202,24 @@ fn results_are_replaced_only_when_that_is_wanted() {
     drop(folder);
     assert_eq!(rows(&out, "tcp"), before);
 }
+
+#[test]
+fn what_is_replaced_leaves_no_table_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("a.pcap");
+    fs::write(&file, capture(1, |at| at)).unwrap();
+    let sources = Sources::find(&[file]).unwrap();
+    let out = place.path().join("out");
+    let write = |packets| {
+        let plan = Plan { settings: Settings { packets, ..Settings::default() }, threads: 1 };
+        let mut folder = Folder::create(&out, true).unwrap();
+        run(&sources.captures, &plan, Some(&mut folder), &Progress::default()).unwrap();
+        folder.finish("{}").unwrap();
+    };
+    write(true);
+    fs::write(out.join("mine.parquet"), "of somebody else").unwrap();
+    assert!(out.join("packets.parquet").exists());
+    write(false);
+    assert!(!out.join("packets.parquet").exists() && out.join("tcp.parquet").exists());
+    assert!(out.join("mine.parquet").exists());
+}
