@@ -85,7 +85,7 @@ fn flow(values: &Values) -> Biflow {
     let time = |element| {
         let stamp = whole(values, element, false);
         let seconds = (stamp >> 32) - 2_208_988_800;
-        Time::from_nanos(seconds * 1_000_000_000 + ((stamp & 0xffff_ffff) * 1_000_000_000 >> 32))
+        Time::from_nanos(seconds * 1_000_000_000 + (((stamp & 0xffff_ffff) * 1_000_000_000) >> 32))
     };
     let (started, ended) = (time(156), time(157));
     assert_eq!(whole(values, 152, false), started.as_nanos() / 1_000_000);
@@ -159,7 +159,7 @@ fn a_flow(number: u64) -> Biflow {
         started: Time::from_millis(1_000),
         ended: Time::from_millis(1_001 + number),
         forward: Sent { packets: 1, octets: 60, payload: 0 },
-        reverse: Sent { packets: u64::from(number % 3 != 0), octets: 0, payload: 0 },
+        reverse: Sent { packets: u64::from(!number.is_multiple_of(3)), octets: 0, payload: 0 },
         application: "tls".to_owned(),
     }
 }
