@@ -140,6 +140,7 @@ mod tests {
             if !is_quoted {
                 let end = rest.find(',').unwrap_or(rest.len());
                 field += &rest[..end];
+                assert!(!field.contains(['"', '\n', '\r']), "{field:?} ends where nobody expects");
                 rest = &rest[end..];
             }
             fields.push((is_quoted || !field.is_empty()).then_some(field));
