@@ -142,6 +142,8 @@ pub const ALL: &[Target] = &[
         words: wire::TABLE_WORDS,
         more_seeds: &[],
     },
+    Target { name: "pools", run: hosts::pools, words: hosts::POOL_WORDS, more_seeds: &[] },
+    Target { name: "told", run: hosts::told, words: hosts::TOLD_WORDS, more_seeds: &[] },
     Target {
         name: "capture",
         run: capture::capture,

@@ -2,7 +2,10 @@
 
 mod align;
 mod ask;
+mod export;
+mod known;
 mod live;
+mod schema;
 mod summary;
 
 use std::fs::File;
@@ -17,7 +20,7 @@ use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, So
 use manyways_sys::signal::Termination;
 use manyways_trace::{Span, Time};
 use manyways_wire::Prefix;
-use manyways_wire::analysis::{Settings, schemas};
+use manyways_wire::analysis::Settings;
 use manyways_wire::capture::LinkType;
 use manyways_wire::flow::Limits;
 use manyways_wire::frame::Opaque;
@@ -38,6 +41,7 @@ Examples:
   manyways flows -o tables captures/ --local 10.0.0.0/8
   manyways flows -o tables 'day-*.pcap.zst' --json
   manyways flows -o shared --anonymize trace.pcap
+  manyways flows -o tables day.pcap --pools wifi.csv --organisations routes.csv --dns resolver.csv
   tcpdump -s 128 -w - | manyways flows -
   manyways flows --live eth0
   manyways flows --live eth0 -o tables --rotate 1h --keep 168
@@ -74,6 +78,8 @@ pub struct Args {
     /// Leave out packets from this moment on.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<Time>,
+    #[command(flatten)]
+    known: known::Args,
     /// How many cores look at packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
@@ -92,12 +98,8 @@ pub struct Args {
 enum Command {
     Align(align::Args),
     Ask(ask::Args),
-    /// Print what is in the tables: each column, its kind and its meaning.
-    #[command(after_help = "\
-Examples:
-  manyways flows schema
-  manyways flows schema | grep rtt")]
-    Schema,
+    Export(export::Args),
+    Schema(schema::Args),
 }
 
 fn moment(text: &str) -> Result<Time, String> {
@@ -148,22 +150,19 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Some(Command::Align(args)) => return align::run(args),
         Some(Command::Ask(args)) => return ask::run(args),
-        Some(Command::Schema) => {
-            let chapters: Vec<String> =
-                schemas().into_iter().map(|schema| schema.to_string()).collect();
-            return print(&chapters.join("\n"));
-        }
+        Some(Command::Export(args)) => return export::run(&args),
+        Some(Command::Schema(args)) => return schema::run(&args),
         None => {}
     }
+    // What is wrong with a small file is found before a large one is read.
+    let plan = args.plan()?;
     if let Some(interface) = args.live.live.clone() {
-        let plan = args.plan()?;
         return live::run(interface, &args.live, &plan, args.output.as_deref(), args.json);
     }
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
     let mut folder = folder.map_err(folder_failure)?;
-    let plan = args.plan()?;
     let progress = Progress::default();
     let termination = Termination::take().context("cannot watch for signals")?;
     let lengths: Option<Vec<u64>> = sources.captures.iter().map(|source| source.length()).collect();
@@ -213,7 +212,7 @@ impl Args {
                 Some(file) => Some(key(file.as_deref())?),
                 None => None,
             },
-            ..Settings::default()
+            ..self.known.settings()?
         };
         Ok(Plan { settings, threads: self.threads.unwrap_or_else(cores) })
     }

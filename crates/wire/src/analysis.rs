@@ -45,7 +45,7 @@ pub use self::udp::UdpFlow;
 use crate::bluetooth::{Control, Event, Host, StreamSummary};
 use crate::capture::{Interface, Packet};
 use crate::dhcp::{self, Leases};
-use crate::dns::{Lookup, Lookups, Resolved, Transport};
+use crate::dns::{Lookup, Lookups, Resolved, Told, Transport};
 use crate::flow::{self, End, Passing, Table};
 use crate::frame::{self, Datagram, Fragments, Opaque};
 use crate::server::Organisations;
@@ -86,6 +86,8 @@ pub struct Settings {
     pub pools: Vec<device::Pool>,
     /// Who runs which addresses; none for those that are built in.
     pub organisations: Option<Arc<Organisations>>,
+    /// Names that are known from elsewhere than the capture.
+    pub told: Option<Arc<Told>>,
     /// Hand out every packet as well.
     pub packets: bool,
     /// Hide whose flows they are, by this key.
@@ -632,7 +634,7 @@ impl Row for FlowSecond {
     const TABLE: &'static str = "seconds";
     const ABOUT: &'static str = "A second of a TCP flow in which payload passed.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "flow" Count "The flow's number in all tables." |second| second.id.0;
+        "flow" Flow "The flow's number in all tables." |second| second.id.0;
         "second" Time "When the second begins." |second| second.begins;
         both "bytes" Count "Bytes of payload, those sent again included"
             |second, end| second.bytes[end as usize];

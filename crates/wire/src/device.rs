@@ -12,6 +12,7 @@
 mod agent;
 mod classify;
 mod fingerprint;
+mod pools;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::fmt;
 pub use agent::{AGENT_LIMIT, user_agent};
 pub use classify::{Class, Evidence, Finding, Flow, Lease, Pool, classify};
 pub use fingerprint::{Tls, dhcp, ja4};
+pub use pools::{POOL_LIMIT, PoolFault, PoolsError, pools};
 pub use rows::{Device, Gaps, devices};
 
 /// An operating system, or a family of them where its members look the same.
@@ -72,6 +74,31 @@ pub enum System {
 }
 
 impl System {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::Ios,
+        Self::MacOs,
+        Self::TvOs,
+        Self::WatchOs,
+        Self::Apple,
+        Self::Android,
+        Self::HarmonyOs,
+        Self::Windows,
+        Self::WindowsPhone,
+        Self::ChromeOs,
+        Self::Linux,
+        Self::Bsd,
+        Self::BlackBerry,
+        Self::Symbian,
+        Self::KaiOs,
+        Self::Tizen,
+        Self::WebOs,
+        Self::Roku,
+        Self::PlayStation,
+        Self::Xbox,
+        Self::Nintendo,
+    ];
+
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {

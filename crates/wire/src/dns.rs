@@ -4,7 +4,8 @@
 //! [`question`] and [`answer`] read messages that are all there, for who passes them on and has to
 //! be sure; [`Names`] remembers their names. [`Lookups`] reads all that a capture has of the
 //! messages that pass a capture point, cut or not, and joins questions with answers; a
-//! [`Resolutions`] remembers which of the names each client asked for.
+//! [`Resolutions`] remembers which of the names each client asked for. [`Told`] knows what files tell
+//! of that.
 
 mod lookups;
 mod message;
@@ -13,6 +14,7 @@ mod registry;
 mod resolutions;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::net::IpAddr;
 
@@ -24,6 +26,7 @@ pub use lookups::{Lookup, LookupLimits, Lookups, Question, Reply, Resolved, Tran
 pub use names::{Limits, Names};
 pub use registry::{Code, Kind};
 pub use resolutions::{AskedBy, Resolutions};
+pub use told::{TOLD_LIMIT, Told, ToldError, ToldFault};
 
 use crate::{HostName, Peek};
 

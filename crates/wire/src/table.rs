@@ -4,6 +4,7 @@
 //! files of columns and other languages take. Whoever writes them needs to know no row.
 
 mod mask;
+mod rows;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,6 +12,7 @@ use std::fmt;
 use manyways_trace::{Span, Time};
 
 pub use mask::Mask;
+pub use rows::Rows;
 
 /// The version of all schemas. It grows when a column changes its meaning or goes.
 pub const VERSION: u32 = 1;
@@ -96,6 +98,7 @@ pub struct Schema {
 pub struct Batch {
     columns: Vec<Values>,
     rows: usize,
+    is_masked: bool,
 }
 
 /// The values of a column.
@@ -161,13 +164,14 @@ impl Batch {
     /// No rows of this kind yet.
     pub fn of<R: Row>() -> Self {
         let columns = R::COLUMNS.iter().map(|column| Values::new(column.kind)).collect();
-        Self { columns, rows: 0 }
+        Self { columns, rows: 0, is_masked: false }
     }
 
     /// One more row, of the kind that this was made for; with a mask, nobody's name or address is
     /// in it.
     pub fn push<R: Row>(&mut self, row: &R, mut mask: Option<&mut Mask>) {
         debug_assert_eq!(self.columns.len(), R::COLUMNS.len());
+        self.is_masked |= mask.is_some();
         for (values, column) in self.columns.iter_mut().zip(R::COLUMNS) {
             let value = (column.value)(row);
             values.push(match &mut mask {
@@ -181,6 +185,11 @@ impl Batch {
     /// How many rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Whether names and addresses in it are hidden.
+    pub fn is_masked(&self) -> bool {
+        self.is_masked
     }
 
     /// The columns in the order of the schema.

@@ -3,13 +3,62 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use manyways_trace::{Span, Time};
+use manyways_wire::device;
 use manyways_wire::dhcp::{self, LeaseLimits, Leases};
 use manyways_wire::dns::{
-    self, AskedBy, Limits, Lookup, LookupLimits, Lookups, Resolutions, Resolved, Transport,
+    self, AskedBy, Limits, Lookup, LookupLimits, Lookups, Resolutions, Resolved, Told, Transport,
 };
 
 pub(super) const DHCP_WORDS: &[&str] =
     &["c", "\u{35}\u{1}\u{5}", "\u{34}\u{1}\u{3}", "\u{37}\u{3}\u{1}\u{3}\u{6}"];
+
+pub(super) const POOL_WORDS: &[&str] =
+    &["prefix,handheld,system\n", "10.20.0.0/16", "2001:db8::/32", ",", "yes", "no", "ios", "\n#"];
+pub(super) const TOLD_WORDS: &[&str] = &[
+    "time,client,name,address\n",
+    "1700000000.25,",
+    "10.0.0.1",
+    "a.example",
+    "192.0.2.1",
+    "2001:db8::1",
+    ",,",
+    "\n",
+    "%lo0 ",
+];
+
+/// Every pool says something of its devices, and a fault is in a line that there is.
+pub(super) fn pools(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    match device::pools(bytes) {
+        Err(error) => assert!((1..=lines).contains(&error.line)),
+        Ok(pools) => {
+            assert!(pools.len() <= lines);
+            assert!(pools.iter().all(|pool| pool.handheld.is_some() || pool.system.is_some()));
+        }
+    }
+}
+
+/// A file of names, alone and after itself: what is told twice is told no otherwise.
+pub(super) fn told(bytes: &[u8]) {
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    let mut told = Told::default();
+    if let Err(error) = told.read(bytes) {
+        assert!((1..=lines).contains(&error.line));
+        return;
+    }
+    assert!(told.len() <= lines);
+    let mut twice = told.clone();
+    assert!(twice.read(bytes).is_ok());
+    let text = String::from_utf8_lossy(bytes);
+    let addresses = text.split([',', ' ', '\n']).filter_map(|word| word.parse::<IpAddr>().ok());
+    for address in addresses.take(16) {
+        assert_eq!(told.host(address), twice.host(address));
+        for then in [0, 1_700_000_000_250] {
+            let then = Time::from_millis(then);
+            assert_eq!(told.name(then, address, address), twice.name(then, address, address));
+        }
+    }
+}
 
 /// All of it as one message in both directions; then what it holds as messages of a stream, with a
 /// byte before each that says which way it goes and how much of it is there.

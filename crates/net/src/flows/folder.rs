@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
+use manyways_wire::analysis::schemas;
 use manyways_wire::table::{Batch, Schema};
 use thiserror::Error;
 
@@ -13,7 +14,7 @@ use super::parquet::Table;
 /// What tells a folder of ours: it is written last.
 pub(super) const MANIFEST: &str = "flows.json";
 /// What a file is called until it is whole.
-const PART: &str = "part";
+pub(super) const PART: &str = "part";
 
 /// A folder of tables, each a file `NAME.parquet`, and `flows.json`, which says what was read.
 ///
@@ -68,7 +69,8 @@ impl Folder {
         let wrong = |error: io::Error| FolderError::Write { path: path.clone(), error };
         if !self.tables.contains_key(schema.table) {
             let file = BufWriter::new(File::create(&path).map_err(wrong)?);
-            let table = Table::new(schema, file).map_err(|error| wrong(into_io(error)))?;
+            let table = Table::new(schema, batch.is_masked(), file)
+                .map_err(|error| wrong(into_io(error)))?;
             self.tables.insert(schema.table, (table, 0));
         }
         let Some((table, rows)) = self.tables.get_mut(schema.table) else { return Ok(()) };
@@ -80,7 +82,7 @@ impl Folder {
     pub fn finish(self, manifest: &str) -> Result<(), FolderError> {
         let folder = self.path.clone();
         let wrong = |path: &Path, error| FolderError::Write { path: path.to_owned(), error };
-        let _ = fs::remove_file(folder.join(MANIFEST));
+        let is_replaced = fs::remove_file(folder.join(MANIFEST)).is_ok();
         let mut names = Vec::new();
         for (name, (table, _)) in self.tables {
             let name = format!("{name}.parquet");
@@ -90,6 +92,13 @@ impl Folder {
         let path = folder.join(format!("{MANIFEST}.{PART}"));
         fs::write(&path, manifest).map_err(|error| wrong(&path, error))?;
         names.push(MANIFEST.to_owned());
+        if is_replaced {
+            // A table of the run before would be taken for one of this run.
+            let others = schemas().into_iter().map(|schema| format!("{}.parquet", schema.table));
+            for other in others.filter(|other| !names.contains(other)) {
+                let _ = fs::remove_file(folder.join(other));
+            }
+        }
         for name in names {
             let path = folder.join(&name);
             fs::rename(folder.join(format!("{name}.{PART}")), &path)

@@ -1,5 +1,7 @@
 //! Tables as Parquet files.
 
+pub(super) mod reader;
+
 use std::io::Write;
 use std::sync::Arc;
 
@@ -12,18 +14,25 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
+/// What a file has in its metadata where names and addresses in it are hidden.
+const MASKED: &str = "manyways.anonymized";
+
 /// A table that is being written.
 pub(super) struct Table<W: Write + Send> {
     writer: SerializedFileWriter<W>,
 }
 
 impl<W: Write + Send> Table<W> {
-    /// A file for rows of this kind. What the columns mean is in its metadata as well.
-    pub(super) fn new(schema: &Schema, out: W) -> Result<Self> {
+    /// A file for rows of this kind. What the columns mean is in its metadata as well, and whether
+    /// names and addresses are hidden.
+    pub(super) fn new(schema: &Schema, is_masked: bool, out: W) -> Result<Self> {
         let mut notes = vec![
             note("manyways.schema", format!("manyways-flows/{VERSION}")),
             note("manyways.table", schema.about.to_owned()),
         ];
+        if is_masked {
+            notes.push(note(MASKED, "true".to_owned()));
+        }
         for (name, kind, about) in &schema.columns {
             notes.push(note(&format!("manyways.column.{name}"), format!("{}{about}", unit(*kind))));
         }

@@ -12,7 +12,7 @@ use manyways_wire::table::{Batch, Schema};
 
 /// A capture of so many conversations between clients and servers: a question, and an answer that
 /// comes later.
-fn capture(flows: u8, format: impl Fn(u64) -> u64) -> Vec<u8> {
+pub(super) fn capture(flows: u8, format: impl Fn(u64) -> u64) -> Vec<u8> {
     let mut bytes = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
     bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     bytes.extend([65_535_u32, 1].map(u32::to_le_bytes).concat());
@@ -67,13 +67,13 @@ fn plan(threads: u8) -> Plan {
 }
 
 /// The rows of a table, as text.
-fn rows(folder: &Path, table: &str) -> Vec<String> {
+pub(super) fn rows(folder: &Path, table: &str) -> Vec<String> {
     let file = fs::File::open(folder.join(format!("{table}.parquet"))).unwrap();
     let reader = SerializedFileReader::new(file).unwrap();
     reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect()
 }
 
-fn look(files: &[std::path::PathBuf], threads: u8, out: &Path) -> Outcome {
+pub(super) fn look(files: &[std::path::PathBuf], threads: u8, out: &Path) -> Outcome {
     let sources = Sources::find(files).unwrap();
     let mut folder = Folder::create(out, false).unwrap();
     let outcome =
@@ -258,4 +258,25 @@ fn whatever_turns_are_taken_all_comes_out_once() {
             assert!(*table == "devices" || rows == &whole.2[table], "{turn}: {table}");
         }
     }
+}
+
+#[test]
+fn what_is_replaced_leaves_no_table_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("a.pcap");
+    fs::write(&file, capture(1, |at| at)).unwrap();
+    let sources = Sources::find(&[file]).unwrap();
+    let out = place.path().join("out");
+    let write = |packets| {
+        let plan = Plan { settings: Settings { packets, ..Settings::default() }, threads: 1 };
+        let mut folder = Folder::create(&out, true).unwrap();
+        run(&sources.captures, &plan, Some(&mut folder), &Progress::default()).unwrap();
+        folder.finish("{}").unwrap();
+    };
+    write(true);
+    fs::write(out.join("mine.parquet"), "of somebody else").unwrap();
+    assert!(out.join("packets.parquet").exists());
+    write(false);
+    assert!(!out.join("packets.parquet").exists() && out.join("tcp.parquet").exists());
+    assert!(out.join("mine.parquet").exists());
 }

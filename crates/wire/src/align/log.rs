@@ -152,7 +152,7 @@ impl<'a> Row<'a> {
             return Err(Reason::Fields);
         }
         let offset = number(offset).filter(|offset| *offset <= LONGEST).ok_or(Reason::Offset)?;
-        let time = time(at).ok_or(Reason::Time)?;
+        let time = seconds(at).ok_or(Reason::Time)?;
         Ok(Self { time, stream: name(stream)?, offset, point: name(point)? })
     }
 }
@@ -171,7 +171,8 @@ fn number(field: &[u8]) -> Option<u64> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-fn time(field: &[u8]) -> Option<Time> {
+/// A time in seconds since 1970, with up to 9 decimals.
+pub(crate) fn seconds(field: &[u8]) -> Option<Time> {
     let point = field.iter().position(|byte| *byte == b'.');
     let (secs, decimals) = match point {
         Some(at) => (field.get(..at)?, field.get(at + 1..)?),

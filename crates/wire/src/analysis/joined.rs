@@ -9,7 +9,7 @@ use crate::{HostName, device};
 pub struct Joined {
     /// What the server is called.
     pub name: Option<String>,
-    /// Where that name is from: `http`, `tls`, `dns` or `reverse`.
+    /// Where that name is from: `http`, `tls`, `dns`, `dns of another`, `hosts` or `reverse`.
     pub name_source: Option<&'static str>,
     /// Who runs the server's address.
     pub organisation: Option<String>,

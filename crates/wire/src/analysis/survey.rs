@@ -13,10 +13,11 @@ use super::{
     FlowExchange, FlowId, FlowPacket, FlowSecond, HttpTransaction, Joined, Multipath, Record,
     Settings, Summary, TcpFlow, UdpFlow,
 };
+use crate::align::Delay;
 use crate::bluetooth::{Control, StreamSummary};
 use crate::concurrency::{BIN, Interval, average};
 use crate::device::{self, Device, Gaps, Pool, classify, devices};
-use crate::dns::{AskedBy, Lookup, Resolutions, Resolved};
+use crate::dns::{AskedBy, Lookup, Resolutions, Resolved, Told};
 use crate::flow::{End, Stream};
 use crate::mptcp::{self, Connections};
 use crate::server::{Organisations, clusters};
@@ -51,6 +52,7 @@ pub struct Survey {
     resolved: Vec<(Time, Resolved)>,
     multipath: Vec<Multipath>,
     resolutions: Resolutions,
+    told: Arc<Told>,
     leases: Vec<dhcp::Lease>,
     connections: Connections,
     summary: Summary,
@@ -80,6 +82,7 @@ impl Survey {
             resolved: Vec::new(),
             multipath: Vec::new(),
             resolutions: Resolutions::default(),
+            told: settings.told.clone().unwrap_or_default(),
             leases: Vec::new(),
             connections: Connections::default(),
             summary: Summary::default(),
@@ -206,12 +209,14 @@ impl Survey {
             ];
             let ends = (flow.client.ip(), flow.server.ip());
             let then = flow.connection.started();
-            name(&mut flow.joined, said, &self.resolutions, then, ends);
+            let known = (&self.resolutions, &*self.told);
+            name(&mut flow.joined, said, known, then, ends);
         }
         for flow in &mut self.udp {
             let said = [(flow.server_name().map(str::to_owned), "tls"), (None, "")];
             let ends = (flow.client.ip(), flow.server.ip());
-            name(&mut flow.joined, said, &self.resolutions, flow.flow.started(), ends);
+            let known = (&self.resolutions, &*self.told);
+            name(&mut flow.joined, said, known, flow.flow.started(), ends);
         }
     }
 
@@ -333,7 +338,7 @@ impl Survey {
     }
 }
 
-/// The schemas of all tables.
+/// The schemas of all tables: those of captures, and the one of several captures aligned.
 pub fn schemas() -> Vec<Schema> {
     vec![
         Schema::of::<TcpFlow>(),
@@ -349,6 +354,7 @@ pub fn schemas() -> Vec<Schema> {
         Schema::of::<StreamSummary>(),
         Schema::of::<Control>(),
         Schema::of::<FlowPacket>(),
+        Schema::of::<Delay>(),
     ]
 }
 
@@ -359,25 +365,29 @@ fn at(row: &HttpTransaction) -> Option<Time> {
 }
 
 /// The best name of a server: what the flow says itself, then what the client asked a name server
-/// for, then what its address is called.
+/// for, then what another one did, then what its address is called. What the capture has of that
+/// counts more than what files tell.
 fn name(
     joined: &mut Joined,
     said: [(Option<String>, &'static str); 2],
-    resolutions: &Resolutions,
+    (resolutions, told): (&Resolutions, &Told),
     then: Time,
     (client, server): (IpAddr, IpAddr),
 ) {
     let said = said.into_iter().find_map(|(name, source)| name.map(|name| (name, source)));
     let asked = || {
-        let (name, by) = resolutions.name(then, client, server)?;
+        let known = [resolutions.name(then, client, server), told.name(then, client, server)];
+        let by_client = known.into_iter().flatten().find(|(_, by)| *by == AskedBy::Client);
+        let (name, by) = by_client.or_else(|| known.into_iter().flatten().next())?;
         let source = match by {
             AskedBy::Client => "dns",
             AskedBy::Another => "dns of another",
         };
         Some((name.to_string(), source))
     };
+    let host = || told.host(server).map(|name| (name.to_string(), "hosts"));
     let reverse = || resolutions.reverse(server).map(|name| (name.to_string(), "reverse"));
-    if let Some((name, source)) = said.or_else(asked).or_else(reverse) {
+    if let Some((name, source)) = said.or_else(asked).or_else(host).or_else(reverse) {
         (joined.name, joined.name_source) = (Some(name), Some(source));
     }
 }

@@ -204,6 +204,8 @@ impl Row for TcpFlow {
             |flow, end| flow.count(end, |counts| counts.data_segments);
         both "bytes" Count "Bytes of payload, those sent again included"
             |flow, end| flow.count(end, |counts| counts.bytes);
+        both "unique_bytes" Count "Bytes of payload, each counted once"
+            |flow, end| flow.stream(end).map_or(0, Stream::length);
         both "ip_bytes" Count "Bytes of the IP packets" |flow, end| flow.traffic.ip_bytes(end);
         "is_g1" Flag "The server sent 1 to 10 data packets (campus Wi-Fi, 5.2)."
             |flow| (1..=GROUPS[0]).contains(&flow.data());
@@ -305,7 +307,7 @@ impl Row for TcpFlow {
         "protocol" Text "What it carries: http, tls, dns or other." |flow| flow.application.protocol;
         "name" Name "What the server is called: the best of the names that are known."
             |flow| flow.joined.name.as_deref();
-        "name_source" Text "Where that is from: http, tls, dns or reverse."
+        "name_source" Text "Where that is from: http, tls, dns, dns of another (client), hosts or reverse."
             |flow| flow.joined.name_source;
         "domain" Name "The registered domain of that name." |flow| flow.joined.domain();
         "requests" Count "Requests of HTTP/1."

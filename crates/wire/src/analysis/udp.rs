@@ -82,7 +82,7 @@ impl Row for UdpFlow {
             |row| row.quic().and_then(|quic| quic.version(End::Client)).map(|v| format!("{v:08x}"));
         "name" Name "What the server is called: the best of the names below."
             |row| row.joined.name.as_deref();
-        "name_source" Text "Where that is from: tls, dns or reverse."
+        "name_source" Text "Where that is from: tls, dns, dns of another (client), hosts or reverse."
             |row| row.joined.name_source;
         "domain" Name "The registered domain of that name." |row| row.joined.domain();
         "sni" Name "The server's name in QUIC's hello." |row| row.server_name();

@@ -10,6 +10,8 @@ use crate::{HostName, Prefix};
 
 /// The most prefixes that a table may have: three times what is routed on the Internet.
 pub const PREFIX_LIMIT: usize = 4_000_000;
+/// What the first line begins with where it only names the fields.
+const HEAD: &[u8] = b"prefix,";
 /// The longest name in a table, in bytes.
 pub const FIELD_LIMIT: usize = 128;
 
@@ -19,9 +21,9 @@ pub const FIELD_LIMIT: usize = 128;
 /// `104.16.0.0/13,13335,"Cloudflare, Inc.",Cloudflare`: an IPv4 or IPv6 prefix, the number of the
 /// autonomous system with or without `AS` before it, who it is, and the network that delivers
 /// content from there for others. All but the prefix may be empty. A field with a comma in it
-/// stands in quotes, which stand twice inside. A line that begins with `#` is a comment. An
-/// address belongs to the longest prefix that it is in; of two lines for the same prefix the later
-/// counts.
+/// stands in quotes, which stand twice inside. A line that begins with `#` is a comment, and the
+/// first one may name the fields. An address belongs to the longest prefix that it is in; of two
+/// lines for the same prefix the later counts.
 ///
 /// In memory a prefix takes at most 16 bytes (IPv4) or 40 (IPv6), and each different pair of names
 /// its text once. While a table is read it takes twice that and up to 32 bytes a prefix more.
@@ -110,6 +112,9 @@ impl Organisations {
         let mut reading = Reading::default();
         reading.intern("");
         for (line, bytes) in (1..).zip(table.split(|byte| *byte == b'\n')) {
+            if line == 1 && bytes.starts_with(HEAD) {
+                continue;
+            }
             reading.line(bytes).map_err(|fault| TableError { line, fault })?;
         }
         let mut names = vec![Box::default(); reading.names.len()];
@@ -291,6 +296,14 @@ mod tests {
         assert_eq!(fault(&long), (1, TableFault::Long));
         let no_text = Organisations::read(b"# \xff").unwrap_err();
         assert_eq!(no_text.to_string(), "line 1: this is not UTF-8: save the table as UTF-8 text");
+    }
+
+    #[test]
+    fn the_first_line_may_name_the_fields() {
+        let table = b"prefix,asn,organisation,cdn\n192.0.2.0/24,64496,Example,\n";
+        assert_eq!(Organisations::read(table).unwrap().len(), 1);
+        let later = "#\nprefix,asn,organisation,cdn";
+        assert_eq!(fault(later), (2, PrefixError::Address.into()));
     }
 
     #[test]

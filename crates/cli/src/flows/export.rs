@@ -1,0 +1,142 @@
+//! `manyways flows export`: tables for other programs.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use manyways_net::flows::{Export, ExportError, Format, Tables, Written};
+
+use crate::failure::Failure;
+
+/// Write tables of flows in a format that other programs read.
+///
+/// csv writes each table as a file of CSV into a folder; tstat writes log_tcp_complete,
+/// log_tcp_nocomplete and log_udp_complete, as Tstat 3 does; ipfix writes TCP and UDP flows as
+/// one file of IPFIX (RFC 5655), both directions of each in one record (RFC 5103).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways flows export tables --format csv -o csv
+  manyways flows export tables --format csv --table http | head
+  manyways flows export tables --format tstat -o logs
+  manyways flows export tables --format ipfix -o flows.ipfix
+
+docs/flows-export.md says what becomes of each column.
+Exit code: 0; 1 when tables cannot be read or nothing can be written; 2 when the request makes no
+sense.")]
+pub struct Args {
+    /// The folder that `manyways flows -o` wrote, or one with the shards of several runs.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The format.
+    #[arg(long, value_name = "FORMAT")]
+    format: Name,
+    /// Where to: a folder for csv and tstat, a file for ipfix and with --table. Without it, or with -,
+    /// what is one file is written to standard output.
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+    /// Only this table: of csv any, of ipfix tcp or udp, of tstat one of its logs.
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Replace files that are there.
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Name {
+    /// Comma-separated values (RFC 4180).
+    Csv,
+    /// Logs of Tstat 3.
+    Tstat,
+    /// IP Flow Information Export (RFC 7011).
+    Ipfix,
+}
+
+impl From<Name> for Format {
+    fn from(name: Name) -> Self {
+        match name {
+            Name::Csv => Self::Csv,
+            Name::Tstat => Self::Tstat,
+            Name::Ipfix => Self::Ipfix,
+        }
+    }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let tables = Tables::open(&args.folder)
+        .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
+    let export =
+        Export::new(&tables, args.format.into(), args.table.as_deref()).map_err(failure)?;
+    let Some(out) = args.output.as_ref().filter(|out| out.as_os_str() != "-") else {
+        return to_stdout(&export, args);
+    };
+    let is_file = args.table.is_some() || matches!(args.format, Name::Ipfix);
+    let written = match is_file {
+        true => export.to_file(out, args.force),
+        false => export.to_folder(out, args.force),
+    };
+    let written = written.map_err(failure)?;
+    let parts: Vec<String> = written.iter().map(told).collect();
+    super::print(&format!("{} in {}\n", parts.join(", "), out.display()))?;
+    warn(&written, out);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn to_stdout(export: &Export<'_>, args: &Args) -> Result<ExitCode> {
+    let is_binary = matches!(args.format, Name::Ipfix);
+    if !export.is_one() {
+        let sentence = "there are several files to write, and nowhere to put them";
+        let hint = "name a folder with -o, or one of them with --table";
+        return Err(Failure::usage(sentence).hint(hint).into());
+    }
+    if is_binary && io::stdout().is_terminal() {
+        let sentence = "a file of IPFIX is nothing to look at in a terminal";
+        return Err(Failure::usage(sentence).hint("name a file with -o").into());
+    }
+    // Locked for all of it, and written in large parts.
+    let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    match export.write(out) {
+        Ok(written) => {
+            warn(&written, Path::new("standard output"));
+            Ok(ExitCode::SUCCESS)
+        }
+        // Whoever reads has read enough.
+        Err(ExportError::Closed) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(failure(error).into()),
+    }
+}
+
+fn told(Written { name, rows, .. }: &Written) -> String {
+    format!("{name} ({rows} row{})", if *rows == 1 { "" } else { "s" })
+}
+
+fn warn(written: &[Written], out: &Path) {
+    let left_out: u64 = written.iter().map(|one| one.left_out).sum();
+    if left_out > 0 {
+        let _ = writeln!(
+            io::stderr(),
+            "manyways: {left_out} flows are not in {}: they have no addresses, ports or times that \
+             the format takes",
+            out.display()
+        );
+    }
+}
+
+fn failure(error: ExportError) -> Failure {
+    let sentence = error.to_string();
+    match error {
+        ExportError::Tables(error) => Failure::new(sentence).hint(error.hint()),
+        ExportError::Name { known, .. } => {
+            Failure::usage(sentence).hint(format!("there is: {}", known.join(", ")))
+        }
+        ExportError::NoFlows(_) => Failure::new(sentence).hint("csv takes any table"),
+        ExportError::Taken(_) => {
+            Failure::new(sentence).hint("name another place, or replace it with --force")
+        }
+        ExportError::Place { .. } => Failure::usage(sentence)
+            .hint("a folder for csv and tstat, a file for ipfix and --table"),
+        _ => Failure::new(sentence),
+    }
+}

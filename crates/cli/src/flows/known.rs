@@ -1,0 +1,72 @@
+//! What is known from elsewhere than the capture: tables that the user gives.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use manyways_wire::analysis::Settings;
+use manyways_wire::device;
+use manyways_wire::dns::Told;
+use manyways_wire::server::Organisations;
+
+use crate::failure::Failure;
+
+/// The longest file that is read.
+const LIMIT: u64 = 1 << 30;
+const FORMATS: &str = "docs/flows.md says what is in a line";
+
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Args {
+    /// Address pools whose devices are known: `prefix,handheld,system` lines.
+    #[arg(long, value_name = "FILE")]
+    pools: Option<PathBuf>,
+    /// Who runs which addresses, in place of the table that is built in:
+    /// `prefix,asn,organisation,cdn` lines.
+    #[arg(long, value_name = "FILE")]
+    organisations: Option<PathBuf>,
+    /// Names that were asked for, as a resolver's log says: `time,client,name,address` lines, or
+    /// those of a hosts file; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    dns: Vec<PathBuf>,
+}
+
+impl Args {
+    /// Settings with what these files say.
+    pub fn settings(&self) -> Result<Settings, Failure> {
+        let mut settings = Settings::default();
+        if let Some(path) = &self.pools {
+            settings.pools = device::pools(&read(path)?).map_err(|error| wrong(path, &error))?;
+        }
+        if let Some(path) = &self.organisations {
+            let table = Organisations::read(&read(path)?).map_err(|error| wrong(path, &error))?;
+            settings.organisations = Some(Arc::new(table));
+        }
+        if !self.dns.is_empty() {
+            let mut told = Told::default();
+            for path in &self.dns {
+                told.read(&read(path)?).map_err(|error| wrong(path, &error))?;
+            }
+            settings.told = Some(Arc::new(told));
+        }
+        Ok(settings)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let unread =
+        |why: &dyn Display| Failure::usage(format!("cannot read {}: {why}", path.display()));
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| unread(&error))?;
+    file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|error| unread(&error))?;
+    if bytes.len() as u64 > LIMIT {
+        return Err(unread(&"it has more than 1 GiB"));
+    }
+    Ok(bytes)
+}
+
+fn wrong(path: &Path, error: &dyn Display) -> Failure {
+    Failure::usage(format!("{}, {error}", path.display())).hint(FORMATS)
+}

@@ -1,0 +1,107 @@
+//! `manyways flows schema`: what is in the tables.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use manyways_wire::analysis::schemas;
+use manyways_wire::table::{Kind, Schema, VERSION};
+use serde::Serialize;
+
+/// Print what is in the tables: each column, its kind and its meaning.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways flows schema
+  manyways flows schema | grep rtt
+  manyways flows schema --json")]
+pub struct Args {
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: String,
+    version: u32,
+    tables: Vec<Table>,
+}
+
+#[derive(Serialize)]
+struct Table {
+    name: &'static str,
+    about: &'static str,
+    columns: Vec<Column>,
+}
+
+#[derive(Serialize)]
+struct Column {
+    name: &'static str,
+    kind: &'static str,
+    /// As the file has it.
+    parquet: &'static str,
+    /// What a value is counted in, where its kind says so.
+    unit: Option<&'static str>,
+    about: &'static str,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let schemas = schemas();
+    if args.json {
+        return super::print(&(serde_json::to_string_pretty(&document(&schemas))? + "\n"));
+    }
+    let chapters: Vec<String> = schemas.iter().map(Schema::to_string).collect();
+    super::print(&chapters.join("\n"))
+}
+
+fn document(schemas: &[Schema]) -> Document {
+    let table = |schema: &Schema| Table {
+        name: schema.table,
+        about: schema.about,
+        columns: schema.columns.iter().map(|column| of(*column)).collect(),
+    };
+    Document {
+        schema: format!("manyways-flows/{VERSION}"),
+        version: VERSION,
+        tables: schemas.iter().map(table).collect(),
+    }
+}
+
+fn of((name, kind, about): (&'static str, Kind, &'static str)) -> Column {
+    let (kind, parquet, unit) = match kind {
+        Kind::Time => ("time", "INT64 TIMESTAMP(NANOS,UTC)", Some("ns since 1970-01-01T00:00:00Z")),
+        Kind::Span => ("span", "DOUBLE", Some("s")),
+        Kind::Count => ("count", "INT64", None),
+        Kind::Number => ("number", "DOUBLE", None),
+        Kind::Flag => ("flag", "BOOLEAN", None),
+        Kind::Text => ("text", "BYTE_ARRAY STRING", None),
+        Kind::Address => ("address", "BYTE_ARRAY STRING", None),
+        Kind::Name => ("name", "BYTE_ARRAY STRING", None),
+        Kind::Flow => ("flow", "INT64", None),
+    };
+    Column { name, kind, parquet, unit, about }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_every_column() {
+        let schemas = schemas();
+        let document = serde_json::to_value(document(&schemas)).unwrap();
+        let tables = document["tables"].as_array().unwrap();
+        assert_eq!(tables.len(), schemas.len());
+        for (schema, table) in schemas.iter().zip(tables) {
+            assert_eq!(table["name"], schema.table);
+            assert_eq!(table["columns"].as_array().unwrap().len(), schema.columns.len());
+        }
+        let started = tables[0]["columns"].as_array().unwrap();
+        let started = started.iter().find(|column| column["name"] == "started").unwrap();
+        assert_eq!(
+            (&started["kind"], &started["parquet"]),
+            (&"time".into(), &"INT64 TIMESTAMP(NANOS,UTC)".into())
+        );
+        assert!(tables.iter().any(|table| table["name"] == "delays"));
+    }
+}

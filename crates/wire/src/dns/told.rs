@@ -1,0 +1,312 @@
+//! Names of addresses that files tell of: a resolver's log, or a hosts file.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use manyways_trace::{Span, Time};
+
+use super::AskedBy;
+use crate::HostName;
+use crate::align::log::seconds;
+
+/// The most lines with names.
+pub const TOLD_LIMIT: usize = 4_000_000;
+/// So long after it was told a name is believed: applications keep addresses.
+const HELD: Span = Span::from_secs(24 * 60 * 60);
+/// Logs are stamped when the answer is on its way, and often in whole seconds.
+const SLACK: Span = Span::from_secs(1);
+/// What the first line begins with where it only names the fields.
+const HEAD: &str = "time,";
+
+/// Which names addresses have, as files tell.
+///
+/// A line is one of a hosts file, `address name alias…`, or has commas: `time,client,name,address`,
+/// of which time and client may be empty, and the address may be several with spaces between. The
+/// time is in seconds since 1970. A line with a time holds for flows of the following day, until
+/// another one for the same client and address; one without a time holds always. `#` begins a
+/// comment, and a first line may name the fields.
+///
+/// A line takes at most 200 bytes of memory, and each different name its text once.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    own: History<(IpAddr, IpAddr)>,
+    any: History<IpAddr>,
+    hosts: HashMap<IpAddr, HostName>,
+    names: HashMap<String, HostName>,
+    lines: usize,
+}
+
+/// The names of each.
+#[derive(Clone, Debug)]
+struct History<K> {
+    /// When it was told, and the name.
+    dated: HashMap<K, Vec<(Time, HostName)>>,
+    always: HashMap<K, HostName>,
+}
+
+/// What is wrong with a file of names, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
+pub struct ToldError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub fault: ToldFault,
+}
+
+/// What is wrong with a line of a file of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToldFault {
+    /// It is no text.
+    #[error("this is not UTF-8: save the file as UTF-8 text")]
+    Text,
+    /// It is neither kind of line.
+    #[error("a line is `time,client,name,address`, or `address name` as in a hosts file")]
+    Fields,
+    /// The time is none.
+    #[error("the time must be seconds since 1970, with up to 9 decimals, or nothing")]
+    Time,
+    /// The client's address is none.
+    #[error("the client must be an address, or nothing")]
+    Client,
+    /// The name is none.
+    #[error("the name must be a host's name")]
+    Name,
+    /// An address is none.
+    #[error("the address must be one of IPv4 or IPv6")]
+    Address,
+    /// There are too many.
+    #[error("there are more than {TOLD_LIMIT} lines with names")]
+    Many,
+}
+
+impl Told {
+    /// Takes what another file tells. Of two lines for the same time the later counts; of two lines
+    /// of hosts for the same address the earlier, as resolvers do.
+    pub fn read(&mut self, file: &[u8]) -> Result<(), ToldError> {
+        for (line, bytes) in (1..).zip(file.split(|byte| *byte == b'\n')) {
+            self.line(bytes, line == 1).map_err(|fault| ToldError { line, fault })?;
+        }
+        self.own.sort();
+        self.any.sort();
+        Ok(())
+    }
+
+    /// How many lines with names there were.
+    pub fn len(&self) -> usize {
+        self.lines
+    }
+
+    /// Whether there was none.
+    pub fn is_empty(&self) -> bool {
+        self.lines == 0
+    }
+
+    /// The name by which somebody had asked for an address, of those that held at that time: the
+    /// last one that this client had asked for, or else the last one of anybody.
+    pub fn name(
+        &self,
+        then: Time,
+        client: IpAddr,
+        address: IpAddr,
+    ) -> Option<(&HostName, AskedBy)> {
+        let own = self.own.newest((client, address), then).map(|name| (name, AskedBy::Client));
+        own.or_else(|| self.any.newest(address, then).map(|name| (name, AskedBy::Another)))
+    }
+
+    /// The name that an address always has.
+    pub fn host(&self, address: IpAddr) -> Option<&HostName> {
+        self.hosts.get(&address)
+    }
+
+    fn line(&mut self, bytes: &[u8], is_first: bool) -> Result<(), ToldFault> {
+        let text = std::str::from_utf8(bytes).map_err(|_| ToldFault::Text)?;
+        let text = text.split('#').next().unwrap_or_default().trim();
+        if text.is_empty() || is_first && text.starts_with(HEAD) {
+            return Ok(());
+        }
+        if self.lines >= TOLD_LIMIT {
+            return Err(ToldFault::Many);
+        }
+        self.lines += 1;
+        if text.contains(',') {
+            return self.asked(text);
+        }
+        let mut words = text.split_whitespace();
+        let (Some(address), Some(name)) = (words.next(), words.next()) else {
+            return Err(ToldFault::Fields);
+        };
+        // Of an address of one link, a hosts file names the link.
+        let address = address.split_once('%').map_or(address, |(address, _)| address);
+        let (address, name) = (self::address(address)?, self.name_of(name)?);
+        self.hosts.entry(address).or_insert(name);
+        Ok(())
+    }
+
+    fn asked(&mut self, text: &str) -> Result<(), ToldFault> {
+        let mut fields = text.split(',').map(str::trim);
+        let mut next = || fields.next().ok_or(ToldFault::Fields);
+        let (time, client, name, addresses) = (next()?, next()?, next()?, next()?);
+        if fields.next().is_some() {
+            return Err(ToldFault::Fields);
+        }
+        let since = match time {
+            "" => None,
+            time => Some(seconds(time.as_bytes()).ok_or(ToldFault::Time)?),
+        };
+        let client = match client {
+            "" => None,
+            client => Some(client.parse::<IpAddr>().map_err(|_| ToldFault::Client)?.to_canonical()),
+        };
+        let name = self.name_of(name)?;
+        if addresses.is_empty() {
+            return Err(ToldFault::Address);
+        }
+        for address in addresses.split_whitespace() {
+            let address = self::address(address)?;
+            if let Some(client) = client {
+                self.own.add((client, address), since, &name);
+            }
+            match (client, since) {
+                (None, None) => {
+                    self.hosts.entry(address).or_insert_with(|| name.clone());
+                }
+                _ => self.any.add(address, since, &name),
+            }
+        }
+        Ok(())
+    }
+
+    /// Many lines have the same name.
+    fn name_of(&mut self, text: &str) -> Result<HostName, ToldFault> {
+        if let Some(name) = self.names.get(text) {
+            return Ok(name.clone());
+        }
+        let name = HostName::parse(text.as_bytes()).ok_or(ToldFault::Name)?;
+        self.names.insert(text.to_owned(), name.clone());
+        Ok(name)
+    }
+}
+
+fn address(text: &str) -> Result<IpAddr, ToldFault> {
+    Ok(text.parse::<IpAddr>().map_err(|_| ToldFault::Address)?.to_canonical())
+}
+
+impl<K> Default for History<K> {
+    fn default() -> Self {
+        Self { dated: HashMap::new(), always: HashMap::new() }
+    }
+}
+
+impl<K: Eq + Hash> History<K> {
+    fn add(&mut self, key: K, since: Option<Time>, name: &HostName) {
+        match since {
+            Some(since) => self.dated.entry(key).or_default().push((since, name.clone())),
+            None => {
+                self.always.insert(key, name.clone());
+            }
+        }
+    }
+
+    /// What is of the same time stays in its order.
+    fn sort(&mut self) {
+        self.dated.values_mut().for_each(|names| names.sort_by_key(|(since, _)| *since));
+    }
+
+    fn newest(&self, key: K, then: Time) -> Option<&HostName> {
+        let dated = self.dated.get(&key).and_then(|names| {
+            let before = names.partition_point(|(since, _)| *since <= then + SLACK);
+            let (since, name) = names.get(before.checked_sub(1)?)?;
+            (then < *since + HELD).then_some(name)
+        });
+        dated.or_else(|| self.always.get(&key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "time,client,name,address\r\n\
+        100,10.0.0.1,a.example.,192.0.2.1 192.0.2.2\r\n\
+        200.5,10.0.0.2,B.example,192.0.2.1\n\
+        \n# by hand\n\
+        300,,c.example,2001:db8::1 # of anybody\n\
+        ,10.0.0.1,d.example,192.0.2.3\n\
+        90000,10.0.0.1,e.example,192.0.2.3\n\
+        ,,f.example,192.0.2.4\n\
+        192.0.2.5 g.example g\n\
+        fe80::1%lo0 h.example\n\
+        192.0.2.5 again.example";
+
+    fn told(file: &str) -> Told {
+        let mut told = Told::default();
+        told.read(file.as_bytes()).unwrap();
+        told
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn name(told: &Told, then: u64, client: &str, address: &str) -> Option<(String, AskedBy)> {
+        let then = Time::from_millis(then * 1_000);
+        let found = told.name(then, ip(client), ip(address));
+        found.map(|(name, by)| (name.to_string(), by))
+    }
+
+    #[test]
+    fn a_client_goes_where_it_asked_for() {
+        let told = told(LOG);
+        assert_eq!(told.len(), 9);
+        let own = |name: &str| Some((name.to_owned(), AskedBy::Client));
+        let other = |name: &str| Some((name.to_owned(), AskedBy::Another));
+        assert_eq!(name(&told, 250, "10.0.0.1", "192.0.2.1"), own("a.example"));
+        assert_eq!(name(&told, 250, "10.0.0.1", "192.0.2.2"), own("a.example"));
+        assert_eq!(name(&told, 250, "10.0.0.2", "192.0.2.1"), own("b.example"));
+        assert_eq!(name(&told, 250, "10.0.0.9", "192.0.2.1"), other("b.example"));
+        assert_eq!(name(&told, 150, "10.0.0.9", "192.0.2.1"), other("a.example"));
+        assert_eq!(name(&told, 300, "10.0.0.9", "2001:db8::1"), other("c.example"));
+        // A log may be stamped a little late, and no more.
+        assert_eq!(name(&told, 99, "10.0.0.1", "192.0.2.1"), own("a.example"));
+        assert_eq!(name(&told, 98, "10.0.0.1", "192.0.2.1"), None);
+        // A day later it is forgotten.
+        assert_eq!(name(&told, 86_499, "10.0.0.1", "192.0.2.1"), own("a.example"));
+        assert_eq!(name(&told, 86_601, "10.0.0.1", "192.0.2.1"), None);
+        // What has no time is not, but for a while.
+        assert_eq!(name(&told, 5, "10.0.0.1", "192.0.2.3"), own("d.example"));
+        assert_eq!(name(&told, 90_001, "10.0.0.1", "192.0.2.3"), own("e.example"));
+        assert_eq!(name(&told, 900_000, "10.0.0.1", "192.0.2.3"), own("d.example"));
+    }
+
+    #[test]
+    fn hosts_always_have_their_first_name() {
+        let told = told(LOG);
+        let host = |address| told.host(ip(address)).map(HostName::to_string);
+        assert_eq!(host("192.0.2.4").as_deref(), Some("f.example"));
+        assert_eq!(host("192.0.2.5").as_deref(), Some("g.example"));
+        assert_eq!(host("fe80::1").as_deref(), Some("h.example"));
+        assert_eq!(host("192.0.2.1"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_by_line() {
+        let fault = |file: &[u8]| {
+            let error = Told::default().read(file).unwrap_err();
+            (error.line, error.fault)
+        };
+        assert_eq!(fault(b"\n1,10.0.0.1,a.example"), (2, ToldFault::Fields));
+        assert_eq!(fault(b"1,10.0.0.1,a.example,192.0.2.1,60"), (1, ToldFault::Fields));
+        assert_eq!(fault(b"192.0.2.1"), (1, ToldFault::Fields));
+        assert_eq!(fault(b"noon,10.0.0.1,a.example,192.0.2.1"), (1, ToldFault::Time));
+        assert_eq!(fault(b"1,me,a.example,192.0.2.1"), (1, ToldFault::Client));
+        assert_eq!(fault(b"1,10.0.0.1,192.0.2.1,a.example"), (1, ToldFault::Name));
+        assert_eq!(fault(b"1,10.0.0.1,a.example,"), (1, ToldFault::Address));
+        assert_eq!(fault(b"a.example 192.0.2.1"), (1, ToldFault::Address));
+        assert_eq!(fault(b"#\n\xff"), (2, ToldFault::Text));
+        let text = Told::default().read(b"1,me,a,b").unwrap_err().to_string();
+        assert_eq!(text, "line 1: the client must be an address, or nothing");
+    }
+}
