@@ -15,8 +15,8 @@
 //! told, and [`concurrency`] how many connections an end has at once. [`align`] matches what
 //! passed at several capture points.
 //!
-//! [`analysis`] does all of this with the packets of a capture, and makes rows of a [`table`] of
-//! what comes out.
+//! [`analysis`] does all of this with the packets of a capture, or with those that a [`filter`]
+//! matches, and makes rows of a [`table`] of what comes out.
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
@@ -33,6 +33,7 @@ pub mod device;
 pub mod dhcp;
 pub mod dns;
 mod escape;
+pub mod filter;
 pub mod flow;
 pub mod frame;
 pub mod http;
