@@ -2,12 +2,15 @@
 
 mod align;
 mod ask;
+mod filter;
+mod report;
 mod summary;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
@@ -23,6 +26,7 @@ use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::report::check_folder;
 
 /// What users of a network experience, and why, from captures of their packets.
 ///
@@ -37,6 +41,8 @@ Examples:
   manyways flows -o tables captures/ --local 10.0.0.0/8
   manyways flows -o tables 'day-*.pcap.zst' --json
   manyways flows -o shared --anonymize trace.pcap
+  manyways flows office.pcapng --filter 'host 192.0.2.7 and tcp port 80 or 443'
+  manyways flows office.pcapng --report office.html --anonymize
   tcpdump -s 128 -w - | manyways flows -
 
 A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
@@ -63,7 +69,7 @@ pub struct Args {
     packets: bool,
     /// Hide whose flows they are: addresses keep their common prefixes, names become numbers. With
     /// a file of at least 32 bytes as the key the same ones are hidden alike in other runs.
-    #[arg(long, value_name = "KEYFILE", requires = "output", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "KEYFILE", num_args = 0..=1, require_equals = true)]
     anonymize: Option<Option<PathBuf>>,
     /// Leave out packets before this moment: seconds since 1970, or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = moment)]
@@ -71,6 +77,13 @@ pub struct Args {
     /// Leave out packets from this moment on.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<Time>,
+    /// Only packets that match, as in tcpdump: hosts, networks, ports, protocols, VLANs and lengths
+    /// with and, or, not and parentheses. `src host` matches one direction of a flow only.
+    #[arg(long, value_name = "EXPR")]
+    filter: Option<String>,
+    /// Write a report to read and to share: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// How many cores look at packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
@@ -150,6 +163,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         None => {}
     }
+    let filter = args.filter.as_deref().map(filter::read).transpose()?.map(Arc::new);
+    // Better now than after an hour.
+    args.report.as_deref().map(check_folder).transpose()?;
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
@@ -161,6 +177,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
             packets: args.packets,
             from: args.from,
             to: args.to,
+            filter,
+            overview: args.report.is_some(),
             mask: match &args.anonymize {
                 Some(file) => Some(key(file.as_deref())?),
                 None => None,
@@ -185,16 +203,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let rows: Vec<(&str, u64)> =
         folder.as_ref().map(|folder| folder.rows().collect()).unwrap_or_default();
-    let document = summary::document(&outcome, &rows, signal.is_some());
+    let mut document = summary::document(&outcome, &rows, signal.is_some());
+    // A filter may name whom it is to hide.
+    document.filter = args.filter.clone().filter(|_| args.anonymize.is_none());
     if let Some(folder) = folder {
         let manifest = serde_json::to_string_pretty(&document)? + "\n";
         folder.finish(&manifest).map_err(folder_failure)?;
+    }
+    if let Some(file) = &args.report {
+        let about = report::About {
+            filter: args.filter.as_deref(),
+            is_anonymous: args.anonymize.is_some(),
+            is_stopped: signal.is_some(),
+        };
+        crate::report::write(file, &report::html(&outcome, &about))?;
     }
     let text = match args.json {
         true => serde_json::to_string(&document)? + "\n",
         false => summary::text(&outcome, &rows, args.output.as_deref()),
     };
     print(&text)?;
+    if let Some(file) = &args.report {
+        eprintln!("The report is in {}.", file.display());
+    }
     if !sources.skipped.is_empty() {
         eprintln!("manyways: {} files are no captures and were left out", sources.skipped.len());
     }
