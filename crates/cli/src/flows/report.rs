@@ -5,6 +5,8 @@ mod charts;
 mod tests;
 mod words;
 
+use std::net::IpAddr;
+
 use manyways_net::flows::Outcome;
 use manyways_trace::Span;
 use manyways_wire::analysis::{Distribution, LOSSES, Overview, Party, Slow};
@@ -22,7 +24,7 @@ const PARTIES: usize = 15;
 const CAPTURES: usize = 10;
 /// So many characters of a name of others are shown, and of what else is long.
 const NAME: usize = 30;
-const SHORT: usize = 20;
+const SHORT: usize = 16;
 
 /// How the run was asked for.
 pub struct About<'a> {
@@ -361,7 +363,7 @@ fn slow_line(slow: &Slow) -> Line {
     let of = |trip: Option<Span>| trip.map_or_else(|| "–".to_owned(), span);
     let lost: f64 = slow.loss.iter().flatten().sum();
     let cells = vec![
-        cut(&slow.server, NAME - 4),
+        cut(&slow.server, NAME - 8),
         cut(&slow.client, SHORT),
         of_day(slow.started),
         rate(slow.rate),
@@ -416,7 +418,8 @@ fn parties(
         let lost = party.lost.iter().sum();
         let about = if faint { None } else { party.about.as_deref() };
         let cells = vec![
-            cut(name, NAME),
+            // Half of an address is of no use.
+            if name.parse::<IpAddr>().is_ok() { name.to_owned() } else { cut(name, NAME) },
             about.map_or_else(|| "–".to_owned(), |about| cut(about, SHORT)),
             count(party.carried.flows),
             size(party.carried.all()),
