@@ -2,6 +2,7 @@
 
 mod bluetooth;
 mod capture;
+mod filter;
 mod hosts;
 mod lab;
 mod middlebox;
@@ -157,6 +158,7 @@ pub const ALL: &[Target] = &[
         more_seeds: &[],
     },
     Target { name: "frame", run: capture::frame, words: capture::FRAME_WORDS, more_seeds: &[] },
+    Target { name: "filter", run: filter::filter, words: filter::FILTER_WORDS, more_seeds: &[] },
     Target { name: "mptcp", run: mptcp::mptcp, words: mptcp::WORDS, more_seeds: &[] },
     Target {
         name: "policy",

@@ -19,6 +19,7 @@ use manyways_sys::signal::Termination;
 
 use crate::failure::Failure;
 use crate::lab::{lab_failure, prepare};
+use crate::report::{check_folder, write};
 use contender::{CONTENDERS, Run};
 use outcome::Outcome;
 use setting::Setting;
@@ -108,19 +109,4 @@ fn demo_failure(error: LabError) -> Failure {
         !matches!(error, LabError::NotPermitted(_) | LabError::CongestionControl { .. });
     let failure = lab_failure(error);
     if permitted { failure } else { failure.hint("run the demonstration as root") }
-}
-
-fn check_folder(file: &Path) -> Result<(), Failure> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            Err(Failure::usage(format!("there is no folder {}", folder.display()))
-                .hint("make it, or name another file"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

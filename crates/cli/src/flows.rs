@@ -3,8 +3,10 @@
 mod align;
 mod ask;
 mod export;
+mod filter;
 mod known;
 mod live;
+mod report;
 mod schema;
 mod summary;
 
@@ -12,6 +14,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
@@ -27,6 +30,7 @@ use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
+use crate::report::check_folder;
 
 /// What users of a network experience, and why, from captures of their packets.
 ///
@@ -42,6 +46,8 @@ Examples:
   manyways flows -o tables 'day-*.pcap.zst' --json
   manyways flows -o shared --anonymize trace.pcap
   manyways flows -o tables day.pcap --pools wifi.csv --organisations routes.csv --dns resolver.csv
+  manyways flows office.pcapng --filter 'host 192.0.2.7 and tcp port 80 or 443'
+  manyways flows office.pcapng --report office.html --anonymize
   tcpdump -s 128 -w - | manyways flows -
   manyways flows --live eth0
   manyways flows --live eth0 -o tables --rotate 1h --keep 168
@@ -70,7 +76,7 @@ pub struct Args {
     packets: bool,
     /// Hide whose flows they are: addresses keep their common prefixes, names become numbers. With
     /// a file of at least 32 bytes as the key the same ones are hidden alike in other runs.
-    #[arg(long, value_name = "KEYFILE", requires = "output", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "KEYFILE", num_args = 0..=1, require_equals = true)]
     anonymize: Option<Option<PathBuf>>,
     /// Leave out packets before this moment: seconds since 1970, or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = moment)]
@@ -80,6 +86,13 @@ pub struct Args {
     to: Option<Time>,
     #[command(flatten)]
     known: known::Args,
+    /// Only packets that match, as in tcpdump: hosts, networks, ports, protocols, VLANs and lengths
+    /// with and, or, not and parentheses. `src host` matches one direction of a flow only.
+    #[arg(long, value_name = "EXPR")]
+    filter: Option<String>,
+    /// Write a report to read and to share: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// How many cores look at packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
@@ -156,6 +169,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     // What is wrong with a small file is found before a large one is read.
     let plan = args.plan()?;
+    // Better now than after an hour.
+    args.report.as_deref().map(check_folder).transpose()?;
     if let Some(interface) = args.live.live.clone() {
         return live::run(interface, &args.live, &plan, args.output.as_deref(), args.json);
     }
@@ -179,16 +194,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
     };
     let rows: Vec<(&str, u64)> =
         folder.as_ref().map(|folder| folder.rows().collect()).unwrap_or_default();
-    let document = summary::document(&outcome, &rows, signal.is_some());
+    let mut document = summary::document(&outcome, &rows, signal.is_some());
+    // A filter may name whom it is to hide.
+    document.filter = args.filter.clone().filter(|_| args.anonymize.is_none());
     if let Some(folder) = folder {
         let manifest = serde_json::to_string_pretty(&document)? + "\n";
         folder.finish(&manifest).map_err(folder_failure)?;
+    }
+    if let Some(file) = &args.report {
+        let about = report::About {
+            filter: args.filter.as_deref(),
+            is_anonymous: args.anonymize.is_some(),
+            is_stopped: signal.is_some(),
+        };
+        crate::report::write(file, &report::html(&outcome, &about))?;
     }
     let text = match args.json {
         true => serde_json::to_string(&document)? + "\n",
         false => summary::text(&outcome, &rows, args.output.as_deref()),
     };
     print(&text)?;
+    if let Some(file) = &args.report {
+        eprintln!("The report is in {}.", file.display());
+    }
     if !sources.skipped.is_empty() {
         eprintln!("manyways: {} files are no captures and were left out", sources.skipped.len());
     }
@@ -208,6 +236,8 @@ impl Args {
             packets: self.packets,
             from: self.from,
             to: self.to,
+            filter: self.filter.as_deref().map(filter::read).transpose()?.map(Arc::new),
+            overview: self.report.is_some(),
             mask: match &self.anonymize {
                 Some(file) => Some(key(file.as_deref())?),
                 None => None,

@@ -4,17 +4,24 @@
 //! which also stand alone as pictures. Everything that comes from outside is escaped here.
 
 pub mod bars;
+pub mod columns;
+pub mod curves;
+mod file;
 pub mod ranges;
 pub mod svg;
 pub mod timeline;
 
 use std::fmt::Write as _;
 
+pub use file::{check_folder, write};
 use svg::Drawing;
 
 /// Colours, and how charts look: for pages and for pictures that stand alone.
 const CHART_STYLE: &str = include_str!("report/chart.css");
 const PAGE_STYLE: &str = include_str!("report/page.css");
+
+/// More columns stand closer to each other.
+const MANY: usize = 8;
 
 /// A document that grows from the top down.
 pub struct Page {
@@ -81,9 +88,10 @@ impl Page {
             Column::Words => "",
             Column::Figures => " class=\"figure\"",
         };
+        let dense = if columns.len() > MANY { " class=\"dense\"" } else { "" };
         let _ = write!(
             self.body,
-            "<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr>",
+            "<div class=\"wide\"><table{dense}>\n<caption>{}</caption>\n<thead><tr>",
             escape(caption)
         );
         for (name, column) in columns {

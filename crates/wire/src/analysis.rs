@@ -5,20 +5,26 @@
 
 mod application;
 mod bluetooth;
+mod busiest;
 mod conversation;
 mod devices;
+mod distribution;
 mod dns;
 mod exchange;
 mod fetch;
 mod http;
 mod joined;
 mod mptcp;
+mod overview;
 mod packet;
 mod reads;
 mod shard;
 mod summary;
 mod survey;
 mod tcp;
+#[cfg(test)]
+mod tests;
+mod timeline;
 mod udp;
 
 use std::collections::VecDeque;
@@ -30,24 +36,29 @@ use ring::digest;
 
 pub use self::application::Application;
 use self::application::Learned;
+pub use self::busiest::{Busiest, Share};
 pub use self::conversation::Traffic;
 use self::conversation::{Conversation, Second};
+pub use self::distribution::{Distribution, Quantity};
 pub use self::exchange::FlowExchange;
 pub use self::http::HttpTransaction;
 pub use self::joined::Joined;
+pub use self::overview::{Carried, Class, LOSSES, Overview, Party, Slow, WINDOWS};
 pub use self::packet::FlowPacket;
 use self::reads::Read;
 pub use self::shard::shard;
 pub use self::summary::{Server, Summary};
 pub use self::survey::{Survey, schemas};
 pub use self::tcp::TcpFlow;
+pub use self::timeline::{Timeline, Volume};
 pub use self::udp::UdpFlow;
 use crate::bluetooth::{Control, Event, Host, StreamSummary};
 use crate::capture::{Interface, Packet};
 use crate::dhcp::{self, Leases};
 use crate::dns::{Lookup, Lookups, Resolved, Told, Transport};
+use crate::filter::{Candidate, Filter};
 use crate::flow::{self, End, Passing, Table};
-use crate::frame::{self, Datagram, Fragments, Opaque};
+use crate::frame::{self, Datagram, Fragments, Opaque, Whole};
 use crate::server::Organisations;
 use crate::table::{Column, Row, columns};
 use crate::tcp::Segment;
@@ -90,12 +101,17 @@ pub struct Settings {
     pub told: Option<Arc<Told>>,
     /// Hand out every packet as well.
     pub packets: bool,
+    /// Collect what a report tells: [`Summary::overview`] and [`Counters::timeline`].
+    pub overview: bool,
     /// Hide whose flows they are, by this key.
     pub mask: Option<[u8; 32]>,
     /// Packets before this moment do not count.
     pub from: Option<Time>,
     /// Nor do those from this one on.
     pub to: Option<Time>,
+    /// Nor do those that this one does not match. A packet in fragments is looked at when it is
+    /// whole: one that never is does not count.
+    pub filter: Option<Arc<Filter>>,
 }
 
 /// Something that came out.
@@ -186,6 +202,8 @@ pub struct Counters {
     pub last: Option<Time>,
     /// Flows that had to go before they were over, as there were too many.
     pub evicted: u64,
+    /// Bytes over time, where that was asked for.
+    pub timeline: Timeline,
 }
 
 /// Looks at packets.
@@ -204,6 +222,15 @@ pub struct Analysis {
 }
 
 impl Counters {
+    /// More packets, of which the last one passes now, and the latest one before did then.
+    fn count(&mut self, at: Time, latest: Option<Time>, packets: u64, bytes: usize) {
+        self.packets += packets;
+        self.bytes += bytes as u64;
+        self.steps_back += u64::from(latest.is_some_and(|latest| at < latest));
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
+        self.last = self.last.max(Some(at));
+    }
+
     /// Those of another analysis as well.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
@@ -222,6 +249,7 @@ impl Counters {
         self.first = self.first.into_iter().chain(other.first).min();
         self.last = self.last.max(other.last);
         self.evicted += other.evicted;
+        self.timeline.add(&other.timeline);
     }
 }
 
@@ -301,26 +329,21 @@ impl Analysis {
         if from.is_some_and(|from| packet.at < from) || to.is_some_and(|to| packet.at >= to) {
             return;
         }
-        let counters = &mut self.counters;
-        counters.packets += 1;
-        counters.bytes += packet.length as u64;
-        counters.missed += packet.lost_before;
-        let latest = counters.last.max(self.before.0);
-        counters.steps_back += u64::from(latest.is_some_and(|last| packet.at < last));
-        counters.first = Some(counters.first.map_or(packet.at, |first| first.min(packet.at)));
-        counters.last = counters.last.max(Some(packet.at));
+        // What was lost might have matched.
+        self.counters.missed += packet.lost_before;
+        if let Some(filter) = self.settings.filter.take() {
+            self.filtered(&filter, interface, packet);
+            self.settings.filter = Some(filter);
+            return;
+        }
+        self.count(packet.at, 1, packet.length);
         if interface.link.is_bluetooth() {
-            counters.bluetooth += 1;
-            let host = self.host.get_or_insert_default();
-            host.handle(interface, packet, |_| {});
-            while let Some(event) = host.poll() {
-                self.records.push_back(Record::of(event));
-            }
+            self.bluetooth(interface, packet);
             return;
         }
         match frame::datagram(interface.link, packet.bytes, packet.length) {
             Ok(datagram) => self.datagram(packet, &datagram),
-            Err(opaque) => *counters.opaque.entry(opaque).or_default() += 1,
+            Err(opaque) => *self.counters.opaque.entry(opaque).or_default() += 1,
         }
     }
 
@@ -368,20 +391,77 @@ impl Analysis {
         self.counters.evicted = self.tcp.evicted() + self.udp.evicted() - self.before.1;
     }
 
+    /// A packet passes, and counts if it matches.
+    fn filtered(&mut self, filter: &Filter, interface: &Interface, packet: &Packet<'_>) {
+        let link = interface.link;
+        let of = |length, datagram| Candidate { link, frame: packet.bytes, length, datagram };
+        let found = match link.is_bluetooth() {
+            true => Err(Opaque::Link(link)),
+            false => frame::datagram(link, packet.bytes, packet.length),
+        };
+        if let Ok(datagram) = &found
+            && let Some(part) = datagram.fragment
+        {
+            let Some(whole) = self.fragments.add(packet.at, datagram, part) else { return };
+            let frames = frames(&whole, packet, datagram);
+            let Whole { payload, carried, parts, length } = whole;
+            let whole =
+                Datagram { payload: &payload, carried, fragment: None, length, ..*datagram };
+            if filter.matches(&of(frames, Ok(&whole))) {
+                self.count(packet.at, parts as u64, frames);
+                self.counters.fragments += parts as u64;
+                self.carried(packet, frames, &whole);
+            }
+            return;
+        }
+        // A link that is not read has to be said, whatever is asked for.
+        let is_unread = matches!(found, Err(Opaque::Link(link)) if !link.is_bluetooth());
+        let candidate = of(packet.length, found.as_ref().map_err(|opaque| *opaque));
+        if !is_unread && !filter.matches(&candidate) {
+            return;
+        }
+        self.count(packet.at, 1, packet.length);
+        match found {
+            Ok(datagram) => self.carried(packet, packet.length, &datagram),
+            Err(_) if link.is_bluetooth() => self.bluetooth(interface, packet),
+            Err(opaque) => *self.counters.opaque.entry(opaque).or_default() += 1,
+        }
+    }
+
+    fn count(&mut self, at: Time, packets: u64, bytes: usize) {
+        let latest = self.counters.last.max(self.before.0);
+        self.counters.count(at, latest, packets, bytes);
+        if self.settings.overview {
+            self.counters.timeline.pass(at, Volume { flows: [0; 2], all: bytes as u64 });
+        }
+    }
+
+    fn bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) {
+        self.counters.bluetooth += 1;
+        let host = self.host.get_or_insert_default();
+        host.handle(interface, packet, |_| {});
+        while let Some(event) = host.poll() {
+            self.records.push_back(Record::of(event));
+        }
+    }
+
     fn datagram(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
         let Some(part) = datagram.fragment else {
-            self.carried(packet, datagram);
+            self.carried(packet, packet.length, datagram);
             return;
         };
         self.counters.fragments += 1;
         if let Some(whole) = self.fragments.add(packet.at, datagram, part) {
-            let frame::Whole { payload, carried } = whole;
-            let datagram = Datagram { payload: &payload, carried, fragment: None, ..*datagram };
-            self.carried(packet, &datagram);
+            let frames = frames(&whole, packet, datagram);
+            let Whole { payload, carried, length, .. } = whole;
+            let whole =
+                Datagram { payload: &payload, carried, fragment: None, length, ..*datagram };
+            self.carried(packet, frames, &whole);
         }
     }
 
-    fn carried(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
+    /// `frames` is how many bytes it passed in.
+    fn carried(&mut self, packet: &Packet<'_>, frames: usize, datagram: &Datagram<'_>) {
         let (bytes, length) = (datagram.payload, datagram.carried);
         let flow = match datagram.protocol {
             TCP => match Segment::read(bytes, length) {
@@ -403,6 +483,11 @@ impl Analysis {
                 None
             }
         };
+        if let (true, Some((_, from))) = (self.settings.overview, flow) {
+            let mut volume = Volume::default();
+            volume.flows[from as usize] = frames as u64;
+            self.counters.timeline.pass(packet.at, volume);
+        }
         if self.settings.packets {
             let Datagram { source, destination, length, .. } = *datagram;
             let is_up = match flow {
@@ -561,6 +646,12 @@ impl Analysis {
             self.records.push_back(Record::Lease(Box::new(lease)));
         }
     }
+}
+
+/// How many bytes a packet has that came in parts, of which this was the last.
+fn frames(whole: &Whole, packet: &Packet<'_>, datagram: &Datagram<'_>) -> usize {
+    // What stands before IP is as long in front of each.
+    whole.length + whole.parts * packet.length.saturating_sub(datagram.length)
 }
 
 /// Something was read in a flow.

@@ -14,10 +14,12 @@ mod link;
 #[cfg(test)]
 mod tests;
 mod tunnel;
+mod vlan;
 
 use std::net::IpAddr;
 
 pub use self::fragments::{Fragments, Whole};
+pub use self::vlan::vlans;
 use crate::capture::LinkType;
 
 const TCP: u8 = 6;

@@ -15,8 +15,9 @@
 //! told, and [`concurrency`] how many connections an end has at once. [`align`] matches what
 //! passed at several capture points.
 //!
-//! [`analysis`] does all of this with the packets of a capture, and makes rows of a [`table`] of
-//! what comes out. [`export`] writes such rows in formats of others.
+//! [`analysis`] does all of this with the packets of a capture, or with those that a [`filter`]
+//! matches, and makes rows of a [`table`] of what comes out. [`export`] writes such rows in formats
+//! of others.
 //!
 //! This crate only reads. It answers nobody, decrypts nothing that is secret and opens nothing, and
 //! what it reads may be anything: a broken or hostile message is no message, at a bounded cost.
@@ -34,6 +35,7 @@ pub mod dhcp;
 pub mod dns;
 mod escape;
 pub mod export;
+pub mod filter;
 pub mod flow;
 pub mod frame;
 pub mod http;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use manyways_net::flows::Outcome;
 use manyways_trace::Span;
-use manyways_wire::analysis::Server;
-use manyways_wire::flow::{Limit, Samples};
+use manyways_wire::analysis::{Distribution, Server};
+use manyways_wire::flow::Limit;
 use manyways_wire::table::VERSION;
 use serde::Serialize;
 
@@ -18,6 +18,8 @@ pub struct Document {
     schema: String,
     /// A signal stopped it before all was read.
     is_stopped: bool,
+    /// Only packets that match it count.
+    pub filter: Option<String>,
     captures: Vec<Capture>,
     packets: u64,
     bytes: u64,
@@ -99,6 +101,7 @@ pub fn document(outcome: &Outcome, rows: &[(&str, u64)], is_stopped: bool) -> Do
     Document {
         schema: format!("manyways-flows/{VERSION}"),
         is_stopped,
+        filter: None,
         captures: captures.collect(),
         packets: counters.packets,
         bytes: counters.bytes,
@@ -191,7 +194,7 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
         line("", format!("{} had to go before they were over", plural(counters.evicted, "flow")));
     }
     if summary.rtt.count() + summary.local_rtt.count() > 0 {
-        let of = |samples: &Samples| samples.median().map_or("?".to_owned(), millis);
+        let of = |samples: &Distribution<Span>| samples.median().map_or("?".to_owned(), millis);
         line(
             "Round trip",
             format!(
@@ -243,7 +246,7 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     text
 }
 
-fn words(limit: Limit) -> &'static str {
+pub fn words(limit: Limit) -> &'static str {
     match limit {
         Limit::Application => "nothing to send",
         Limit::Think => "the server's thinking",
@@ -255,25 +258,25 @@ fn words(limit: Limit) -> &'static str {
 }
 
 /// By the capture's counters and by its gaps.
-fn lost(outcome: &Outcome) -> u64 {
+pub fn lost(outcome: &Outcome) -> u64 {
     let said: u64 = outcome.captures.iter().map(|capture| capture.missed).sum();
     said.max(outcome.counters.missed)
 }
 
-fn lasted(outcome: &Outcome) -> Span {
+pub fn lasted(outcome: &Outcome) -> Span {
     let (first, last) = (outcome.counters.first, outcome.counters.last);
     first.zip(last).map_or(Span::ZERO, |(first, last)| last.since(first))
 }
 
-fn secs(samples: &Samples) -> Option<f64> {
+fn secs(samples: &Distribution<Span>) -> Option<f64> {
     samples.median().map(Span::as_secs_f64)
 }
 
-fn millis(span: Span) -> String {
+pub fn millis(span: Span) -> String {
     format!("{:.1} ms", span.as_millis_f64())
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "none".to_owned();
     }
@@ -286,7 +289,7 @@ pub fn plural(number: u64, what: &str) -> String {
 }
 
 /// With a comma between thousands.
-fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -298,7 +301,7 @@ fn count(number: u64) -> String {
     text
 }
 
-fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
     let mut value = bytes as f64;
     let mut unit = 0;

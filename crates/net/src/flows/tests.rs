@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -279,4 +280,64 @@ fn what_is_replaced_leaves_no_table_behind() {
     write(false);
     assert!(!out.join("packets.parquet").exists() && out.join("tcp.parquet").exists());
     assert!(out.join("mine.parquet").exists());
+}
+
+/// How many packets of a file match, as tcpdump counts them.
+fn counted_by_tcpdump(file: &Path, filter: &str) -> Option<u64> {
+    let mut tcpdump = std::process::Command::new("tcpdump");
+    let done = tcpdump.args(["-nn", "--count", "-r"]).arg(file).arg(filter).output().ok()?;
+    assert!(done.status.success(), "{filter}: {}", String::from_utf8_lossy(&done.stderr));
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    Some(said.split_whitespace().next()?.parse().unwrap())
+}
+
+#[test]
+fn a_filter_matches_what_tcpdump_matches() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("a.pcap");
+    let mut bytes = capture(9, |at| at);
+    // Other protocols, a packet of IPv6, and ARP.
+    let other = |protocol: u8, ether: [u8; 2]| {
+        let mut frame = frame(1, true, [1, 1], 0x10, b"");
+        frame[23] = protocol;
+        frame[12..14].copy_from_slice(&ether);
+        frame
+    };
+    let mut six = [&[0; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, 64]].concat();
+    six.extend([[0x20; 16], [0x30; 16]].concat());
+    six.extend([0, 53, 0x9c, 0x40, 0, 8, 0, 0]);
+    for frame in [other(17, [8, 0]), other(1, [8, 0]), other(89, [8, 0]), other(0, [8, 6]), six] {
+        bytes.extend([1_700_000_100_u32, 0].map(u32::to_le_bytes).concat());
+        bytes.extend([frame.len() as u32; 2].map(u32::to_le_bytes).concat());
+        bytes.extend(frame);
+    }
+    fs::write(&file, bytes).unwrap();
+    let sources = Sources::find(std::slice::from_ref(&file)).unwrap();
+    for filter in [
+        "tcp",
+        "not tcp",
+        "ip6 or arp",
+        "host 10.0.0.3 or 10.0.0.4",
+        "not src net 10.0.0.0/29 and tcp",
+        "src net 10.0.0.0/29 or dst host 192.0.2.1 and port 80",
+        "tcp port 80 or 443",
+        "udp port 40000 or 53",
+        "src port http and len > 60",
+        "portrange 30000-50000 and not udp",
+        "less 54 or greater 100",
+        "icmp or proto 89 or (udp and not ip6)",
+        "!(tcp || udp)",
+        "src or dst net 192.0.2 && dst portrange 1-100",
+    ] {
+        let settings =
+            Settings { filter: Some(Arc::new(filter.parse().unwrap())), ..Settings::default() };
+        let plan = Plan { settings, threads: 2 };
+        let outcome = run(&sources.captures, &plan, None, &Progress::default()).unwrap();
+        let Some(wanted) = counted_by_tcpdump(&file, filter) else {
+            eprintln!("skipped: tcpdump is not installed");
+            return;
+        };
+        assert_eq!(outcome.counters.packets, wanted, "{filter}");
+        assert!(wanted > 0, "{filter}");
+    }
 }

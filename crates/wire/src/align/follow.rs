@@ -133,7 +133,7 @@ impl Follow {
             return;
         };
         if let Some(whole) = self.fragments.add(at, &datagram, part) {
-            let frame::Whole { payload, carried } = whole;
+            let frame::Whole { payload, carried, .. } = whole;
             self.segment(at, &Datagram { payload: &payload, carried, fragment: None, ..datagram });
         }
     }

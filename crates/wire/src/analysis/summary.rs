@@ -1,14 +1,13 @@
 //! What a run adds up to, in a few numbers.
 
-use std::collections::HashMap;
-
 use manyways_trace::Span;
 
-use super::TcpFlow;
-use crate::flow::{End, Limit, LimitedBy, Samples};
+use super::busiest::{Busiest, Share};
+use super::{Distribution, Overview, TcpFlow};
+use crate::flow::{End, Limit, LimitedBy};
+use crate::table::Mask;
 
-/// So many servers are counted apart; when there are more, the smaller half of them is counted
-/// together.
+/// So many servers are counted apart.
 const SERVERS: usize = 1 << 16;
 
 /// A few numbers about all flows.
@@ -31,15 +30,16 @@ pub struct Summary {
     /// Bytes that passed and the capture missed.
     pub unseen: u64,
     /// Each flow's median round trip.
-    pub rtt: Samples,
+    pub rtt: Distribution<Span>,
     /// Each flow's median local half.
-    pub local_rtt: Samples,
+    pub local_rtt: Distribution<Span>,
     /// Each flow's median remote half.
-    pub remote_rtt: Samples,
+    pub remote_rtt: Distribution<Span>,
     /// How long servers were kept back by what, in all flows together.
     pub limited_by: LimitedBy,
-    servers: HashMap<String, Server>,
-    others: Server,
+    /// What a report tells besides, where it was asked for.
+    pub overview: Option<Box<Overview>>,
+    servers: Busiest<Server, SERVERS>,
 }
 
 /// What went to a server, or to those of one name.
@@ -52,7 +52,13 @@ pub struct Server {
 }
 
 impl Summary {
-    pub(super) fn add(&mut self, flow: &TcpFlow) {
+    /// Of nothing yet, with or without an overview.
+    pub(super) fn new(has_overview: bool) -> Self {
+        Self { overview: has_overview.then(Box::default), ..Self::default() }
+    }
+
+    /// One more flow; with a mask, nobody's name or address is kept.
+    pub(super) fn add(&mut self, flow: &TcpFlow, mut mask: Option<&mut Mask>) {
         self.flows += 1;
         self.valid += u64::from(flow.connection.is_valid());
         let mut bytes = 0;
@@ -69,52 +75,37 @@ impl Summary {
         }
         self.lost[0] += flow.lost(true).0;
         self.lost[1] += flow.lost(false).0;
-        push(&mut self.rtt, flow.rtt());
-        push(&mut self.local_rtt, flow.local_rtt());
-        push(&mut self.remote_rtt, flow.remote_rtt());
+        self.rtt.extend(flow.rtt());
+        self.local_rtt.extend(flow.local_rtt());
+        self.remote_rtt.extend(flow.remote_rtt());
         let limited_by = flow.connection.limited_by(End::Server);
         for limit in Limit::ALL {
             self.limited_by.add(limit, limited_by.span(limit));
         }
-        self.serves(flow.server_name(), bytes);
+        let mut name = flow.server_name();
+        if let Some(mask) = mask.as_deref_mut() {
+            name = mask.name(&name);
+        }
+        self.servers.with(name, &Server { flows: 1, bytes });
+        if let Some(overview) = &mut self.overview {
+            overview.tcp(flow, mask);
+        }
     }
 
     /// The servers with the most bytes, at most so many, and what all others have.
     pub fn servers(&self, most: usize) -> (Vec<(&str, Server)>, Server) {
-        let mut all: Vec<(&str, Server)> =
-            self.servers.iter().map(|(name, server)| (name.as_str(), *server)).collect();
-        all.sort_unstable_by(|one, other| (other.1.bytes, one.0).cmp(&(one.1.bytes, other.0)));
-        let rest = all.split_off(most.min(all.len()));
-        let others = rest.iter().fold(self.others, |sum, (_, server)| sum.with(server));
-        (all, others)
-    }
-
-    fn serves(&mut self, name: String, bytes: u64) {
-        if self.servers.len() >= SERVERS {
-            let mut sizes: Vec<u64> = self.servers.values().map(|server| server.bytes).collect();
-            let (_, middle, _) = sizes.select_nth_unstable(SERVERS / 2);
-            let (middle, others) = (*middle, &mut self.others);
-            self.servers.retain(|_, server| {
-                let stays = server.bytes > middle;
-                if !stays {
-                    *others = others.with(server);
-                }
-                stays
-            });
-        }
-        let server = self.servers.entry(name).or_default();
-        *server = server.with(&Server { flows: 1, bytes });
+        let (largest, others) = self.servers.largest(most);
+        (largest.into_iter().map(|(name, server)| (name, *server)).collect(), others)
     }
 }
 
-impl Server {
-    fn with(self, other: &Self) -> Self {
-        Self { flows: self.flows + other.flows, bytes: self.bytes + other.bytes }
+impl Share for Server {
+    fn size(&self) -> u64 {
+        self.bytes
     }
-}
 
-fn push(samples: &mut Samples, span: Option<Span>) {
-    if let Some(span) = span {
-        samples.push(span);
+    fn add(&mut self, other: &Self) {
+        self.flows += other.flows;
+        self.bytes += other.bytes;
     }
 }

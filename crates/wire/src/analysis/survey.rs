@@ -85,7 +85,7 @@ impl Survey {
             told: settings.told.clone().unwrap_or_default(),
             leases: Vec::new(),
             connections: Connections::default(),
-            summary: Summary::default(),
+            summary: Summary::new(settings.overview),
             recent: None,
         }
     }
@@ -102,10 +102,18 @@ impl Survey {
 
     /// One more.
     pub fn add(&mut self, record: Record) {
+        // These need not wait for their names, and without tables they do not.
+        match (&mut self.summary.overview, &record) {
+            (None, _) => {}
+            (Some(overview), Record::Http(row)) => overview.http(row),
+            (Some(overview), Record::Exchange(row)) => overview.exchange(row),
+            (Some(overview), Record::Lookup(row)) => overview.lookup(row),
+            _ => {}
+        }
         match record {
             Record::Second(_) | Record::Http(_) | Record::Exchange(_) | Record::Lookup(_)
             | Record::Stream(_) | Record::Control(_) | Record::Packet(_)
-                // They are rows, and nothing else is made of them.
+                // They are rows, and nothing else is made of them later.
                 if !self.has_tables => {}
             Record::Tcp(flow) => self.tcp.push(flow),
             Record::Udp(flow) => self.udp.push(flow),
@@ -159,10 +167,7 @@ impl Survey {
         self.name();
         let found = self.classify();
         self.locate();
-        self.tcp.iter().for_each(|flow| self.summary.add(flow));
-        if let Some(recent) = &mut self.recent {
-            self.tcp.iter().for_each(|flow| recent.add(flow));
-        }
+        self.summarise();
         let (connections, parts) = self.join(is_over);
         if !self.has_tables {
             self.tcp.clear();
@@ -194,6 +199,16 @@ impl Survey {
             &mut self.mask,
             &mut each,
         );
+    }
+
+    fn summarise(&mut self) {
+        let (summary, mask) = (&mut self.summary, &mut self.mask);
+        self.tcp.iter().for_each(|flow| summary.add(flow, mask.as_mut()));
+        if let Some(recent) = &mut self.recent {
+            self.tcp.iter().for_each(|flow| recent.add(flow, mask.as_mut()));
+        }
+        let Some(overview) = &mut summary.overview else { return };
+        self.udp.iter().for_each(|flow| overview.udp(flow, mask.as_mut()));
     }
 
     /// What servers are called.

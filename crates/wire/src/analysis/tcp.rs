@@ -7,7 +7,7 @@ use manyways_trace::{Span, Time};
 use super::application::Application;
 use super::conversation::Traffic;
 use super::{FlowId, Joined, Side};
-use crate::flow::{Connection, Counts, End, Limit, Releases, Samples, Stream};
+use crate::flow::{Connection, Counts, End, Estimate, Limit, Releases, Samples, Stream};
 use crate::table::{Column, Row, Value, columns};
 use crate::tls::Session;
 
@@ -115,7 +115,7 @@ impl TcpFlow {
         sums
     }
 
-    fn loss_rate(&self, on_local: bool) -> Option<f64> {
+    pub(super) fn loss_rate(&self, on_local: bool) -> Option<f64> {
         let (lost, sent) = self.lost(on_local);
         (sent > 0).then(|| lost as f64 / sent as f64)
     }
@@ -153,9 +153,10 @@ impl TcpFlow {
         Some(if releases.by_stamp() > 0 { "stamps" } else { "window" })
     }
 
-    fn window(&self) -> Option<u64> {
+    /// The server's first window in segments, and what is known of it.
+    pub(super) fn first_window(&self) -> Option<(u64, Estimate)> {
         let estimate = self.connection.first_window()?;
-        Some(estimate.bytes.div_ceil(self.connection.payload().into()))
+        Some((estimate.bytes.div_ceil(self.connection.payload().into()), estimate))
     }
 }
 
@@ -258,7 +259,7 @@ impl Row for TcpFlow {
         both "ce" Count "Packets that a router marked for congestion (ECN)"
             |flow, end| flow.traffic.marked(end);
         both "ect" Count "Packets that could be marked" |flow, end| flow.traffic.capable(end);
-        "icwnd" Count "The server's first congestion window, in segments." |flow| flow.window();
+        "icwnd" Count "The server's first congestion window, in segments." |flow| flow.first_window().map(|(segments, _)| segments);
         "icwnd_bytes" Count "The same in bytes."
             |flow| flow.connection.first_window().map(|estimate| estimate.bytes);
         "icwnd_is_valid" Flag

@@ -39,6 +39,17 @@ impl UdpFlow {
         Some(self.quic()?.hello()?.server_name.as_ref()?.as_str())
     }
 
+    /// Bytes of payload: of the client, then of the server.
+    pub(super) fn payload(&self) -> [u64; 2] {
+        let of = |end| self.sent(end, |sent| sent.payload.as_bytes()).unwrap_or(0);
+        [End::Client, End::Server].map(of)
+    }
+
+    /// What it speaks, as its row says it.
+    pub(super) fn protocol(&self) -> &'static str {
+        protocol(self.flow.protocol())
+    }
+
     fn spin(&self, half: impl Fn(&quic::Spin) -> &Samples) -> Option<&Samples> {
         self.quic()?.spin().filter(|spin| spin.is_plausible()).map(half)
     }
@@ -77,7 +88,7 @@ impl Row for UdpFlow {
             |row, end| row.sent(end, |sent| sent.ecn[3]).unwrap_or(0);
         "protocol" Text
             "What it speaks: quic, maybe quic (the capture began in the middle), or other."
-            |row| protocol(row.flow.protocol());
+            |row| row.protocol();
         "quic_version" Text "QUIC's version, in hexadecimal digits."
             |row| row.quic().and_then(|quic| quic.version(End::Client)).map(|v| format!("{v:08x}"));
         "name" Name "What the server is called: the best of the names below."

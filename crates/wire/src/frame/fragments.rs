@@ -31,6 +31,10 @@ pub struct Whole {
     pub payload: Vec<u8>,
     /// How many bytes it carries, captured or not.
     pub carried: usize,
+    /// In how many parts it came.
+    pub parts: usize,
+    /// How many bytes these have, with their headers.
+    pub length: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +55,8 @@ struct Packet {
 struct Part {
     begin: usize,
     length: usize,
+    /// The same with its headers.
+    whole: usize,
     /// As much of it as was captured.
     bytes: Vec<u8>,
 }
@@ -72,7 +78,8 @@ impl Fragments {
         if !part.has_more {
             packet.length = Some(begin + length);
         }
-        packet.add(Part { begin, length, bytes: datagram.payload.to_vec() });
+        let bytes = datagram.payload.to_vec();
+        packet.add(Part { begin, length, whole: datagram.length, bytes });
         let whole = packet.whole()?;
         self.packets.remove(&key);
         Some(whole)
@@ -119,7 +126,8 @@ impl Packet {
             payload.extend_from_slice(part.bytes.get(overlap..).unwrap_or_default());
         }
         payload.truncate(carried);
-        Some(Whole { payload, carried })
+        let length = self.parts.iter().map(|part| part.whole).sum();
+        Some(Whole { payload, carried, parts: self.parts.len(), length })
     }
 }
 
@@ -161,7 +169,8 @@ mod tests {
                 whole = fragments.add(Time::ZERO, &part(bytes, bytes.len()), fragment);
                 assert_eq!(whole.is_some(), index == 2);
             }
-            let expected = Whole { payload: b"abcdefghijklmnopq".to_vec(), carried: 17 };
+            let payload = b"abcdefghijklmnopq".to_vec();
+            let expected = Whole { payload, carried: 17, parts: 3, length: 17 + 3 * 20 };
             assert_eq!(whole, Some(expected));
             assert!(fragments.packets.is_empty());
         }
@@ -172,7 +181,8 @@ mod tests {
         let mut fragments = Fragments::default();
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcd", 8), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(b"ijkl", 8), at(8, false));
-        assert_eq!(whole, Some(Whole { payload: b"abcd".to_vec(), carried: 16 }));
+        let payload = b"abcd".to_vec();
+        assert_eq!(whole, Some(Whole { payload, carried: 16, parts: 2, length: 16 + 2 * 20 }));
     }
 
     #[test]
@@ -185,10 +195,8 @@ mod tests {
         // The second begins within the first.
         assert_eq!(fragments.add(Time::ZERO, &part(&[1; 16], 16), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(&[2; 16], 16), at(8, false)).unwrap();
-        assert_eq!(
-            whole,
-            Whole { payload: [[1; 16], [2; 16]].concat()[..24].to_vec(), carried: 24 }
-        );
+        assert_eq!(whole.payload, [[1; 16], [2; 16]].concat()[..24]);
+        assert_eq!((whole.carried, whole.parts), (24, 2));
     }
 
     #[test]

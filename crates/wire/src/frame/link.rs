@@ -32,8 +32,7 @@ pub(super) fn behind(link: LinkType, rest: Rest<'_>) -> Result<(Layer, Rest<'_>)
 pub(super) fn behind_ether(protocol: u16, rest: Rest<'_>) -> Result<(Layer, Rest<'_>), Opaque> {
     let found = match protocol {
         IPV4 | IPV6 => Some((Layer::Ip, rest)),
-        // VLANs, those of providers, and what was used before these had a number.
-        0x8100 | 0x88a8 | 0x9100 | 0x9200 => rest.u16(2).zip(rest.after(4)).map(ether),
+        _ if is_vlan(protocol) => rest.u16(2).zip(rest.after(4)).map(ether),
         0x8847 | 0x8848 => mpls(rest),
         0x8864 => return pppoe(rest),
         BRIDGED => Some((Layer::Link(LinkType::ETHERNET), rest)),
@@ -41,6 +40,11 @@ pub(super) fn behind_ether(protocol: u16, rest: Rest<'_>) -> Result<(Layer, Rest
         _ => return Err(Opaque::Protocol(protocol)),
     };
     found.ok_or(Opaque::Broken)
+}
+
+/// VLANs, those of providers, and what was used before these had a number.
+pub(super) fn is_vlan(protocol: u16) -> bool {
+    matches!(protocol, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
 }
 
 fn ether((protocol, rest): (u16, Rest<'_>)) -> (Layer, Rest<'_>) {

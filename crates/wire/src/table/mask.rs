@@ -44,21 +44,27 @@ impl Mask {
     pub fn hide<'a>(&mut self, kind: Kind, value: Value<'a>) -> Value<'a> {
         match (kind, value) {
             (Kind::Address, Value::Text(text)) => {
-                let hidden: Vec<String> = text.split(' ').map(|one| self.word(one)).collect();
+                let hidden: Vec<String> = text.split(' ').map(|one| self.name(one)).collect();
                 Value::Text(Cow::Owned(hidden.join(" ")))
             }
             // Where a server has no name, its address stands in its place.
-            (Kind::Name, Value::Text(text)) => Value::Text(Cow::Owned(self.word(&text))),
-            (Kind::Flow, Value::Count(flow)) => Value::Count(self.number(&flow.to_be_bytes()) >> 1),
+            (Kind::Name, Value::Text(text)) => Value::Text(Cow::Owned(self.name(&text))),
+            (Kind::Flow, Value::Count(flow)) => Value::Count(self.flow(flow)),
             (_, value) => value,
         }
     }
 
-    fn word(&mut self, text: &str) -> String {
+    /// What becomes of a name, or of an address in the place of one.
+    pub(crate) fn name(&mut self, text: &str) -> String {
         match text.parse() {
             Ok(address) => self.hidden(address).to_string(),
             Err(_) => format!("{:016x}", self.number(text.as_bytes())),
         }
+    }
+
+    /// What becomes of the number of a flow.
+    pub(crate) fn flow(&self, flow: u64) -> u64 {
+        self.number(&flow.to_be_bytes()) >> 1
     }
 
     fn hidden(&mut self, address: IpAddr) -> IpAddr {

@@ -1,0 +1,42 @@
+//! What a user sees of a filter that is none: where it goes wrong.
+
+use manyways_wire::filter::{Filter, FilterError};
+
+use crate::failure::Failure;
+
+/// The filter that this text means.
+pub fn read(text: &str) -> Result<Filter, Failure> {
+    text.parse().map_err(|error| failure(text, &error))
+}
+
+fn failure(text: &str, error: &FilterError) -> Failure {
+    // A sign below each character that is wrong; what takes no room or several lines would move it.
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let columns = |bytes: usize| text.get(..bytes).map_or(0, |text| text.chars().count());
+    let (begin, end) = (columns(error.at.start), columns(error.at.end));
+    let marks = "^".repeat((end - begin).max(1));
+    let sentence = format!("{error}\n  {plain}\n  {:begin$}{marks}", "").trim_end().to_owned();
+    Failure::usage(sentence).hint(error.problem.hint())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(text: &str) -> String {
+        read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_error_points_at_its_place() {
+        let wrong = "`htttp` is no port\n  tcp port htttp\n           ^^^^^";
+        assert_eq!(seen("tcp port htttp"), wrong);
+        assert_eq!(
+            seen("tcp\tand"),
+            "the filter ends where a test should come\n  tcp and\n         ^"
+        );
+        assert_eq!(seen("host ü"), "`ü` is no address\n  host ü\n       ^");
+        assert!(read("tcp port 80 or 443").is_ok());
+        assert!(read("tcp port 70000").unwrap_err().is_usage());
+    }
+}

@@ -1,0 +1,473 @@
+//! What a run shows, as one page to read and to share.
+
+mod charts;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::net::IpAddr;
+
+use manyways_net::flows::Outcome;
+use manyways_trace::Span;
+use manyways_wire::analysis::{Distribution, LOSSES, Overview, Party, Slow};
+use manyways_wire::flow::{Limit, LimitedBy};
+use manyways_wire::frame::Opaque;
+
+use super::summary::{count, lasted, lost, percent, plural, size};
+use crate::report::svg::number;
+use crate::report::{Column, Line, Page};
+use words::{cut, moment, of_day, rate, share, span};
+
+/// So many servers and clients have lines of their own.
+const PARTIES: usize = 15;
+/// So many captures are named.
+const CAPTURES: usize = 10;
+/// So many characters of a name of others are shown, and of what else is long.
+const NAME: usize = 30;
+const SHORT: usize = 16;
+
+/// How the run was asked for.
+pub struct About<'a> {
+    pub filter: Option<&'a str>,
+    /// Nothing may tell whose flows they are.
+    pub is_anonymous: bool,
+    /// A signal stopped it.
+    pub is_stopped: bool,
+}
+
+/// The whole report.
+pub fn html(outcome: &Outcome, about: &About<'_>) -> String {
+    let empty = Overview::default();
+    let overview = outcome.summary.overview.as_deref().unwrap_or(&empty);
+    let mut page = Page::new(&title(outcome, about), &lead(outcome));
+    page.highlights(&highlights(outcome));
+    if let Some(drawing) = charts::timeline(outcome) {
+        page.heading("How much passed when");
+        let caption = format!(
+            "Frames in steps of {}. Down: TCP and UDP from servers; up: from clients; the rest is \
+             everything else, where there is some.",
+            span(outcome.counters.timeline.width())
+        );
+        page.figure(&drawing, &caption);
+    }
+    if let Some(drawing) = charts::limits(outcome, overview) {
+        page.heading("What keeps servers from sending faster");
+        page.figure(
+            &drawing,
+            "Shares of the time between the data segments of servers, in TCP flows; behind a bar \
+             how long that is in all flows together. A long flow counts more.",
+        );
+    }
+    round_trips(&mut page, outcome);
+    losses(&mut page, outcome, overview);
+    responses(&mut page, overview);
+    if let Some(drawing) = charts::windows(overview) {
+        page.heading("First congestion windows of servers");
+        let bounds = match overview.bounded_windows {
+            0 => String::new(),
+            flows => format!(
+                " Of {} only a lower bound is known: they are left out.",
+                plural(flows, "flow")
+            ),
+        };
+        let caption = "What servers send before they can hear whether any of it came.";
+        page.figure(&drawing, &format!("{caption}{bounds}"));
+    }
+    slow(&mut page, overview);
+    let (servers, others) = overview.servers(PARTIES);
+    parties(&mut page, "Servers", "by registered domain", "Organisation", &servers, &others);
+    let (clients, others) = overview.clients(PARTIES);
+    parties(&mut page, "Clients", "by address", "System", &clients, &others);
+    carried(&mut page, overview);
+    page.heading("The capture");
+    page.notes(&capture(outcome, about));
+    page.heading("How to read this");
+    page.notes(&HOW_TO_READ.map(str::to_owned));
+    page.html(&format!("manyways {} flows", env!("CARGO_PKG_VERSION")))
+}
+
+const HOW_TO_READ: [&str; 6] = [
+    "A round trip has two halves: local, between the capture point and the local end, and remote, \
+     behind it. A local half that is long means this side's access network, mostly Wi-Fi; a remote \
+     one means distance.",
+    "Loss is local or remote alike: on which side of the capture point a segment went missing. What \
+     the capture itself missed does not count.",
+    "A full path: what is sent stands in a queue, so that more would not arrive sooner. Loss: \
+     packets are lost although there is no queue. Start-up: the window still grows, which takes \
+     round trips. The receiver's window: the client takes no more. The server's thinking: it was \
+     asked and sends nothing yet. Nothing to send: nobody asked.",
+    "The servicing rate is how fast requests of HTTP/1 are answered: their bytes by the time from \
+     each request to the last byte of its response.",
+    "Response times that are inferred are from a change of direction in what is encrypted: a \
+     request and its response, as far as packets tell.",
+    "The tables of -o have a row for each flow, with all of this and more; manyways flows ask \
+     answers questions about them.",
+];
+
+fn title(outcome: &Outcome, about: &About<'_>) -> String {
+    match &outcome.captures[..] {
+        [capture] if !about.is_anonymous => format!("What passed in {}", file_name(&capture.name)),
+        captures => format!("What passed in {}", plural(captures.len() as u64, "capture")),
+    }
+}
+
+fn file_name(path: &str) -> String {
+    let name = std::path::Path::new(path).file_name();
+    cut(&name.map_or(path.into(), |name| name.to_string_lossy()), 60)
+}
+
+fn lead(outcome: &Outcome) -> String {
+    let counters = &outcome.counters;
+    let Some((first, last)) = counters.first.zip(counters.last) else {
+        return "There is no packet in it.".to_owned();
+    };
+    format!(
+        "{} and {} in {}, from {} to {}",
+        plural(counters.packets, "packet"),
+        size(counters.bytes),
+        span(lasted(outcome)),
+        moment(first),
+        moment(last)
+    )
+}
+
+fn highlights(outcome: &Outcome) -> Vec<(String, String)> {
+    let summary = &outcome.summary;
+    let mut highlights = vec![("TCP flows".to_owned(), count(summary.flows))];
+    let mut add = |what: &str, much: String| highlights.push((what.to_owned(), much));
+    if let Some(median) = summary.rtt.median() {
+        add("Median round trip", span(median));
+    }
+    if summary.data_segments > 0 {
+        let lost = summary.lost.iter().sum();
+        add("Data packets lost", percent(lost, summary.data_segments));
+    }
+    let limits = Limit::ALL.into_iter().filter(|limit| *limit != Limit::Application);
+    let most = limits.max_by_key(|limit| summary.limited_by.span(*limit));
+    if let Some(most) = most.filter(|limit| !summary.limited_by.span(*limit).is_zero()) {
+        let much = share(summary.limited_by.span(most), summary.limited_by.all());
+        add(&format!("Servers kept back by {}", super::summary::words(most)), much);
+    }
+    highlights
+}
+
+/// What is known of the capture itself, and what may be wrong with it.
+fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
+    let (counters, summary) = (&outcome.counters, &outcome.summary);
+    let mut notes = Vec::new();
+    if about.is_stopped {
+        notes.push("It was stopped before the end: this is what was read until then.".to_owned());
+    }
+    match about.filter {
+        Some(_) if about.is_anonymous => {
+            notes.push("Only packets that match a filter count.".to_owned());
+        }
+        Some(filter) => notes.push(format!("Only packets that match this filter count: {filter}")),
+        None => {}
+    }
+    let opaque: u64 = counters.opaque.values().sum();
+    notes.push(format!(
+        "TCP {}, UDP {}, other IP {}, not IP {}, Bluetooth {}; {}.",
+        count(counters.tcp),
+        count(counters.udp),
+        count(counters.others),
+        count(opaque),
+        count(counters.bluetooth),
+        plural(counters.fragments, "fragment")
+    ));
+    notes.push(format!(
+        "{}, {} with a whole handshake and no reset; {} of payload down and {} up.",
+        plural(summary.flows, "TCP flow"),
+        percent(summary.valid, summary.flows),
+        size(summary.bytes[1]),
+        size(summary.bytes[0])
+    ));
+    notes.push(match (lost(outcome), summary.unseen) {
+        (0, 0) => "The capture counts no packet that it lost, and nothing was acknowledged that it \
+                   did not see."
+            .to_owned(),
+        (lost, unseen) => format!(
+            "Not captured: {} by the capture's own count; {} that were acknowledged and never seen.",
+            plural(lost, "packet"),
+            size(unseen)
+        ),
+    });
+    let mut count_of = |number: u64, what: &str, why: &str| {
+        if number > 0 {
+            notes.push(format!("{} {why}.", plural(number, what)));
+        }
+    };
+    count_of(counters.tcp_broken, "TCP segment", "had a header that is cut or broken");
+    count_of(counters.steps_back, "time", "the clock of the capture stepped back");
+    count_of(counters.evicted, "flow", "had to go before the end, as there were too many");
+    for (opaque, number) in &counters.opaque {
+        if let Opaque::Link(link) = opaque {
+            let why = format!("have link type {}, which is not read", link.0);
+            count_of(*number, "packet", &why);
+        }
+    }
+    for (index, capture) in outcome.captures.iter().enumerate() {
+        let name = match about.is_anonymous {
+            true => format!("capture {}", index + 1),
+            false => file_name(&capture.name),
+        };
+        match &capture.fault {
+            // It may name the file.
+            Some(_) if about.is_anonymous => {
+                notes.push(format!("{name}: could not be read to its end."));
+            }
+            Some(fault) => notes.push(format!("{name}: {fault}.")),
+            None if outcome.captures.len() > 1 && index < CAPTURES => {
+                notes.push(format!("{name}: {}.", plural(capture.packets, "packet")));
+            }
+            None => {}
+        }
+    }
+    notes
+}
+
+/// A distribution in a line of a table: how many, and where parts of them are.
+fn quantiles<Q: manyways_wire::analysis::Quantity>(
+    name: &str,
+    found: &Distribution<Q>,
+    words: impl Fn(Q) -> String,
+) -> Option<Line> {
+    let of = |part: f64| found.quantile(part).map_or_else(String::new, &words);
+    let mut cells = vec![name.to_owned(), count(found.count())];
+    cells.extend([0.1, 0.25, 0.5, 0.75, 0.9, 0.99].map(of));
+    (found.count() > 0).then_some(Line { cells, strong: false, faint: false })
+}
+
+const QUANTILES: [(&str, Column); 8] = [
+    ("", Column::Words),
+    ("Count", Column::Figures),
+    ("10 %", Column::Figures),
+    ("25 %", Column::Figures),
+    ("Median", Column::Figures),
+    ("75 %", Column::Figures),
+    ("90 %", Column::Figures),
+    ("99 %", Column::Figures),
+];
+
+fn round_trips(page: &mut Page, outcome: &Outcome) {
+    let summary = &outcome.summary;
+    if summary.rtt.count() + summary.local_rtt.count() + summary.remote_rtt.count() == 0 {
+        return;
+    }
+    let all =
+        [("whole", &summary.rtt), ("local", &summary.local_rtt), ("remote", &summary.remote_rtt)];
+    page.heading("Round trips");
+    if let Some(drawing) = charts::spans("Round trips of TCP flows", &all, "of flows") {
+        let caption = "Which part of the TCP flows has a median round trip of at most so much.";
+        page.figure(&drawing, caption);
+    }
+    let lines =
+        all.iter().filter_map(|(name, found)| quantiles(name, found, span)).collect::<Vec<_>>();
+    page.table(
+        "Flows' medians: so many flows, and where parts of them are below",
+        &QUANTILES,
+        &lines,
+    );
+}
+
+fn losses(page: &mut Page, outcome: &Outcome, overview: &Overview) {
+    let summary = &outcome.summary;
+    if summary.data_segments == 0 {
+        return;
+    }
+    page.heading("Loss");
+    let [first, second, third] = LOSSES.map(|end| format!("to {} %", number(end * 100.0)));
+    let over = format!("over {} %", number(LOSSES[2] * 100.0));
+    let columns = [
+        ("Side", Column::Words),
+        ("Lost", Column::Figures),
+        ("Rate", Column::Figures),
+        ("Flows without", Column::Figures),
+        (&first, Column::Figures),
+        (&second, Column::Figures),
+        (&third, Column::Figures),
+        (&over, Column::Figures),
+    ];
+    let sides = ["local", "remote"].iter().zip(summary.lost).zip(&overview.losses);
+    let lines = sides.map(|((side, lost), classes)| {
+        let mut cells = vec![(*side).to_owned(), count(lost), percent(lost, summary.data_segments)];
+        cells.extend(classes.iter().map(|flows| count(*flows)));
+        Line { cells, strong: false, faint: false }
+    });
+    let caption = format!(
+        "Of {} data packets; {} sent again, {} of these for nothing. Right: flows by how much of \
+         their data was lost.",
+        count(summary.data_segments),
+        count(summary.again),
+        count(summary.spurious)
+    );
+    page.table(&caption, &columns, &lines.collect::<Vec<_>>());
+}
+
+fn responses(page: &mut Page, overview: &Overview) {
+    let all = [
+        ("HTTP/1", &overview.responses),
+        ("inferred", &overview.inferred_responses),
+        ("DNS", &overview.lookups),
+    ];
+    if all.iter().any(|(_, found)| found.count() > 0) {
+        page.heading("How soon responses begin");
+        if let Some(drawing) = charts::spans("Response times", &all, "of responses") {
+            let caption = "Which part of the responses begins within so much time of its request.";
+            page.figure(&drawing, caption);
+        }
+        let lines: Vec<Line> =
+            all.iter().filter_map(|(name, found)| quantiles(name, found, span)).collect();
+        page.table("Time from a request to its response", &QUANTILES, &lines);
+    }
+    let found = &overview.servicing_rate;
+    if let Some(line) = quantiles("Servicing rate", found, rate) {
+        page.heading("How fast requests are answered");
+        if let Some(drawing) = charts::rates(found) {
+            let caption =
+                "Which part of the flows with HTTP/1 has a servicing rate of at most so much.";
+            page.figure(&drawing, caption);
+        }
+        page.table("Flows with HTTP/1", &QUANTILES, &[line]);
+    }
+}
+
+fn slow(page: &mut Page, overview: &Overview) {
+    if overview.slow().is_empty() {
+        return;
+    }
+    page.heading("The slowest flows");
+    let columns = [
+        ("Server", Column::Words),
+        ("Client", Column::Words),
+        ("Began", Column::Figures),
+        ("Rate", Column::Figures),
+        ("Down", Column::Figures),
+        ("Kept back by", Column::Words),
+        ("Local", Column::Figures),
+        ("Remote", Column::Figures),
+        ("Loss", Column::Figures),
+    ];
+    let lines: Vec<Line> = overview.slow().iter().map(slow_line).collect();
+    page.table(
+        "Of flows in which the server sent at least 50 data packets: the rate while it had \
+         something to send, and what kept it back for most of that time. Local and remote: medians \
+         of the halves of the round trip.",
+        &columns,
+        &lines,
+    );
+}
+
+fn slow_line(slow: &Slow) -> Line {
+    let [_, local, remote] = slow.rtt;
+    let of = |trip: Option<Span>| trip.map_or_else(|| "–".to_owned(), span);
+    let lost: f64 = slow.loss.iter().flatten().sum();
+    let cells = vec![
+        cut(&slow.server, NAME - 8),
+        cut(&slow.client, SHORT),
+        of_day(slow.started),
+        rate(slow.rate),
+        size(slow.bytes),
+        reason(&slow.limited_by, slow.busy, local, remote),
+        of(local),
+        of(remote),
+        format!("{:.2} %", lost * 100.0),
+    ];
+    Line { cells, strong: false, faint: false }
+}
+
+/// What kept a server back for the longest part of this time.
+fn reason(limited_by: &LimitedBy, busy: Span, local: Option<Span>, remote: Option<Span>) -> String {
+    let limits = [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp];
+    let Some(most) = limits.into_iter().max_by_key(|limit| limited_by.span(*limit)) else {
+        return String::new();
+    };
+    let words = match (most, local, remote) {
+        (Limit::StartUp, Some(local), Some(remote)) if local > remote => "local delay",
+        (Limit::StartUp, Some(_), Some(_)) => "distance",
+        _ => super::summary::words(most),
+    };
+    format!("{words} {}", share(limited_by.span(most), busy))
+}
+
+fn parties(
+    page: &mut Page,
+    heading: &str,
+    by: &str,
+    about: &str,
+    parties: &[(&str, &Party)],
+    others: &Party,
+) {
+    if parties.is_empty() {
+        return;
+    }
+    page.heading(heading);
+    let columns = [
+        (heading, Column::Words),
+        (about, Column::Words),
+        ("Flows", Column::Figures),
+        ("Bytes", Column::Figures),
+        ("Round trip", Column::Figures),
+        ("Local", Column::Figures),
+        ("Remote", Column::Figures),
+        ("Response", Column::Figures),
+        ("Loss", Column::Figures),
+    ];
+    let line = |name: &str, party: &Party, faint: bool| {
+        let of = |found: &Distribution<Span>| found.median().map_or_else(|| "–".to_owned(), span);
+        let lost = party.lost.iter().sum();
+        let about = if faint { None } else { party.about.as_deref() };
+        let cells = vec![
+            // Half of an address is of no use.
+            if name.parse::<IpAddr>().is_ok() { name.to_owned() } else { cut(name, NAME) },
+            about.map_or_else(|| "–".to_owned(), |about| cut(about, SHORT)),
+            count(party.carried.flows),
+            size(party.carried.all()),
+            of(&party.rtt),
+            of(&party.local_rtt),
+            of(&party.remote_rtt),
+            of(&party.response_time),
+            match party.data_segments {
+                0 => "–".to_owned(),
+                all => percent(lost, all),
+            },
+        ];
+        Line { cells, strong: false, faint }
+    };
+    let mut lines: Vec<Line> =
+        parties.iter().map(|(name, party)| line(name, party, false)).collect();
+    if others.carried.flows > 0 {
+        lines.push(line("all others", others, true));
+    }
+    let caption = format!(
+        "Those with the most bytes, {by}: TCP and UDP flows and their payload; medians over TCP \
+         flows of their medians, for the response also of QUIC."
+    );
+    page.table(&caption, &columns, &lines);
+}
+
+fn carried(page: &mut Page, overview: &Overview) {
+    if overview.protocols.is_empty() {
+        return;
+    }
+    page.heading("What flows carry");
+    let columns = [
+        ("Protocol", Column::Words),
+        ("Flows", Column::Figures),
+        ("Down", Column::Figures),
+        ("Up", Column::Figures),
+    ];
+    let mut protocols: Vec<_> = overview.protocols.iter().collect();
+    protocols.sort_by_key(|(_, carried)| std::cmp::Reverse(carried.all()));
+    let lines = protocols.into_iter().map(|((below, name), carried)| Line {
+        cells: vec![
+            format!("{name} over {}", below.to_uppercase()),
+            count(carried.flows),
+            size(carried.bytes[1]),
+            size(carried.bytes[0]),
+        ],
+        strong: false,
+        faint: false,
+    });
+    page.table("Flows and their payload", &columns, &lines.collect::<Vec<_>>());
+}

@@ -1,0 +1,173 @@
+use std::path::{Path, PathBuf};
+
+use manyways_net::flows::{Outcome, Plan, Progress, Sources};
+use manyways_wire::analysis::Settings;
+use tempfile::TempDir;
+
+use super::super::summary;
+use super::*;
+
+const HOSTILE: &str = "\"><script>alert(1)</script>";
+
+/// A capture with this many conversations of HTTP with a server that is called so.
+fn capture(flows: u8, host: &str) -> Vec<u8> {
+    let mut bytes = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
+    bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([65_535_u32, 1].map(u32::to_le_bytes).concat());
+    let mut say = |millis: u64, flow: u8, is_up: bool, [seq, ack]: [u32; 2], flags, data: &[u8]| {
+        let frame = frame(flow, is_up, [seq, ack], flags, data);
+        let at = 1_700_000_000_000 + millis;
+        bytes.extend(((at / 1_000) as u32).to_le_bytes());
+        bytes.extend(((at % 1_000) as u32 * 1_000_000).to_le_bytes());
+        bytes.extend([frame.len() as u32; 2].map(u32::to_le_bytes).concat());
+        bytes.extend(frame);
+    };
+    let question = format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+    let asked = 101 + question.len() as u32;
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n";
+    for flow in 0..flows {
+        let start = u64::from(flow) * 400;
+        say(start, flow, true, [100, 0], 0x02, b"");
+        say(start + 20, flow, false, [500, 101], 0x12, b"");
+        say(start + 21, flow, true, [101, 501], 0x10, b"");
+        say(start + 30, flow, true, [101, 501], 0x18, &question);
+        let mut next = 501;
+        for part in 0..60_u64 {
+            let mut data = if part == 0 { head.to_vec() } else { Vec::new() };
+            data.resize(data.len() + 1_000, 7);
+            say(start + 80 + part * 3, flow, false, [next, asked], 0x10, &data);
+            next += data.len() as u32;
+            say(start + 82 + part * 3, flow, true, [asked, next], 0x10, b"");
+        }
+        say(start + 300, flow, true, [asked, next], 0x11, b"");
+        say(start + 320, flow, false, [next, asked + 1], 0x11, b"");
+        say(start + 321, flow, true, [asked + 1, next + 1], 0x10, b"");
+    }
+    bytes
+}
+
+fn frame(flow: u8, is_up: bool, numbers: [u32; 2], flags: u8, carried: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 12];
+    bytes.extend([0x08, 0x00, 0x45, 0]);
+    bytes.extend((40 + carried.len() as u16).to_be_bytes());
+    bytes.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+    let (client, server) = ([10, 0, 0, flow], [192, 0, 2, 77]);
+    let (from, to) = if is_up { (client, server) } else { (server, client) };
+    bytes.extend(from.into_iter().chain(to));
+    let ports = if is_up { [40_000_u16, 80] } else { [80, 40_000] };
+    bytes.extend(ports.map(u16::to_be_bytes).concat());
+    bytes.extend(numbers.map(u32::to_be_bytes).concat());
+    bytes.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    bytes.extend(carried);
+    bytes
+}
+
+fn look(file: &Path, threads: u8, settings: &Settings) -> Outcome {
+    let sources = Sources::find(&[file.to_owned()]).unwrap();
+    let settings = Settings { overview: true, ..settings.clone() };
+    let plan = Plan { settings, threads };
+    manyways_net::flows::run(&sources.captures, &plan, None, &Progress::default()).unwrap()
+}
+
+fn file(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    std::fs::write(&file, bytes).unwrap();
+    (folder, file)
+}
+
+const PLAIN: About<'_> = About { filter: None, is_anonymous: false, is_stopped: false };
+
+#[test]
+fn the_numbers_are_those_of_the_summary() {
+    let (_folder, file) = file("office.pcap", &capture(6, "www.example.net"));
+    let outcome = look(&file, 1, &Settings::default());
+    let (counters, summary) = (&outcome.counters, &outcome.summary);
+    let overview = summary.overview.as_deref().unwrap();
+    assert_eq!((summary.flows, summary.valid), (6, 6));
+    let timeline = || counters.timeline.bins().map(|(_, volume)| volume);
+    assert_eq!(timeline().map(|volume| volume.all).sum::<u64>(), counters.bytes);
+    let of_flows = timeline().map(|volume| volume.flows.iter().sum::<u64>());
+    assert_eq!(of_flows.sum::<u64>(), counters.bytes, "there is nothing but flows");
+    let carried: Vec<_> = overview.protocols.iter().collect();
+    assert_eq!(carried.len(), 1);
+    assert_eq!(*carried[0].0, ("tcp", "http"));
+    assert_eq!((carried[0].1.flows, carried[0].1.bytes), (6, summary.bytes));
+    let (servers, others) = overview.servers(15);
+    assert_eq!((servers.len(), servers[0].0, others.carried.flows), (1, "example.net", 0));
+    assert_eq!(servers[0].1.local_rtt.median(), summary.local_rtt.median());
+    let (clients, others) = overview.clients(4);
+    assert_eq!((clients.len(), others.carried.flows), (4, 2));
+    assert_eq!(overview.losses, [[6, 0, 0, 0, 0]; 2]);
+    assert_eq!(overview.responses.median(), Some(Span::from_millis(50)));
+    assert_eq!(overview.servicing_rate.count(), 6);
+    assert_eq!(overview.slow().len(), 6);
+
+    let page = html(&outcome, &PLAIN);
+    let median = summary.local_rtt.median().unwrap();
+    for words in [
+        "What passed in office.pcap".to_owned(),
+        format!("{} packets", counters.packets),
+        "2023-11-14 22:13:20 UTC".to_owned(),
+        "<th scope=\"row\">local</th><td class=\"figure\">6</td>".to_owned(),
+        format!("<td class=\"figure\">{}</td>", span(median)),
+        "<dt>Data packets lost</dt><dd>0.00 %</dd>".to_owned(),
+        "<dt>TCP flows</dt><dd>6</dd>".to_owned(),
+        "<th scope=\"row\">example.net</th>".to_owned(),
+        "<th scope=\"row\">http over TCP</th><td class=\"figure\">6</td>".to_owned(),
+        "counts no packet that it lost".to_owned(),
+    ] {
+        assert!(page.contains(&words), "{words}");
+    }
+    // The summary on the terminal says the same.
+    let text = summary::text(&outcome, &[], None);
+    assert!(text.contains(&format!("local {:.1} ms", median.as_millis_f64())), "{text}");
+}
+
+#[test]
+fn it_is_the_same_however_many_cores_look() {
+    let (_folder, file) = file("a.pcap", &capture(20, "www.example.net"));
+    let settings = Settings::default();
+    let page = html(&look(&file, 1, &settings), &PLAIN);
+    assert_eq!(html(&look(&file, 3, &settings), &PLAIN), page);
+}
+
+#[test]
+fn of_an_empty_capture_it_says_so() {
+    let (_folder, file) = file("a.pcap", &capture(0, ""));
+    let page = html(&look(&file, 2, &Settings::default()), &PLAIN);
+    assert!(page.contains("There is no packet in it.") && page.contains("0 TCP flows"), "{page}");
+    assert!(!page.contains("<svg") && !page.contains("NaN") && !page.contains(">inf<"), "{page}");
+}
+
+#[test]
+fn names_of_others_cannot_become_markup() {
+    let (_folder, file) = file("<img src=x onerror=alert(1)>.pcap", &capture(2, HOSTILE));
+    let mut outcome = look(&file, 1, &Settings::default());
+    outcome.captures[0].fault = Some(HOSTILE.to_owned());
+    let about = About { filter: Some("len > 0 or less <b>"), is_stopped: true, ..PLAIN };
+    let page = html(&outcome, &about);
+    for word in ["<script", "<img", "<b>", "src=\"", "http:", "https:", "url(", "@import"] {
+        assert!(!page.contains(word), "{word}");
+    }
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;.pcap"), "{page}");
+    assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("was stopped"), "{page}");
+}
+
+#[test]
+fn nothing_of_whom_is_hidden_leaks() {
+    let (_folder, file) = file("alice.pcap", &capture(3, "www.example.net"));
+    let settings = Settings { mask: Some([7; 32]), ..Settings::default() };
+    let mut outcome = look(&file, 2, &settings);
+    outcome.captures[0].fault = Some("cannot read alice.pcap".to_owned());
+    let about = About { filter: Some("host 192.0.2.77"), is_anonymous: true, is_stopped: false };
+    let page = html(&outcome, &about);
+    for word in ["alice", "example", "10.0.0.", "192.0.2."] {
+        assert!(!page.contains(word), "{word}");
+    }
+    assert!(page.contains("match a filter") && page.contains("could not be read"), "{page}");
+    // Nor in what the summary names.
+    let document = serde_json::to_string(&summary::document(&outcome, &[], false)).unwrap();
+    assert!(!document.contains("example") && !document.contains("192.0.2."), "{document}");
+    assert!(!summary::text(&outcome, &[], None).contains("example"));
+}

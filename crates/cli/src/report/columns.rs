@@ -1,0 +1,65 @@
+//! A column chart: how much there is of each of some values that follow each other.
+
+use super::bars::WIDTH;
+use super::svg::{Anchor, Drawing, marks, number};
+
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 24.0;
+const PLOT: f64 = 170.0;
+const FOOT: f64 = 40.0;
+/// A column is no wider.
+const WIDEST: f64 = 36.0;
+/// So much room a mark's words take.
+const WORDS: f64 = 24.0;
+
+/// The chart.
+pub struct Columns {
+    pub title: String,
+    pub description: String,
+    /// What the values are.
+    pub across: String,
+    /// What is counted.
+    pub up: String,
+    /// Each value, and how much there is of it.
+    pub columns: Vec<(String, u64)>,
+}
+
+impl Columns {
+    pub fn draw(&self) -> Drawing {
+        let mut drawing = Drawing::new(WIDTH, TOP + PLOT + FOOT, &self.title, &self.description);
+        let most = self.columns.iter().map(|column| column.1).max().unwrap_or(0);
+        let (step, count) = marks(most as f64, 4);
+        let (end, right) = (step * count as f64, WIDTH - RIGHT);
+        let floor = TOP + PLOT;
+        for index in 0..=count {
+            let value = step * index as f64;
+            // There are no halves of what is counted.
+            if value.fract() != 0.0 {
+                continue;
+            }
+            let y = floor - value / end * PLOT;
+            drawing.line((LEFT, y), (right, y), if index == 0 { "axis" } else { "grid" });
+            drawing.text((LEFT - 8.0, y + 4.0), Anchor::End, "tick", &number(value));
+        }
+        let room = (right - LEFT) / self.columns.len().max(1) as f64;
+        let width = (room * 0.8).min(WIDEST);
+        let every = ((WORDS / room).ceil() as usize).max(1);
+        for (index, (words, value)) in self.columns.iter().enumerate() {
+            let middle = LEFT + room * (index as f64 + 0.5);
+            let height = *value as f64 / end * PLOT;
+            if *value > 0 {
+                let at = (middle - width / 2.0, floor - height);
+                drawing.rectangle(at, (width, height), 2.0, "fill-0");
+            }
+            let is_last = index + 1 == self.columns.len();
+            if is_last || index % every == 0 && index + every < self.columns.len() {
+                drawing.text((middle, floor + 16.0), Anchor::Middle, "tick", words);
+            }
+        }
+        let middle = LEFT + (right - LEFT) / 2.0;
+        drawing.text((middle, floor + 34.0), Anchor::Middle, "tick", &self.across);
+        drawing.upright((12.0, TOP + PLOT / 2.0), "tick", &self.up);
+        drawing
+    }
+}

@@ -1,0 +1,45 @@
+//! The VLANs that a frame is in.
+
+use super::{DEPTH, Rest};
+use crate::capture::LinkType;
+
+/// The numbers of its VLANs (IEEE 802.1Q), the outer one first; none where the link has no such tags.
+/// Those inside of tunnels do not count.
+pub fn vlans(link: LinkType, frame: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    let rest = Rest { bytes: frame, length: frame.len() };
+    let mut next = match link {
+        LinkType::ETHERNET => rest.u16(12).zip(rest.after(14)),
+        LinkType::SLL => rest.u16(14).zip(rest.after(16)),
+        LinkType::SLL2 => rest.u16(0).zip(rest.after(20)),
+        _ => None,
+    };
+    let tags = std::iter::from_fn(move || {
+        let (protocol, rest) = next?;
+        if !super::link::is_vlan(protocol) {
+            return None;
+        }
+        let tag = rest.u16(0)?;
+        next = rest.u16(2).zip(rest.after(4));
+        Some(tag & 0xfff)
+    });
+    tags.take(DEPTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_one_behind_the_other_until_they_are_cut() {
+        let tagged = [0x88, 0xa8, 0x20, 0x64, 0x81, 0x00, 0xa0, 0xc8, 0x08, 0x00, 0x45];
+        let frame = [&[0; 12][..], &tagged].concat();
+        let of = |frame: &[u8]| vlans(LinkType::ETHERNET, frame).collect::<Vec<_>>();
+        assert_eq!(of(&frame), [100, 200]);
+        assert_eq!(of(&frame[..18]), [100]);
+        assert_eq!(of(&frame[..15]), [0; 0]);
+        assert_eq!(of(&[&[0; 12][..], &tagged[8..]].concat()), [0; 0]);
+        let cooked = [&[0; 14][..], &tagged].concat();
+        assert_eq!(vlans(LinkType::SLL, &cooked).collect::<Vec<_>>(), [100, 200]);
+        assert_eq!(vlans(LinkType::RAW, &frame).count(), 0);
+    }
+}

@@ -1,0 +1,68 @@
+//! A filter: any text, and a packet made of the same bytes.
+
+use manyways_wire::capture::LinkType;
+use manyways_wire::filter::{Candidate, Filter, FilterError, Problem};
+use manyways_wire::frame;
+
+pub(super) const FILTER_WORDS: &[&str] = &[
+    "host ",
+    "net ",
+    "port ",
+    "portrange ",
+    "proto ",
+    "src ",
+    "dst ",
+    "src or dst ",
+    "tcp ",
+    "udp ",
+    "ip6 ",
+    "arp ",
+    "vlan ",
+    "len >= ",
+    "less ",
+    "greater ",
+    " and ",
+    " or ",
+    "not ",
+    "(",
+    ")",
+    "!",
+    "&&",
+    "||",
+    "10.0.0.0/8",
+    "2001:db8::1",
+    "80",
+    "1-1023",
+    "http",
+    "mask 255.0.0.0",
+    "[",
+];
+
+/// What reads is the same when it is read again, and its opposite matches whatever it does not; an
+/// error is within the text.
+pub(super) fn filter(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let filter: Filter = match text.parse() {
+        Ok(filter) => filter,
+        Err(FilterError { at, problem }) => {
+            assert!(text.get(at).is_some() && !problem.hint().is_empty(), "{problem}");
+            return;
+        }
+    };
+    let said = filter.to_string();
+    match said.parse::<Filter>() {
+        Ok(read) => assert_eq!(read, filter, "{said}"),
+        // What was left out may make it too large.
+        Err(error) => assert_eq!(error.problem, Problem::Large, "{said}"),
+    }
+    let found = frame::datagram(LinkType::RAW, bytes, bytes.len());
+    let candidate = Candidate {
+        link: LinkType::ETHERNET,
+        frame: bytes,
+        length: bytes.len(),
+        datagram: found.as_ref().map_err(|opaque| *opaque),
+    };
+    if let Ok(opposite) = format!("not ({said})").parse::<Filter>() {
+        assert_ne!(opposite.matches(&candidate), filter.matches(&candidate), "{said}");
+    }
+}
