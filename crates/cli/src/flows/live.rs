@@ -21,7 +21,7 @@ use crate::failure::Failure;
 pub struct LiveArgs {
     /// Capture on this interface instead, or on any, until Ctrl-C. Tables come in sets, each a
     /// folder DIR/shard=TIME that is there once it is whole.
-    #[arg(long, value_name = "IFACE", conflicts_with_all = ["captures", "from", "to", "force"])]
+    #[arg(long, value_name = "IFACE", conflicts_with_all = ["captures", "from", "to", "force", "report"])]
     pub live: Option<String>,
     /// Begin a set of tables at multiples of this: 60, 15min, 24h. A flow is in that in which it ends.
     #[arg(long, value_name = "DURATION", default_value = "5min", value_parser = duration,

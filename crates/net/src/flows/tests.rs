@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
-use manyways_wire::analysis::{Analysis, Counters, Settings, Survey};
+use manyways_wire::analysis::{Analysis, Counters, Settings, Summary, Survey};
 use manyways_wire::capture::{Reader, Step};
 use manyways_wire::table::{Batch, Schema};
 
@@ -259,6 +259,46 @@ fn whatever_turns_are_taken_all_comes_out_once() {
             assert!(*table == "devices" || rows == &whole.2[table], "{turn}: {table}");
         }
     }
+}
+
+/// What the flows of a capture add up to, when rows are asked for after each record or at the end.
+fn added_up(bytes: &[u8], is_eager: bool) -> Summary {
+    let mut survey = Survey::new(&Settings::default()).without_tables();
+    let (mut analysis, mut reader) = (Analysis::new(Settings::default()), Reader::default());
+    let mut add = |analysis: &mut Analysis| {
+        for record in std::iter::from_fn(|| analysis.poll()) {
+            survey.add(record);
+            if is_eager {
+                survey.flush(false, |schema, _| panic!("a table of {}", schema.table));
+            }
+        }
+    };
+    let mut at = 0;
+    loop {
+        match reader.step(&bytes[at..]).unwrap() {
+            Step::Packet(packet, length) => {
+                at += length;
+                analysis.packet(&reader.interfaces()[0], &packet);
+            }
+            Step::Other(length) => at += length,
+            Step::More(_) => break,
+        }
+        add(&mut analysis);
+    }
+    analysis.finish();
+    add(&mut analysis);
+    survey.flush(true, |schema, _| panic!("a table of {}", schema.table));
+    survey.summary().clone()
+}
+
+#[test]
+fn what_flows_add_up_to_does_not_depend_on_when_they_are_added() {
+    let bytes = capture(40, |at| at);
+    let (eager, late) = (added_up(&bytes, true), added_up(&bytes, false));
+    assert_eq!((late.flows, late.servers(10).0.len()), (40, 1));
+    assert_eq!((eager.flows, eager.bytes, eager.valid), (late.flows, late.bytes, late.valid));
+    assert_eq!(eager.servers(10).0[0].0, late.servers(10).0[0].0);
+    assert_eq!(eager.servers(10).0[0].1.bytes, late.servers(10).0[0].1.bytes);
 }
 
 #[test]

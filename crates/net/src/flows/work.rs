@@ -18,8 +18,6 @@ use super::input::{Source, SourceError};
 pub(super) const WAITING: usize = 8;
 /// A capture that begins this much before the one before it ended goes on with it: clocks step.
 const OVERLAP: Span = Span::from_secs(2);
-/// So many records are held until they are sorted and written.
-pub(super) const HELD: usize = 1 << 21;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -144,7 +142,7 @@ struct Collector<'a> {
 
 impl Collector<'_> {
     fn write(&mut self, is_end: bool) -> Result<(), FolderError> {
-        if !is_end && self.survey.held() < HELD {
+        if !is_end && !self.survey.is_full() {
             return Ok(());
         }
         let mut result = Ok(());

@@ -27,6 +27,13 @@ use crate::{HostName, dhcp};
 
 /// So many leases are remembered from one flush to the next.
 const LEASES: usize = 1 << 16;
+/// So many records are held, at the least, until rows are made of them: they are sorted, and joined
+/// with each other.
+const ROWS: usize = 1 << 21;
+/// So many where they are only joined and added up: a flow takes more than a kilobyte.
+const JOINED: usize = 1 << 16;
+/// And so many where each is only added up.
+const ADDED: usize = 1 << 10;
 
 /// Collects what analyses hand out, in whatever order, and makes tables of it.
 ///
@@ -143,6 +150,16 @@ impl Survey {
         flows + requests + others + self.resolved.len() + self.multipath.len()
     }
 
+    /// Whether it is time for [`Survey::flush`].
+    pub fn is_full(&self) -> bool {
+        let most = match (self.has_tables, self.summary.overview.is_some()) {
+            (true, _) => ROWS,
+            (false, true) => JOINED,
+            (false, false) => ADDED,
+        };
+        self.held() >= most
+    }
+
     /// Hands out what is held as rows of their tables. At the end of all, the tables of flows come
     /// even where they have no row.
     pub fn flush(&mut self, is_end: bool, each: impl FnMut(&Schema, &Batch)) {
@@ -165,8 +182,11 @@ impl Survey {
         self.tcp.sort_unstable_by_key(|flow| (flow.started(), flow.id));
         self.udp.sort_unstable_by_key(|flow| (flow.flow.started(), flow.id));
         self.name();
-        let found = self.classify();
-        self.locate();
+        let is_joined = self.has_tables || self.summary.overview.is_some();
+        let found = if is_joined { self.classify() } else { Vec::new() };
+        if is_joined {
+            self.locate();
+        }
         self.summarise();
         let (connections, parts) = self.join(is_over);
         if !self.has_tables {

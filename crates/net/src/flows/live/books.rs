@@ -9,7 +9,7 @@ use manyways_wire::table::{Batch, Schema};
 use super::{Listener, Watch};
 use crate::flows::folder::FolderError;
 use crate::flows::sets::Sets;
-use crate::flows::work::{Capture, HELD, Outcome, Plan};
+use crate::flows::work::{Capture, Outcome, Plan};
 
 /// Something that a thread says.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl<'a> Books<'a> {
         match said.what {
             What::Records(records) => {
                 records.into_iter().for_each(|record| self.survey.add(record));
-                if self.survey.held() >= HELD {
+                if self.survey.is_full() {
                     self.flush(None)?;
                 }
             }
