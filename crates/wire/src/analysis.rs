@@ -513,13 +513,12 @@ impl Analysis {
         datagram: &Datagram<'_>,
         segment: &Segment<'_>,
     ) -> Option<(FlowId, End)> {
-        let Datagram { source, destination, length, ecn, .. } = *datagram;
-        let passing = self.tcp.handle(now, source, destination, segment)?;
+        let passing = self.tcp.handle(now, datagram.source, datagram.destination, segment)?;
         let Passing { from, place, connection, attached, .. } = passing;
         // Made when they are needed, which is seldom.
         let ends = || {
-            let sender = SocketAddr::new(source, segment.from);
-            let receiver = SocketAddr::new(destination, segment.to);
+            let sender = SocketAddr::new(datagram.source, segment.from);
+            let receiver = SocketAddr::new(datagram.destination, segment.to);
             if from == End::Client { (sender, receiver) } else { (receiver, sender) }
         };
         let port = if from == End::Client { segment.to } else { segment.from };
@@ -527,7 +526,7 @@ impl Analysis {
             let (client, server) = ends();
             FlowId::of(TCP, client, server, connection.started())
         });
-        attached.traffic.add(from, length, ecn);
+        attached.traffic.add(from, datagram.length, datagram.ecn);
         let records = &mut self.records;
         if segment.length > 0
             && let Some(second) = attached.carries(now, from, segment.length)

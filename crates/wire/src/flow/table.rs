@@ -142,6 +142,7 @@ impl<A: Default> Table<A> {
     }
 
     /// A segment passes.
+    #[inline]
     pub fn handle(
         &mut self,
         now: Time,

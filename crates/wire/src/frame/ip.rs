@@ -28,6 +28,7 @@ pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
     }
 }
 
+#[inline]
 fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
     let fixed: &[u8; 20] = rest.bytes.first_chunk()?;
     let number = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
@@ -55,7 +56,10 @@ fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
         ecn: fixed[1] & 3,
         hop_limit: fixed[8],
     };
-    Some(packet.carrying(rest, fixed[9], header))
+    Some(match fixed[9] {
+        AUTHENTICATION => packet.carrying(rest, AUTHENTICATION, header),
+        protocol => packet.with(rest, protocol, header),
+    })
 }
 
 fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {
@@ -117,6 +121,12 @@ impl Packet {
             }
             protocol = next;
         }
+        self.with(rest, protocol, at)
+    }
+
+    /// With what it carries, which begins there.
+    #[inline]
+    fn with(self, rest: Rest<'_>, protocol: u8, at: usize) -> Datagram<'_> {
         let length = self.length.max(at);
         let end = rest.bytes.len().min(length);
         Datagram {
