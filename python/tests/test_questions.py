@@ -209,6 +209,25 @@ def test_throughput_puts_subflows_together():
     assert len(at) == 2
 
 
+def test_bytes_by_application_over_each_network():
+    packets = [
+        {"application": "example.com", "network": "cellular", "bytes": 60, "direction": "down"},
+        {"application": "example.com", "network": "cellular", "bytes": 20, "direction": "up"},
+        {"application": "example.net", "network": "cellular", "bytes": 20, "direction": "down"},
+        {"application": "example.com", "network": "wifi", "bytes": 7, "direction": "down"},
+        {"application": None, "network": None, "interface": 3, "bytes": 9, "direction": "up"},
+    ]
+    at = {
+        (row["network"], row["application"]): row
+        for row in answer({"packets": rows("packets", *packets)}, "networks")
+    }
+    assert len(at) == 4
+    most = at["cellular", "example.com"]
+    assert (most["packets"], most["bytes"], most["share"], most["share_up"]) == (2, 80, 0.8, 0.25)
+    assert at["wifi", "example.com"]["share"] == 1
+    assert at["interface 3", "no flow"]["share_up"] == 1
+
+
 def test_applications_and_content_length():
     tables = tcp({"domain": "example.com", "down_bytes": 60, "up_bytes": 20})
     tables["udp"] = rows("udp", {"server_port": 53, "down_bytes": 15, "up_bytes": 5})

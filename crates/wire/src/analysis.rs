@@ -342,7 +342,7 @@ impl Analysis {
             return;
         }
         match frame::datagram(interface.link, packet.bytes, packet.length) {
-            Ok(datagram) => self.datagram(packet, &datagram),
+            Ok(datagram) => self.datagram((interface, packet), &datagram),
             Err(opaque) => *self.counters.opaque.entry(opaque).or_default() += 1,
         }
     }
@@ -410,7 +410,7 @@ impl Analysis {
             if filter.matches(&of(frames, Ok(&whole))) {
                 self.count(packet.at, parts as u64, frames);
                 self.counters.fragments += parts as u64;
-                self.carried(packet, frames, &whole);
+                self.carried((interface, packet), frames, &whole);
             }
             return;
         }
@@ -422,7 +422,7 @@ impl Analysis {
         }
         self.count(packet.at, 1, packet.length);
         match found {
-            Ok(datagram) => self.carried(packet, packet.length, &datagram),
+            Ok(datagram) => self.carried((interface, packet), packet.length, &datagram),
             Err(_) if link.is_bluetooth() => self.bluetooth(interface, packet),
             Err(opaque) => *self.counters.opaque.entry(opaque).or_default() += 1,
         }
@@ -445,9 +445,13 @@ impl Analysis {
         }
     }
 
-    fn datagram(&mut self, packet: &Packet<'_>, datagram: &Datagram<'_>) {
+    fn datagram(
+        &mut self,
+        (interface, packet): (&Interface, &Packet<'_>),
+        datagram: &Datagram<'_>,
+    ) {
         let Some(part) = datagram.fragment else {
-            self.carried(packet, packet.length, datagram);
+            self.carried((interface, packet), packet.length, datagram);
             return;
         };
         self.counters.fragments += 1;
@@ -456,12 +460,17 @@ impl Analysis {
             let Whole { payload, carried, length, .. } = whole;
             let whole =
                 Datagram { payload: &payload, carried, fragment: None, length, ..*datagram };
-            self.carried(packet, frames, &whole);
+            self.carried((interface, packet), frames, &whole);
         }
     }
 
     /// `frames` is how many bytes it passed in.
-    fn carried(&mut self, packet: &Packet<'_>, frames: usize, datagram: &Datagram<'_>) {
+    fn carried(
+        &mut self,
+        (interface, packet): (&Interface, &Packet<'_>),
+        frames: usize,
+        datagram: &Datagram<'_>,
+    ) {
         let (bytes, length) = (datagram.payload, datagram.carried);
         let flow = match datagram.protocol {
             TCP => match Segment::read(bytes, length) {
@@ -500,6 +509,7 @@ impl Analysis {
                 length: u32::try_from(length).unwrap_or(u32::MAX),
                 is_up,
                 interface: packet.interface as u16,
+                network: interface.network(),
                 flow: flow.map(|(id, _)| id),
                 application: None,
             }));

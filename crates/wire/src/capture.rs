@@ -58,6 +58,24 @@ pub struct Interface {
     pub lost: u64,
 }
 
+impl Interface {
+    /// What kind of network it belongs to, by its name in Linux, Android and iOS: `wifi`, `cellular`,
+    /// `bluetooth` or `ethernet`; none where the name does not say, as `en0` and `any`.
+    pub fn network(&self) -> Option<&'static str> {
+        let begins =
+            |prefixes: &[&str]| prefixes.iter().any(|prefix| self.name.starts_with(prefix));
+        let cellular =
+            ["rmnet", "v4-rmnet", "r_rmnet", "ccmni", "pdp_ip", "wwan", "wwp", "lte", "cell"];
+        match () {
+            () if begins(&cellular) => Some("cellular"),
+            () if begins(&["wl", "wifi", "swlan"]) => Some("wifi"),
+            () if begins(&["bnep", "bt-pan"]) => Some("bluetooth"),
+            () if begins(&["eth", "enp", "eno", "ens", "enx"]) => Some("ethernet"),
+            () => None,
+        }
+    }
+}
+
 /// How a packet begins, by the number that the registry of link-layer types gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);

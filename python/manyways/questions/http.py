@@ -167,6 +167,34 @@ QUESTIONS = (
         ),
     ),
     Question(
+        name="networks",
+        title="Bytes by application over each network",
+        tables=("packets",),
+        source="packets",
+        observations=(
+            "SELECT coalesce(application, 'no flow') AS which,\n"
+            "  coalesce(network, 'interface ' || interface) AS network, bytes AS value,\n"
+            "  CASE direction WHEN 'up' THEN bytes ELSE 0 END AS up_bytes FROM chosen"
+        ),
+        by=("which", "network"),
+        unit="B",
+        axis="share of the bytes",
+        summary=(
+            "SELECT network, which AS application, count(*) AS packets, sum(value) AS bytes,\n"
+            "  sum(value) / nullif(sum(sum(value)) OVER (PARTITION BY network), 0) AS share,\n"
+            "  sum(up_bytes) / nullif(sum(value), 0) AS share_up\n"
+            "FROM observed GROUP BY network, which\n"
+            "QUALIFY row_number() OVER (PARTITION BY network ORDER BY sum(value) DESC, which) <= 20\n"
+            "ORDER BY network, bytes DESC, application"
+        ),
+        units=(("bytes", "B"), ("share", "1"), ("share_up", "1")),
+        figure="bars",
+        notes=(
+            "Needs the table of packets (--packets). Which network an interface belongs to is told by "
+            "its name: a capture in pcapng has it, one in pcap does not.",
+        ),
+    ),
+    Question(
         name="content-length",
         title="Whether Content-Length tells how much will come",
         tables=("http",),

@@ -415,3 +415,26 @@ proptest! {
         read(&bytes, bytes.len().max(1));
     }
 }
+
+#[test]
+fn the_name_of_an_interface_says_what_network_it_is() {
+    let network = |name: &str| {
+        Interface { link: LinkType::RAW, snap: 0, name: name.to_owned(), lost: 0 }.network()
+    };
+    for (name, wanted) in [
+        ("wlan0", Some("wifi")),
+        ("wlp2s0", Some("wifi")),
+        ("rmnet_data0", Some("cellular")),
+        ("v4-rmnet_data1", Some("cellular")),
+        ("pdp_ip0", Some("cellular")),
+        ("wwan0", Some("cellular")),
+        ("lte0", Some("cellular")),
+        ("bnep0", Some("bluetooth")),
+        ("enp3s0", Some("ethernet")),
+        ("en0", None),
+        ("any", None),
+        ("", None),
+    ] {
+        assert_eq!(network(name), wanted, "{name}");
+    }
+}
