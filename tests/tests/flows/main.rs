@@ -10,6 +10,7 @@ mod limits;
 mod live;
 mod loss;
 mod names;
+mod quic;
 mod rows;
 mod rtt;
 mod windows;
