@@ -13,5 +13,6 @@ mod names;
 mod quic;
 mod rows;
 mod rtt;
+mod web;
 mod windows;
 mod world;
