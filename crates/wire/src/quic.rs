@@ -21,8 +21,8 @@ pub use requests::CONFIRMS;
 pub use spin::Spin;
 
 use crate::Peek;
-use crate::tls::ClientHello;
 use crate::tls::hello::{self, Stop};
+use crate::tls::{Carrier, ClientHello, Offer};
 use assembly::Assembly;
 use keys::Keys;
 use packet::Initial;
@@ -78,6 +78,12 @@ impl Initials {
             Err(Stop::Short { whole }) if self.datagrams < DATAGRAM_LIMIT => Peek::More(whole),
             Err(Stop::Short { .. } | Stop::Broken) => self.give_up(),
         }
+    }
+
+    /// All that is there of the hello so far. It may be worth to go on after [`Peek::Complete`],
+    /// until it is whole.
+    pub fn offer(&self) -> Option<Offer> {
+        Offer::read(self.hello.beginning(), Carrier::Quic)
     }
 
     fn give_up(&mut self) -> Peek<ClientHello> {

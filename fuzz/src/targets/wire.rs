@@ -325,6 +325,8 @@ pub(super) fn quic_flow(bytes: &[u8]) {
         };
         let times = connection.handle(now, from, captured, whole.len());
         assert!(times.is_none_or(|exchange| exchange.began <= exchange.answered));
+        let hello = connection.hello();
+        assert!(hello.is_none_or(|hello| hello.ja4.is_some() == hello.is_whole));
         let packet = frame::Datagram {
             source: [192, 0, 2, what & 1].into(),
             destination: [192, 0, 2, !what & 1].into(),

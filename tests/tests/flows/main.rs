@@ -4,12 +4,15 @@
 //! it dropped) and what both ends were told to do; the capture is tcpdump's.
 
 mod applications;
+mod compare;
 mod cuts;
 mod limits;
 mod live;
 mod loss;
 mod names;
+mod quic;
 mod rows;
 mod rtt;
+mod web;
 mod windows;
 mod world;

@@ -99,6 +99,8 @@ impl Row for UdpFlow {
         "sni" Name "The server's name in QUIC's hello." |row| row.server_name();
         "alpn" Text "The application protocols that the client offers, the best one first."
             |row| row.quic().and_then(|q| q.hello()).map(|hello| tcp::protocols(&hello.protocols));
+        "ja4" Text "The JA4 fingerprint of QUIC's hello, where all of it was captured."
+            |row| row.quic().and_then(|quic| quic.hello()?.ja4.as_deref());
         "handshake_server_rtt" Span "From the client's first flight to the server's answer."
             |row| row.quic().and_then(|quic| quic.handshake().to_server());
         "handshake_client_rtt" Span "From that answer to the client's reply."

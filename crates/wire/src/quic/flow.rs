@@ -1,6 +1,7 @@
 //! One QUIC connection as it passes, from its first datagram to its last.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
 
 use manyways_trace::{Span, Time};
 
@@ -11,7 +12,7 @@ use super::requests::Requests;
 use super::spin::Spin;
 use crate::Peek;
 use crate::flow::{End, Exchange, Samples};
-use crate::tls::ClientHello;
+use crate::tls::Offer;
 
 /// So many datagrams that look like a version nobody knows are waited through for an answer that
 /// looks the same.
@@ -65,10 +66,19 @@ struct Id {
 enum Hello {
     #[default]
     Expected,
-    Coming(Box<Initials>),
-    Read(Box<ClientHello>),
+    Coming(Box<Coming>),
+    /// All of it, or all that passed.
+    Read(Box<Offer>),
     /// It was cut, is of another version, or did not pass.
     Missing,
+}
+
+/// A hello of which more may come.
+#[derive(Default)]
+struct Coming {
+    initials: Initials,
+    /// What is there once name and protocols are: the keys behind them may be in another datagram.
+    offer: Option<Offer>,
 }
 
 impl Flow {
@@ -128,9 +138,7 @@ impl Flow {
 
     /// Nothing passes any more: the last exchange is over.
     pub fn end(&mut self) -> Option<Exchange> {
-        if !matches!(self.hello, Hello::Read(_)) {
-            self.hello = Hello::Missing;
-        }
+        self.give_up_hello();
         self.requests.end()
     }
 
@@ -145,11 +153,12 @@ impl Flow {
         self.versions[end as usize]
     }
 
-    /// What the client says first: the server's name and the protocols.
-    pub fn hello(&self) -> Option<&ClientHello> {
+    /// What the client says first, as soon as the server's name and the protocols are known.
+    pub fn hello(&self) -> Option<&Offer> {
         match &self.hello {
-            Hello::Read(hello) => Some(hello),
-            _ => None,
+            Hello::Read(offer) => Some(offer),
+            Hello::Coming(coming) => coming.offer.as_ref(),
+            Hello::Expected | Hello::Missing => None,
         }
     }
 
@@ -315,8 +324,8 @@ impl Flow {
 
     /// Puts the client's hello together.
     fn read_hello(&mut self, has_initial: bool, captured: &[u8], length: usize) {
-        if self.handshake.done.is_some() && !matches!(self.hello, Hello::Read(_)) {
-            self.hello = Hello::Missing;
+        if self.handshake.done.is_some() {
+            self.give_up_hello();
         }
         // Nothing that was cut can be opened.
         if !has_initial || captured.len() < length {
@@ -325,12 +334,27 @@ impl Flow {
         if matches!(self.hello, Hello::Expected) {
             self.hello = Hello::Coming(Box::default());
         }
-        let Hello::Coming(initials) = &mut self.hello else { return };
-        match initials.datagram(captured) {
-            Peek::Complete(hello) => self.hello = Hello::Read(Box::new(hello)),
-            Peek::No => self.hello = Hello::Missing,
+        let Hello::Coming(coming) = &mut self.hello else { return };
+        match coming.initials.datagram(captured) {
+            Peek::Complete(_) => match coming.initials.offer() {
+                Some(offer) if offer.is_whole => self.hello = Hello::Read(Box::new(offer)),
+                Some(offer) => coming.offer = Some(offer),
+                None => self.hello = Hello::Missing,
+            },
+            Peek::No => self.give_up_hello(),
             Peek::More(_) => {}
         }
+    }
+
+    /// What is missing of the hello now does not come any more.
+    fn give_up_hello(&mut self) {
+        self.hello = match mem::take(&mut self.hello) {
+            Hello::Coming(coming) => {
+                coming.offer.map_or(Hello::Missing, |offer| Hello::Read(Box::new(offer)))
+            }
+            Hello::Read(offer) => Hello::Read(offer),
+            Hello::Expected | Hello::Missing => Hello::Missing,
+        };
     }
 }
 

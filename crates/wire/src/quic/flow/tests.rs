@@ -6,6 +6,7 @@ use rustls::quic::Version;
 use super::*;
 use crate::quic::CONFIRMS;
 use crate::quic::tests::{ID, crypto, hello, sealed_by};
+use crate::tls::tests::{alpn, extension, sized, sni};
 
 /// What the ends call themselves.
 const PHONE: &[u8] = b"me";
@@ -116,6 +117,71 @@ fn a_hello_in_two_datagrams_is_one_flight() {
     is_shop(&flow);
     let handshake = flow.handshake();
     assert_eq!((handshake.to_server(), handshake.to_client()), (span(40), span(7)));
+}
+
+/// A hello with extensions 0, 0x10, 0x0d, 0x2b, one that is made up and 0x39 (QUIC's parameters),
+/// and with the key that makes it long last.
+fn long_hello() -> Vec<u8> {
+    let extensions = [
+        sni(b"shop.example.com"),
+        extension(0x3a3a, &[]),
+        extension(0x0d, &sized(2, &[4, 3, 8, 4])),
+        alpn(&["h3"]),
+        extension(0x2b, &sized(1, &[3, 4])),
+        extension(0x39, b"parameters"),
+        extension(0x33, &[7; 1_300]),
+    ];
+    let suites = [0x13, 3, 0x1a, 0x1a, 0x13, 1, 0x13, 2];
+    let body =
+        [&[3, 3][..], &[7; 32], &[0], &sized(2, &suites), &[1, 0], &sized(2, &extensions.concat())];
+    [&[1][..], &sized(3, &body.concat())].concat()
+}
+
+/// By hand: three suites and six extensions are not made up;
+/// `printf 1301,1302,1303 | sha256sum` and `printf 000d,002b,0033,0039_0403,0804 | sha256sum`.
+const JA4: &str = "q13d0306h3_55b375c5d22e_b27c2b71ce49";
+
+#[test]
+fn the_fingerprint_waits_for_the_whole_hello_and_the_name_does_not() {
+    let hello = long_hello();
+    let [first, second] = [(0, &hello[..900]), (900, &hello[900..])]
+        .map(|(at, part)| initial(Version::V1, ID, &crypto(at, part)));
+    let mut flow = Flow::new();
+    flow.handle(ms(0), Client, &first, first.len());
+    is_shop(&flow);
+    assert_eq!(flow.hello().unwrap().ja4, None);
+    // A copy of what is there, and then the rest.
+    flow.handle(ms(1), Client, &first, first.len());
+    flow.handle(ms(2), Client, &second, second.len());
+    is_shop(&flow);
+    assert!(matches!(flow.hello, Hello::Read(_)), "nothing is held for what will not come");
+    assert_eq!(flow.hello().unwrap().ja4.as_deref(), Some(JA4));
+
+    // The other way round there is nothing before there is all.
+    let (flow, _) = after(&[(0, Client, &second), (1, Client, &first)]);
+    assert_eq!(flow.hello().unwrap().ja4.as_deref(), Some(JA4));
+}
+
+#[test]
+fn where_the_end_of_a_hello_did_not_pass_its_name_stays() {
+    let part = initial(Version::V1, ID, &crypto(0, &long_hello()[..900]));
+    let answered = (40, Server, &answer(Version::V1, SITE)[..]);
+    let finished = finished(Version::V1);
+    for last in [answered, (50, Client, &finished)] {
+        let (flow, _) = after(&[(0, Client, &part), last]);
+        is_shop(&flow);
+        assert!(matches!(flow.hello, Hello::Read(_)));
+        let hello = flow.hello().unwrap();
+        assert!(!hello.is_whole && hello.ja4.is_none());
+    }
+    // Nor does it wait longer than for so many datagrams.
+    let mut flow = Flow::new();
+    for at in 0..=crate::quic::DATAGRAM_LIMIT as u64 {
+        assert!(!matches!(flow.hello, Hello::Read(_)));
+        flow.handle(ms(at), Client, &part, part.len());
+    }
+    is_shop(&flow);
+    assert!(matches!(flow.hello, Hello::Read(_)));
 }
 
 #[test]

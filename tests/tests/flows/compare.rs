@@ -1,0 +1,224 @@
+//! What tcptrace and tshark say of the same captures: the same, or why not.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use manyways_tests::{Need, finish, lack};
+
+use crate::rows::{Row, Tables};
+use crate::world::{World, cannot};
+
+/// Both ends, as our columns and tcptrace's call what each sends.
+const ENDS: [(&str, &str); 2] = [("up", "a2b"), ("down", "b2a")];
+
+/// What the connections are told to do, and the bytes that each end then has to send.
+const WORDS: [(&str, i64, i64); 5] = [
+    ("read bulk 2000000", 13, 2_000_000),
+    ("put 1500000", 1_500_013, 6),
+    ("ask 10 0.05 0.02 5000", 160, 50_000),
+    ("read every 0.01 50 700", 18, 35_000),
+    ("read bulk 1", 7, 1),
+];
+
+/// The most data of a segment here, and the most segments that one captured packet may be.
+const SEGMENT: i64 = 1_448;
+const MERGED: i64 = 65_536 / SEGMENT;
+
+/// One connection as tcptrace tells it: its columns by their names.
+type Traced = BTreeMap<String, String>;
+
+/// What tshark makes of the segments of one end of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sharked {
+    frames: i64,
+    payload: i64,
+    ip: i64,
+    again: i64,
+    out_of_order: i64,
+}
+
+/// Connections by the client's port.
+fn tcptrace(file: &Path) -> BTreeMap<i64, Traced> {
+    let done = finish(Command::new("tcptrace").args(["-l", "-r", "-n", "--csv"]).arg(file));
+    let done = done.succeeded();
+    let mut lines = done.stdout.lines().filter(|line| line.contains(',') && !line.starts_with('#'));
+    let split = |line: &str| line.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>();
+    let names = lines.next().map(split).expect("tcptrace says what its columns are");
+    let traced = lines.map(|line| names.iter().cloned().zip(split(line)).collect::<Traced>());
+    traced.map(|one| (number(&one, "port_a") as i64, one)).collect()
+}
+
+#[track_caller]
+fn number(traced: &Traced, name: &str) -> f64 {
+    let text = traced.get(name).unwrap_or_else(|| panic!("tcptrace has no {name}"));
+    text.parse().unwrap_or_else(|_| panic!("tcptrace says of {name}: {text}"))
+}
+
+/// How many conversations there are, and what each end of them sent, by the client's port.
+fn tshark(file: &Path) -> (usize, BTreeMap<(i64, &'static str), Sharked>) {
+    let run = |words: &[&str]| {
+        let mut tshark = Command::new("tshark");
+        finish(tshark.args(["-n", "-r"]).arg(file).args(words)).succeeded().stdout
+    };
+    let talks = run(&["-q", "-z", "conv,tcp"]).lines().filter(|line| line.contains("<->")).count();
+    let fields = ["srcport", "dstport", "len", "analysis.retransmission", "analysis.out_of_order"];
+    let fields: String = fields.iter().map(|name| format!(" -e tcp.{name}")).collect();
+    let words: Vec<&str> =
+        ["-T", "fields", "-e", "ip.len"].into_iter().chain(fields.split_whitespace()).collect();
+    let mut ends: BTreeMap<_, Sharked> = BTreeMap::new();
+    for line in run(&words).lines() {
+        let parts: Vec<&str> = line.split('\t').collect();
+        let [ip, from, to, payload, again, out_of_order] = parts[..] else { panic!("{line}") };
+        let whole = |text: &str| text.parse::<i64>().unwrap_or_else(|_| panic!("{line}"));
+        let key = if from == "80" { (whole(to), "down") } else { (whole(from), "up") };
+        let end = ends.entry(key).or_default();
+        end.frames += 1;
+        end.ip += whole(ip);
+        end.payload += whole(payload);
+        // It sets this flag for those that it calls fast or spurious as well.
+        end.again += i64::from(!again.is_empty());
+        end.out_of_order += i64::from(!out_of_order.is_empty());
+    }
+    (talks, ends)
+}
+
+/// Segments that were sent again, whatever for.
+fn again(flow: &Row, end: &str) -> i64 {
+    let kinds = ["fast", "timeout", "probe", "spurious"];
+    kinds.iter().map(|kind| flow.count(&format!("{end}_again_{kind}"))).sum()
+}
+
+struct Differences<'a> {
+    of: &'a str,
+    all: &'a mut Vec<String>,
+}
+
+impl Differences<'_> {
+    fn same<T: PartialEq + std::fmt::Debug>(&mut self, what: &str, ours: T, theirs: T) {
+        self.check(ours == theirs, || format!("{what}: {ours:?}, they say {theirs:?}"));
+    }
+
+    fn check(&mut self, is_right: bool, why: impl FnOnce() -> String) {
+        if !is_right {
+            self.all.push(format!("{}: {}", self.of, why()));
+        }
+    }
+}
+
+/// What tcptrace says of one end.
+fn with_tcptrace(flow: &Row, traced: &Traced, end: (&str, &str), wrong: &mut Differences<'_>) {
+    let (end, theirs) = end;
+    let count = |name: &str| flow.count(&format!("{end}_{name}"));
+    let said = |name: &str| number(traced, &format!("{name}_{theirs}"));
+    wrong.same("packets", count("packets"), said("total_packets") as i64);
+    wrong.same("bytes", count("bytes"), said("actual_data_bytes") as i64);
+    // It says of a segment that was sent again only that it passed twice; where the first copy was
+    // lost before it passed here, it calls the second one out of order, as it does those that
+    // something overtook. And it counts packets as they were captured, of which one may be several
+    // segments: what was sent again of those that were merged may be more.
+    let (twice, late) = (said("rexmt_data_pkts") as i64, said("outoforder_pkts") as i64);
+    let (again, reordered) = (again(flow, end), count("reordered"));
+    let merged = said("max_segm_size") as i64 > SEGMENT;
+    let more = if merged { said("rexmt_data_bytes") as i64 / SEGMENT } else { 0 };
+    wrong.check((twice + late..=twice.max(more) + late).contains(&(again + reordered)), || {
+        format!("again {again}, overtaken {reordered}; they say {twice} again, {late} out of order")
+    });
+    wrong.same("lost before or overtaken", count("lost_before") + reordered, late);
+    // It has what nobody overtook wait for an acknowledgement as we do, but prints a tenth of a
+    // millisecond, and counts SYNs, which have a column of their own here.
+    let near = if end == "up" { "up_remote_rtt" } else { "local_rtt" };
+    let shake = if end == "up" { "handshake_server_rtt" } else { "handshake_client_rtt" };
+    let millis = |name: &str| flow.number(name).map(|seconds| seconds * 1_000.0);
+    let is_near = |ours: f64, theirs: f64| (ours - theirs).abs() <= 0.051;
+    if let Some(shake) = millis(shake) {
+        let theirs = said("RTT_from_3WHS");
+        wrong.check(is_near(shake, theirs), || format!("handshake {shake} ms, they say {theirs}"));
+    }
+    if let Some(least) = millis(&format!("{near}_min")) {
+        let (ours, theirs) = (millis(shake).map_or(least, |it| it.min(least)), said("RTT_min"));
+        wrong.check(is_near(ours, theirs), || format!("least {ours} ms, they say {theirs}"));
+    }
+    // It has a mean where we have a median, which is never further from it than one standard
+    // deviation.
+    if let Some(median) = millis(near) {
+        let (mean, deviation) = (said("RTT_avg"), said("RTT_stdev"));
+        wrong.check((median - mean).abs() <= deviation + 0.5, || {
+            format!("median {median} ms, they say {mean} and a deviation of {deviation}")
+        });
+    }
+}
+
+/// What tshark says of one end.
+fn with_tshark(flow: &Row, end: &str, said: Sharked, wrong: &mut Differences<'_>) {
+    let count = |name: &str| flow.count(&format!("{end}_{name}"));
+    let ours = [count("packets"), count("bytes"), count("ip_bytes")];
+    wrong.same("packets, bytes, IP bytes", ours, [said.frames, said.payload, said.ip]);
+    // It calls what comes again soon out of order, by a rule of a few milliseconds: only the sum
+    // can be compared. It counts packets as they were captured.
+    let again = again(flow, end) + count("reordered");
+    let theirs = said.again + said.out_of_order;
+    let most = if count("data_packets") > count("packets") { theirs * MERGED } else { theirs };
+    wrong.check((theirs..=most).contains(&again), || format!("again {again}, they say {said:?}"));
+}
+
+#[test]
+fn tcptrace_and_tshark_agree() {
+    if let Some(lack) =
+        cannot().or_else(|| lack(&[Need::Command("tcptrace"), Need::Command("ethtool")]))
+    {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let has_tshark = lack(&[Need::Command("tshark")]).is_none();
+    if !has_tshark {
+        eprintln!("without tshark, which is not there");
+    }
+    let apart = "ethtool -K net tso off gso off gro off >/dev/null";
+    let clean = "net:down=40mbit,up=40mbit,delay=15ms,queue=1s";
+    let lossy = "net:down=40mbit,up=40mbit,delay=15ms,loss=2%";
+    let (mut wrong, mut sums) = (Vec::new(), BTreeMap::<_, i64>::new());
+    for (world, link, before) in [
+        ("clean", clean, apart),
+        ("lossy", lossy, apart),
+        ("merged", "net:delay=15ms,loss=1%", "true"),
+    ] {
+        let links = vec![link.to_owned()];
+        let clients: String =
+            WORDS.iter().map(|(words, ..)| format!("$PEER client {words}\n")).collect();
+        let captured = World { links, before, at_server: true, seed: 3, ..World::default() }
+            .run(&format!("{before}\n{clients}"));
+        let ports = captured.ports();
+        assert_eq!(ports.len(), WORDS.len(), "{}", captured.stdout);
+        for side in ["net", "net-server"] {
+            let file = captured.path(&format!("{side}.pcap"));
+            let (tables, traced) = (Tables::of(&file), tcptrace(&file));
+            assert_eq!([tables.table("tcp").len(), traced.len()], [WORDS.len(); 2], "{world}");
+            let (talks, sharked) =
+                if has_tshark { tshark(&file) } else { (WORDS.len(), BTreeMap::new()) };
+            assert_eq!(talks, WORDS.len(), "{world}");
+            for (port, (words, up, down)) in ports.iter().zip(WORDS) {
+                let (flow, traced) = (tables.flow(*port), &traced[&i64::from(*port)]);
+                for (end, unique) in ENDS.into_iter().zip([up, down]) {
+                    let of = format!("{world}, {side}, {words}, {}", end.0);
+                    let mut wrong = Differences { of: &of, all: &mut wrong };
+                    // The truth, which the other one finds where the last copy of all passed.
+                    let said = number(traced, &format!("unique_bytes_sent_{}", end.1)) as i64;
+                    wrong.same("unique bytes", unique, said);
+                    with_tcptrace(flow, traced, end, &mut wrong);
+                    if let Some(said) = sharked.get(&(i64::from(*port), end.0)) {
+                        with_tshark(flow, end.0, *said, &mut wrong);
+                    }
+                    *sums.entry((world, side)).or_default() += again(flow, end.0);
+                }
+            }
+        }
+    }
+    eprintln!("sent again: {sums:?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // And there was something to compare.
+    for ((world, side), sum) in sums {
+        assert_eq!(sum == 0, world == "clean", "{world}, {side}: {sum}");
+        assert!(world != "lossy" || sum >= 20, "{world}, {side}: {sum}");
+    }
+}

@@ -1,0 +1,114 @@
+//! QUIC between real programs, as a capture point between two links sees it.
+
+use manyways_tests::{Authority, Need, folder, needs};
+
+use crate::rows::Row;
+use crate::world::{World, cannot, tries};
+
+const TOLD: [&str; 12] = [
+    "protocol",
+    "quic_version",
+    "sni",
+    "alpn",
+    "ja4",
+    "handshake_server_rtt",
+    "handshake_client_rtt",
+    "spin_rtt",
+    "spin_samples",
+    "response_time",
+    "retried",
+    "early_data",
+];
+
+#[test]
+fn what_is_not_secret_of_quic() {
+    needs!(Need::Command("openssl"), Need::Command("ethtool"));
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let peer = env!("CARGO_BIN_EXE_quic-peer");
+    // Times of the way there and back, in milliseconds, near and far.
+    for (near, far, retry) in [(10.0, 40.0, ""), (30.0, 20.0, "retry")] {
+        tries(|| {
+            let folder = folder();
+            Authority::new(folder.path(), &["shop.example.test"]);
+            let at = folder.path().display();
+            let near_link = format!("near:delay={}ms", near / 2.0);
+            let near_links = [near_link.as_str()];
+            // Merged datagrams come in bursts, between which nobody knows when the spin bit turned.
+            let before = format!(
+                "ethtool -K net gso off tx-udp-segmentation off >/dev/null; \
+                 {peer} serve {at} {retry} & true"
+            );
+            let world = World {
+                // The window of a client that takes much fills it, and takes 60 ms.
+                links: vec![format!("net:down=8mbit,delay={}ms", far / 2.0)],
+                near: &near_links,
+                before: &before,
+                tcpdump: "--snapshot-length 0",
+                ..World::default()
+            };
+            // The first one waits for programs to be read from a disk.
+            let ask = format!("{peer} ask {at} 198.18.0.2 shop.example.test");
+            let bulk = format!("{ask} 1 0 0 1200000\n");
+            let captured = world.run(&format!(
+                "until [ -e {at}/ready ]; do sleep 0.02; done\n\
+                 {ask} 0 0 0 0\n{ask} 4 0.15 0.1 20000\n{bulk}{bulk}{bulk}"
+            ));
+            let tables = captured.tables("net");
+            let [first, asking, bulk @ ..] = tables.table("udp") else { panic!("no flows") };
+            assert_eq!(bulk.len(), 3, "{:?}", tables.table("udp"));
+            for flow in tables.table("udp") {
+                eprintln!("{near}+{far} ms {retry}: {}", flow.tell(&TOLD));
+                let text = ["protocol", "quic_version", "sni", "alpn", "name", "name_source"];
+                let name = Some("shop.example.test");
+                assert_eq!(
+                    text.map(|column| flow.text(column)),
+                    [
+                        Some("quic"),
+                        Some("00000001"),
+                        name,
+                        Some("h3,hq-interop"),
+                        name,
+                        Some("tls")
+                    ]
+                );
+                // rustls offers the three suites of TLS 1.3, in whatever order:
+                // `printf 1301,1302,1303 | sha256sum`.
+                let ja4 = flow.text("ja4").unwrap_or_default();
+                assert!(ja4.starts_with("q13d03") && ja4.contains("h3_55b375c5d22e_"), "{ja4}");
+                assert_eq!(flow.text("ja4"), first.text("ja4"));
+                assert_eq!(flow.is("retried"), !retry.is_empty());
+                assert!(!flow.is("early_data"));
+            }
+            // The lab delivers nothing early. Programs take their time, the quickest of these little.
+            let mut wrong = Vec::new();
+            let mut check = |what: &str, said: Option<f64>, truth: f64, most: f64| {
+                let said = said.map_or(f64::NAN, |span| span * 1_000.0);
+                if !(truth - 0.1..=most).contains(&said) {
+                    wrong.push(format!("{what} {said:.3} ms, truth {truth}"));
+                }
+            };
+            let least = |flows: &[Row], column: &str| {
+                flows.iter().filter_map(|flow| flow.number(column)).min_by(f64::total_cmp)
+            };
+            let all = tables.table("udp");
+            for (column, truth) in [("handshake_server_rtt", far), ("handshake_client_rtt", near)] {
+                check(column, least(all, column), truth, truth * 1.05 + 3.0);
+            }
+            let answered = 100.0 + far;
+            check("response", asking.number("response_time"), answered, answered * 1.05 + 5.0);
+            // An end turns the bit at random in one connection of eight (RFC 9000, 17.4).
+            let trip = near + far;
+            check("spin", least(bulk, "spin_rtt"), trip, trip * 1.05 + 20.0);
+            let asked = |row: &&Row| row.whole("flow") == asking.whole("flow");
+            let exchanges = tables.table("exchanges").iter().filter(asked).count();
+            // What both say when the handshake is over may look like one more.
+            if !(4..=5).contains(&exchanges) {
+                wrong.push(format!("{exchanges} requests of 4"));
+            }
+            wrong.is_empty().then_some(()).ok_or(format!("{near}+{far}: {wrong:#?}"))
+        });
+    }
+}
