@@ -346,7 +346,11 @@ pub(super) fn quic_flow(bytes: &[u8]) {
         fed += 1;
     }
     connection.end();
-    connection.hello().into_iter().for_each(good_hello);
+    if let Some(offer) = connection.hello() {
+        offer.server_name.iter().for_each(good_name);
+        assert!(offer.protocols.len() <= tls::PROTOCOL_LIMIT);
+        assert!(offer.ja4.as_ref().is_none_or(|ja4| ja4.starts_with('q')));
+    }
     table.finish();
     let count = |flow: &udp::Flow, end| flow.sent(end).map_or(0, |sent| sent.packets);
     let passed: u64 = std::iter::from_fn(|| table.poll())
