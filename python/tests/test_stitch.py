@@ -1,5 +1,6 @@
 """Flows that the ends of captures cut are those of one run over all captures."""
 
+import gzip
 import os
 
 import pyarrow as pa
@@ -116,6 +117,18 @@ def test_captures_may_be_cut_anywhere(single, tmp_path):
         cluster.extract(parts(home, *places), home / "out", local=LOCAL, packets=True)
         wrong = [name for name, is_same in same(home / "out", single).items() if not is_same]
         assert not wrong, places
+
+
+def test_interfaces_and_lengths_stay_what_they_are(tmp_path):
+    def write(name: str, part: Capture) -> str:
+        (tmp_path / name).write_bytes(gzip.compress(part.pcapng(200)))
+        return str(tmp_path / name)
+
+    whole = manyways.read_captures(write("all", HOUR), local=LOCAL, packets=True)
+    assert set(whole["packets"].column("interface").to_pylist()) == {0, 1}
+    captures = [write(str(index), part) for index, part in enumerate(HOUR.cut(1_200, 2_300))]
+    cluster.extract(captures, tmp_path / "out", local=LOCAL, packets=True)
+    assert all(same(tmp_path / "out", whole).values())
 
 
 def test_several_captures_may_be_a_shard(single, tmp_path):
