@@ -66,9 +66,22 @@ def read_captures(
     Raises OSError where a capture cannot be opened, and ValueError where the request makes no
     sense. One that cannot be read to its end is told with a `CaptureWarning`.
     """
+    return read_timed(paths, local=local, packets=packets, idle=idle)[0]
+
+
+def read_timed(
+    paths: Iterable[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    local: Iterable[str] = (),
+    packets: bool = False,
+    idle: float = 300.0,
+) -> tuple[dict[str, pa.Table], list[tuple[int, int] | None]]:
+    """As `read_captures`, and when the first and the latest packet of each capture passed, in
+    nanoseconds after the epoch; none of a capture without one."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     captures = _native.Captures(list(local), packets, float(idle))
+    passed = []
     for path in paths:
         fault = None
         try:
@@ -76,11 +89,28 @@ def read_captures(
                 captures.feed(piece)
         except EOFError as error:
             fault = str(error)
-        _, found = captures.end()
+        _, found, times = captures.end()
+        passed.append(times)
         if fault or found:
-            warnings.warn(f"{os.fspath(path)}: {found or fault}", CaptureWarning, stacklevel=2)
+            warnings.warn(f"{os.fspath(path)}: {found or fault}", CaptureWarning, stacklevel=3)
     given = captures.finish()
-    return {table: _table(schema, given.get(table)) for table, schema in schemas().items()}
+    return {table: _table(schema, given.get(table)) for table, schema in schemas().items()}, passed
+
+
+def excerpt(
+    path: str | os.PathLike[str],
+    flows: Iterable[tuple[int, str, int, str, int]],
+    out: str | os.PathLike[str],
+) -> None:
+    """Writes a capture of some flows' packets in a capture: of these protocols (by IANA's number)
+    between these addresses and ports. It ends where the capture cannot be read on."""
+    some = _native.Excerpt(list(flows))
+    with open(out, "wb") as file:
+        try:
+            for piece in _pieces(os.fspath(path)):
+                file.write(some.feed(piece))
+        except EOFError:
+            return
 
 
 def _pieces(path: str) -> Iterator[bytes]:

@@ -7,10 +7,17 @@ Each capture becomes a shard of its own, `shard=NAME/TABLE.parquet`, which `many
 `Flows` read like the tables of one run. A shard is whole or not there: it is written beside and
 renamed, and what is whole is left alone when the work goes on after an interruption.
 
-What one machine does in one run and this does not: flows that a capture's end cuts are two flows
-here, one of each capture; names, leases and devices are known within a capture only; and subflows of
-Multipath TCP find each other only within one. Cut captures where little is going on, or read those
-that belong together as one shard: a shard may be a list of captures, read in their order.
+Flows that the ends of captures cut are one all the same: captures that are given in their order go
+on with each other as in one run, and the flows that did are in shards of their own,
+`shard=stitched-NAME`, and no longer in those of their captures. Rows of `tcp`, `udp`, `http`,
+`exchanges`, `seconds`, `packets`, and of questions to name servers, are those of one run.
+
+What one run does and this does not: it knows names, leases and devices from all captures, and what
+else joins other records (`concurrency`, `cluster`); here these columns are as the shard knows them in
+which a flow begins, and `devices` and `fetches` have what a shard knows. Subflows of Multipath TCP
+find each other only within a shard, and `mptcp` and `subflows` number its own flows, cut ones too. A
+packet that a capture's end cut into fragments counts only where its flow has whole ones on both
+sides. Captures that belong together in these ways may be one shard: a list of them, in their order.
 
 Workers see captures and the folder for the tables under the same paths, on a file system that they
 share. Ray is needed for clusters alone: without an address everything runs in this process.
@@ -19,25 +26,23 @@ share. Ray is needed for clusters alone: without an address everything runs in t
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import shutil
-import uuid
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as parquet
 
-from manyways.captures import CaptureWarning, read_captures
+from manyways import shards
+from manyways.captures import CaptureWarning, read_timed
 from manyways.flows import Flows, FlowsError, find
 from manyways.questions.question import QUANTILES
 from manyways.sketch import Sketch
+from manyways.stitch import stitch as _stitch
 
-_MANIFEST = "shard.json"
 # So many tasks wait for a worker at a time: a million captures need no million of them.
 _WAITING = 256
 
@@ -62,6 +67,7 @@ def extract(
     local: Iterable[str] = (),
     idle: float = 300.0,
     packets: bool = False,
+    stitch: bool = True,
 ) -> list[dict]:
     """Writes the tables of each capture, or of each list of captures, and returns their manifests.
 
@@ -69,13 +75,24 @@ def extract(
     without one nothing but this process works. With `resume`, shards that are whole stay as they
     are, unless their captures have changed since, or they were read in another way.
 
+    With `stitch`, flows that go on in later captures are one, in shards of their own, whose manifests
+    come last. Give all captures that follow each other in one call, in their order: what was stitched
+    with others comes apart when they are given in another way. A shard with captures that do not
+    follow each other goes on with no other one.
+
     A capture that fails fails alone: its manifest says why under "failed".
     """
     out = Path(out).absolute()
     out.mkdir(parents=True, exist_ok=True)
     local = tuple(local)
-    shards = [_shard(one, local, float(idle), packets) for one in captures]
-    return _each(_extract, [(shard, str(out), resume) for shard in shards], address)
+    given = [_shard(one, local, float(idle), packets) for one in captures]
+    with _connected(address):
+
+        def each(task: Callable[..., Any], arguments: list[tuple]) -> list:
+            return _each(task, arguments, address)
+
+        manifests = each(_extract, [(shard, str(out), resume) for shard in given])
+        return _stitch(out, manifests, each, stitch)
 
 
 def quantiles(
@@ -91,9 +108,11 @@ def quantiles(
     """
     asked = find(question)
     folder = Path(folder).absolute()
-    shards = sorted(str(shard) for shard in folder.glob("shard=*"))
+    found = sorted(str(shard) for shard in folder.glob("shard=*"))
     merged: dict[tuple, Sketch] = {}
-    for parts in _each(_sketch, [(shard, question, where) for shard in shards], address):
+    with _connected(address):
+        sketched = _each(_sketch, [(shard, question, where) for shard in found], address)
+    for parts in sketched:
         for labels, text in parts:
             merged.setdefault(tuple(labels), Sketch()).merge(Sketch.parse(text))
     rows = [
@@ -130,20 +149,23 @@ def _extract(shard: Shard, out: str, resume: bool) -> dict:
             "idle": shard.idle,
             "packets": shard.packets,
         }
-        if resume and (old := _manifest(home)) and all(old.get(k) == v for k, v in wanted.items()):
+        old = shards.manifest(home) if resume else None
+        if old and "passed" in old and all(old.get(k) == v for k, v in wanted.items()):
             return {**old, "resumed": True}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CaptureWarning)
-            tables = read_captures(
+            tables, passed = read_timed(
                 shard.captures, local=shard.local, idle=shard.idle, packets=shard.packets
             )
         manifest = {
             "shard": shard.name,
             **wanted,
+            # When the first and the latest packet of each capture did.
+            "passed": passed,
             "rows": {name: table.num_rows for name, table in tables.items()},
             "faults": [str(one.message) for one in caught],
         }
-        _write(home, tables, manifest)
+        shards.write(home, tables, manifest)
         return manifest
     except (OSError, ValueError) as error:
         return {"shard": shard.name, "failed": str(error)}
@@ -152,33 +174,6 @@ def _extract(shard: Shard, out: str, resume: bool) -> dict:
 def _source(path: str) -> dict:
     status = os.stat(path)
     return {"path": path, "bytes": status.st_size, "modified": status.st_mtime_ns}
-
-
-def _manifest(home: Path) -> dict | None:
-    try:
-        return json.loads((home / _MANIFEST).read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def _write(home: Path, tables: dict[str, pa.Table], manifest: dict) -> None:
-    """The shard appears as a whole, however many work on it at a time."""
-    # Begins with a point: nobody takes it for a shard.
-    fresh = home.parent / f".{home.name}.{uuid.uuid4().hex}"
-    fresh.mkdir()
-    try:
-        for name, table in tables.items():
-            if table.num_rows or name == "tcp":
-                parquet.write_table(table, fresh / f"{name}.parquet", compression="zstd")
-        (fresh / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-        if home.exists():
-            # A folder cannot be renamed over another one.
-            old = home.parent / f".{home.name}.{uuid.uuid4().hex}.old"
-            home.rename(old)
-            shutil.rmtree(old, ignore_errors=True)
-        fresh.rename(home)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _sketch(shard: str, question: str, where: str | None) -> list[tuple[list[str], str]]:
@@ -197,10 +192,12 @@ def _sketch(shard: str, question: str, where: str | None) -> list[tuple[list[str
     return [(list(label), sketch.json()) for label, sketch in sketches.items()]
 
 
-def _each(task: Callable[..., Any], arguments: list[tuple], address: str | None) -> list:
-    """What the task returns for each of these, in their order."""
+@contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    """The cluster is there as long as this lasts, where one is wanted."""
     if address is None:
-        return [task(*one) for one in arguments]
+        yield
+        return
     try:
         import ray
     except ImportError as error:
@@ -213,19 +210,28 @@ def _each(task: Callable[..., Any], arguments: list[tuple], address: str | None)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         ray.init(None if address == "local" else address, log_to_driver=False)
     try:
-        remote = ray.remote(max_retries=3)(task)
-        waiting: dict[Any, int] = {}
-        results: list = [None] * len(arguments)
-        for index, one in enumerate(arguments):
-            if len(waiting) >= _WAITING:
-                _collect(ray, waiting, results)
-            waiting[remote.remote(*one)] = index
-        while waiting:
-            _collect(ray, waiting, results)
-        return results
+        yield
     finally:
         if ours:
             ray.shutdown()
+
+
+def _each(task: Callable[..., Any], arguments: list[tuple], address: str | None) -> list:
+    """What the task returns for each of these, in their order."""
+    if address is None:
+        return [task(*one) for one in arguments]
+    import ray
+
+    remote = ray.remote(max_retries=3)(task)
+    waiting: dict[Any, int] = {}
+    results: list = [None] * len(arguments)
+    for index, one in enumerate(arguments):
+        if len(waiting) >= _WAITING:
+            _collect(ray, waiting, results)
+        waiting[remote.remote(*one)] = index
+    while waiting:
+        _collect(ray, waiting, results)
+    return results
 
 
 def _collect(ray, waiting: dict[Any, int], results: list) -> None:

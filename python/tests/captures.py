@@ -19,7 +19,14 @@ class Capture:
     packets: list[tuple[float, bytes]] = field(default_factory=list)
 
     def add(self, at: float, ip: bytes) -> None:
-        self.packets.append((at, b"\2" * 6 + b"\4" * 6 + b"\x08\x00" + ip))
+        kind = b"\x86\xdd" if ip[0] >> 4 == 6 else b"\x08\x00"
+        self.packets.append((at, b"\2" * 6 + b"\4" * 6 + kind + ip))
+
+    def cut(self, *places: int) -> list[Capture]:
+        """The same in parts: the second one begins with the packet of the first of these numbers."""
+        packets = sorted(self.packets, key=lambda packet: packet[0])
+        ends = [0, *places, len(packets)]
+        return [Capture(packets[begin:end]) for begin, end in zip(ends, ends[1:], strict=False)]
 
     def bytes(self) -> bytes:
         """A pcap file with nanoseconds, in the order of time."""
@@ -30,15 +37,45 @@ class Capture:
             out += [struct.pack("<IIII", *head), frame]
         return b"".join(out)
 
+    def pcapng(self, snap: int) -> bytes:
+        """As pcapng with nanoseconds and two interfaces, Ethernet and bare IP, which take turns. Of
+        each packet so many bytes were captured."""
+
+        def block(kind: int, content: bytes) -> bytes:
+            content += b"\0" * (-len(content) % 4)
+            length = struct.pack("<I", len(content) + 12)
+            return struct.pack("<I", kind) + length + content + length
+
+        out = [block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
+        for link in (1, 101):
+            out.append(block(1, struct.pack("<HHIHHI", link, 0, snap, 9, 1, 9) + b"\0" * 4))
+        for at, frame in sorted(self.packets, key=lambda packet: packet[0]):
+            nanos = EPOCH * 10**9 + round(at * 1e9)
+            interface = round(at * 1e3) % 2
+            frame = frame[14:] if interface else frame
+            head = (interface, nanos >> 32, nanos & 0xFFFFFFFF, len(frame[:snap]), len(frame))
+            out.append(block(6, struct.pack("<5I", *head) + frame[:snap]))
+        return b"".join(out)
+
     def write(self, path: Path) -> Path:
         path.write_bytes(self.bytes())
         return path
 
 
-def ipv4(source: str, destination: str, protocol: int, payload: bytes) -> bytes:
+def ip(source: str, destination: str, protocol: int, payload: bytes) -> bytes:
+    """A packet of IPv4 or IPv6, as the addresses are."""
+    if ":" not in source:
+        return ipv4(source, destination, protocol, payload)
+    ends = ipaddress.ip_address(source).packed + ipaddress.ip_address(destination).packed
+    return struct.pack(">IHBB", 6 << 28, len(payload), protocol, 64) + ends + payload
+
+
+def ipv4(
+    source: str, destination: str, protocol: int, payload: bytes, id: int = 0, fragment: int = 0
+) -> bytes:
     ends = ipaddress.ip_address(source).packed + ipaddress.ip_address(destination).packed
     length = 20 + len(payload)
-    return struct.pack(">BBHHHBBH", 0x45, 0, length, 0, 0, 64, protocol, 0) + ends + payload
+    return struct.pack(">BBHHHBBH", 0x45, 0, length, id, fragment, 64, protocol, 0) + ends + payload
 
 
 @dataclass
@@ -73,7 +110,7 @@ class Http:
                 (20 + len(options)) // 4 << 4, flags, self.window, 0, 0,
             )  # fmt: skip
             pair = (self.client, self.server) if way == "up" else (self.server, self.client)
-            capture.add(at, ipv4(*pair, 6, head + options + payload))
+            capture.add(at, ip(*pair, 6, head + options + payload))
             mine[0] += len(payload) + (1 if flags & (SYN | FIN) else 0)
 
         mss = struct.pack(">BBH", 2, 4, MSS)
@@ -118,3 +155,48 @@ def dns(capture: Capture, client: str, server: str, at: float, latency: float, n
     for when, source, destination, here, there, message in ends:
         head = struct.pack(">HHHH", here, there, 8 + len(message), 0)
         capture.add(when, ipv4(source, destination, 17, head + message))
+
+
+@dataclass
+class Talk:
+    """A TCP flow in which both ends say something, 20 ms apart: who, and what."""
+
+    client: str
+    server: str
+    began: float
+    port: int
+    server_port: int = 443
+    number: int = 10_000
+
+    def put(self, capture: Capture, *says: tuple[str, bytes], gap: float = 0.020) -> None:
+        ends, at = {"up": [self.number, 0], "down": [self.number * 3, 0]}, self.began
+        words = [("up", SYN, b""), ("down", SYN | ACK, b""), ("up", ACK, b"")]
+        words += [(way, ACK | PSH, text) for way, text in says]
+        words += [("up", FIN | ACK, b""), ("down", FIN | ACK, b""), ("up", ACK, b"")]
+        for way, flags, payload in words:
+            mine, other = ends[way], ends["down" if way == "up" else "up"]
+            pair = (self.client, self.server)
+            ports = (self.port, self.server_port)
+            pair, ports = (pair, ports) if way == "up" else (pair[::-1], ports[::-1])
+            acked = other[0] if flags & ACK else 0
+            head = struct.pack(">HHIIBBHHH", *ports, mine[0], acked, 5 << 4, flags, 60_000, 0, 0)
+            capture.add(at, ip(*pair, 6, head + payload))
+            mine[0] += len(payload) + (1 if flags & (SYN | FIN) else 0)
+            at += gap
+
+
+def datagrams(
+    capture: Capture, client: str, server: str, port: int, times: list[float], length: int = 200
+) -> None:
+    """There and back, again and again, all in two fragments that pass 1 ms apart where they are of
+    IPv4 and longer than 1,000 bytes."""
+    for index, at in enumerate(times):
+        ports = (port, 7_000) if index % 2 == 0 else (7_000, port)
+        pair = (client, server) if index % 2 == 0 else (server, client)
+        whole = struct.pack(">HHHH", *ports, 8 + length, 0) + b"y" * length
+        if length <= 1_000:
+            capture.add(at, ip(*pair, 17, whole))
+            continue
+        id = port * 100 + index & 0xFFFF
+        capture.add(at, ipv4(*pair, 17, whole[:800], id, 0x2000))
+        capture.add(at + 0.001, ipv4(*pair, 17, whole[800:], id, 100))

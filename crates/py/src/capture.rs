@@ -3,13 +3,13 @@
 use manyways_trace::{Span, Time};
 use manyways_wire::Prefix;
 use manyways_wire::analysis::{Analysis, Settings, Survey};
-use manyways_wire::capture::{Reader, Step};
 use manyways_wire::flow::Limits;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::columns;
+use crate::file::{File, Times};
 
 /// A capture that begins this much before the one before it ended has nothing to do with it; less
 /// than that, and a clock has stepped. The same as in `manyways flows`.
@@ -24,18 +24,6 @@ pub struct Captures {
     file: File,
     /// When the last packet of all captures passed.
     latest: Option<Time>,
-}
-
-/// The capture that is being read.
-#[derive(Default)]
-struct File {
-    reader: Reader,
-    /// What was given and is not whole yet.
-    rest: Vec<u8>,
-    /// Where in the file that begins.
-    place: u64,
-    packets: u64,
-    fault: Option<String>,
 }
 
 #[pymethods]
@@ -72,14 +60,10 @@ impl Captures {
         Ok(())
     }
 
-    /// The capture is over, and another one may begin. Says how many packets were in it, and why it
-    /// was not read to its end, where it was not.
-    fn end(&mut self) -> (u64, Option<String>) {
-        let File { rest, place, packets, fault, reader } = std::mem::take(&mut self.file);
-        let is_cut = !rest.is_empty() || reader.interfaces().is_empty() && place == 0;
-        let cut =
-            || is_cut.then(|| format!("it ends in the middle of what begins at byte {place}"));
-        (packets, fault.or_else(cut))
+    /// The capture is over, and another one may begin. Says how many packets were in it, why it was
+    /// not read to its end, where it was not, and when its first and its latest packet passed.
+    fn end(&mut self) -> (u64, Option<String>, Times) {
+        std::mem::take(&mut self.file).end()
     }
 
     /// All captures are over. Gives the columns of each table.
@@ -112,46 +96,19 @@ fn close(analysis: &mut Analysis, survey: &mut Survey) {
 
 impl Captures {
     fn take(&mut self, bytes: &[u8]) {
-        let Some(survey) = &mut self.survey else { return };
-        let file = &mut self.file;
-        if file.fault.is_some() {
-            return;
-        }
-        let mut rest = std::mem::take(&mut file.rest);
-        rest.extend_from_slice(bytes);
-        let mut at = 0;
-        loop {
-            let step = match file.reader.step(&rest[at..]) {
-                Ok(step) => step,
-                Err(broken) => {
-                    let place = file.place + at as u64;
-                    file.fault = Some(format!("{broken} (at byte {place})"));
-                    return;
-                }
-            };
-            match step {
-                Step::More(_) => break,
-                Step::Other(length) => at += length,
-                Step::Packet(packet, length) => {
-                    if file.packets == 0 && self.latest.is_some_and(|is| packet.at + OVERLAP < is) {
-                        close(&mut self.analysis, survey);
-                        self.analysis = Analysis::new(self.settings.clone());
-                        self.latest = None;
-                    }
-                    file.packets += 1;
-                    self.latest = self.latest.max(Some(packet.at));
-                    if let Some(interface) = file.reader.interfaces().get(packet.interface) {
-                        self.analysis.packet(interface, &packet);
-                    }
-                    while let Some(record) = self.analysis.poll() {
-                        survey.add(record);
-                    }
-                    at += length;
-                }
+        let Self { settings, analysis, survey: Some(survey), file, latest } = self else { return };
+        file.take(bytes, |file, packet, _| {
+            let Some((interface, packet)) = packet else { return };
+            if file.is_new() && latest.is_some_and(|is| packet.at + OVERLAP < is) {
+                close(analysis, survey);
+                *analysis = Analysis::new(settings.clone());
+                *latest = None;
             }
-        }
-        rest.drain(..at);
-        file.place += at as u64;
-        file.rest = rest;
+            *latest = (*latest).max(Some(packet.at));
+            analysis.packet(interface, packet);
+            while let Some(record) = analysis.poll() {
+                survey.add(record);
+            }
+        });
     }
 }

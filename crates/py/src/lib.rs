@@ -1,12 +1,14 @@
 //! `manyways._native`: captures to columns, for the Python package in `python/`.
 //!
-//! Python opens files and decompresses them; here their bytes become tables. A column crosses as
+//! Python opens files and decompresses them; here their bytes become tables, or smaller captures. A column crosses as
 //! the buffers that Arrow's format has for it, and Python puts them together: no library of Arrow
 //! is needed on this side.
 #![forbid(unsafe_code)]
 
 mod capture;
 mod columns;
+mod excerpt;
+mod file;
 
 use manyways_wire::{analysis, table};
 use pyo3::prelude::*;
@@ -17,6 +19,8 @@ use pyo3::types::PyList;
 mod _native {
     #[pymodule_export]
     use super::capture::Captures;
+    #[pymodule_export]
+    use super::excerpt::Excerpt;
     #[pymodule_export]
     use super::schemas;
 

@@ -1,0 +1,82 @@
+//! A capture as its bytes come.
+
+use manyways_trace::Time;
+use manyways_wire::capture::{Interface, Packet, Reader, Step};
+
+/// When the first packet of a capture passed, and its latest one, in nanoseconds after the epoch.
+pub type Times = Option<(u64, u64)>;
+
+/// A capture that is being read.
+#[derive(Default)]
+pub struct File {
+    reader: Reader,
+    /// What was given and is not whole yet.
+    rest: Vec<u8>,
+    /// Where in the file that begins.
+    place: u64,
+    packets: u64,
+    first: Option<Time>,
+    latest: Option<Time>,
+    fault: Option<String>,
+}
+
+impl File {
+    /// Whether no packet was found yet.
+    pub fn is_new(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// The next bytes of it. Hands out each part of the file that is whole, as its bytes are, with
+    /// the packet in it, where it has one.
+    pub fn take(
+        &mut self,
+        bytes: &[u8],
+        mut each: impl FnMut(&Self, Option<(&Interface, &Packet<'_>)>, &[u8]),
+    ) {
+        if self.fault.is_some() {
+            return;
+        }
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.extend_from_slice(bytes);
+        let mut at = 0;
+        loop {
+            let step = match self.reader.step(&rest[at..]) {
+                Ok(step) => step,
+                Err(broken) => {
+                    let place = self.place + at as u64;
+                    self.fault = Some(format!("{broken} (at byte {place})"));
+                    return;
+                }
+            };
+            match step {
+                Step::More(_) => break,
+                Step::Other(length) => {
+                    each(self, None, &rest[at..at + length]);
+                    at += length;
+                }
+                Step::Packet(packet, length) => {
+                    let interface = self.reader.interfaces().get(packet.interface);
+                    each(self, interface.map(|it| (it, &packet)), &rest[at..at + length]);
+                    self.packets += 1;
+                    self.first = self.first.or(Some(packet.at));
+                    self.latest = self.latest.max(Some(packet.at));
+                    at += length;
+                }
+            }
+        }
+        rest.drain(..at);
+        self.place += at as u64;
+        self.rest = rest;
+    }
+
+    /// It is over. Says how many packets were in it, why it was not read to its end, where it was
+    /// not, and when they passed.
+    pub fn end(self) -> (u64, Option<String>, Times) {
+        let Self { rest, place, packets, fault, reader, first, latest } = self;
+        let is_cut = !rest.is_empty() || reader.interfaces().is_empty() && place == 0;
+        let cut =
+            || is_cut.then(|| format!("it ends in the middle of what begins at byte {place}"));
+        let times = first.zip(latest).map(|(one, other)| (one.as_nanos(), other.as_nanos()));
+        (packets, fault.or_else(cut), times)
+    }
+}
