@@ -43,8 +43,9 @@ impl Options {
         let mut is_whole = options.read_field(message.get(BEGIN..).unwrap_or_default());
         // The fields for names may hold more of them, in this order (RFC 2131, 4.1).
         for (bit, field) in [(1, 108..236), (2, 44..108)] {
-            if options.overload & bit != 0 {
-                is_whole &= options.read_field(message.get(field).unwrap_or_default());
+            // Behind what is missing they would be taken for the first ones.
+            if options.overload & bit != 0 && is_whole {
+                is_whole = options.read_field(message.get(field).unwrap_or_default());
             }
         }
         (options, is_whole)

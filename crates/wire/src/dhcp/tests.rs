@@ -130,6 +130,22 @@ fn options_come_in_parts_and_in_other_fields() {
     assert_eq!((said.facts.fingerprint.as_deref(), said.is_partial), (Some("1,3,6"), true));
 }
 
+/// What a field for names says of the kind counts only behind all options, and so not where some of
+/// these are missing.
+#[test]
+fn what_is_cut_is_not_taken_from_behind() {
+    let mut bytes = message(1, 7, PHONE, [NONE; 2], &[]);
+    bytes.truncate(240);
+    bytes.extend([52, 1, 1, 53, 1, 3, 255]);
+    bytes[108..112].copy_from_slice(&[53, 1, 5, 255]);
+    let kind = |there: usize| Message::read(&bytes[..there], bytes.len()).and_then(|m| m.kind);
+    assert_eq!(kind(bytes.len()), Some(Kind::Request));
+    assert_eq!(
+        (240..bytes.len()).map(kind).collect::<Vec<_>>(),
+        [None, None, None, None, None, None, Some(Kind::Request)]
+    );
+}
+
 #[test]
 fn what_is_cut_says_what_is_there() {
     let bytes = discover(PHONE, 7);
