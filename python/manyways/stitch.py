@@ -57,7 +57,7 @@ Each = Callable[[Callable, list[tuple]], list]
 def stitch(out: Path, manifests: list[dict], each: Each, is_wanted: bool = True) -> list[dict]:
     """The manifests as they are after it, and behind them those of stitched flows. `each` runs a
     task with each of some arguments."""
-    chains = [chain for chain in _chains(manifests) if is_wanted]
+    chains = _chains(manifests) if is_wanted else []
     given = {one["shard"] for one in manifests}
     old = [one for home in out.glob("shard=stitched-*") if (one := shards.manifest(home))]
     old = [one for one in old if given & set(one["shards"])]

@@ -35,8 +35,9 @@ use crate::report::check_folder;
 /// What users of a network experience, and why, from captures of their packets.
 ///
 /// Reads pcap, pcapng and btsnoop, also compressed with gzip or zstd, of any snap length, or
-/// captures on an interface, and says of each flow how fast it was and what kept it from being faster: distance, local delay, loss,
-/// windows or the application. Nothing that a packet carries is ever written.
+/// captures on an interface, and says of each flow how fast it was and what kept it from being
+/// faster: distance, local delay, loss, windows or the application. Nothing that a packet carries is
+/// written, unless --save-capture asks for the packets themselves.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -195,8 +196,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let rows: Vec<(&str, u64)> =
         folder.as_ref().map(|folder| folder.rows().collect()).unwrap_or_default();
     let mut document = summary::document(&outcome, &rows, signal.is_some());
-    // A filter may name whom it is to hide.
-    document.filter = args.filter.clone().filter(|_| args.anonymize.is_none());
+    document.filter = args.filter.clone();
+    if args.anonymize.is_some() {
+        document.hide();
+    }
     if let Some(folder) = folder {
         let manifest = serde_json::to_string_pretty(&document)? + "\n";
         folder.finish(&manifest).map_err(folder_failure)?;

@@ -3,7 +3,8 @@
 //!
 //! [`Sources`] finds the captures, [`run`] goes through them, and a [`Folder`] takes the tables. A
 //! [`Live`] capture is one that does not end by itself: [`follow`] goes along with it, and [`Sets`]
-//! take its tables, one folder after the other. [`Tables`] are those of such a folder again, and [`Export`] writes them in formats of others.
+//! take its tables, one folder after the other. [`Tables`] are those of such a folder again, and
+//! [`Export`] writes them in formats of others.
 
 mod align;
 mod block;

@@ -44,6 +44,7 @@ mod name;
 mod peek;
 mod prefix;
 pub mod quic;
+mod ranges;
 pub mod server;
 pub mod table;
 pub mod tcp;

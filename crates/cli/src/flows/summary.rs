@@ -80,6 +80,19 @@ struct Table {
 }
 
 /// The same for machines, and what a folder's `flows.json` says.
+impl Document {
+    /// Leaves out what may name those who are to be hidden: paths of captures, and the filter.
+    pub fn hide(&mut self) {
+        self.filter = None;
+        for (number, capture) in (1..).zip(&mut self.captures) {
+            capture.name = format!("capture {number}");
+            // It may name the file.
+            let fault = capture.fault.as_ref();
+            capture.fault = fault.map(|_| "it could not be read to its end".to_owned());
+        }
+    }
+}
+
 pub fn document(outcome: &Outcome, rows: &[(&str, u64)], is_stopped: bool) -> Document {
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let captures = outcome.captures.iter().map(|capture| Capture {
@@ -313,5 +326,28 @@ pub fn size(bytes: u64) -> String {
         0 => format!("{bytes} B"),
         _ if value < 9.95 => format!("{value:.1} {}", UNITS[unit]),
         _ => format!("{value:.0} {}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_net::flows::Capture;
+
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_names_neither_files_nor_whom_was_looked_for() {
+        let captures = ["/home/me/a.pcap", "/home/me/b.pcap"].map(|name| Capture {
+            name: name.to_owned(),
+            fault: Some(format!("no {name}")),
+            ..Capture::default()
+        });
+        let outcome = Outcome { captures: captures.into(), ..Outcome::default() };
+        let mut found = document(&outcome, &[], false);
+        found.filter = Some("host 192.0.2.1".to_owned());
+        found.hide();
+        let text = serde_json::to_string(&found).unwrap();
+        assert!(!text.contains("/home") && !text.contains("192.0.2.1"), "{text}");
+        assert!(text.contains("\"capture 2\""), "{text}");
     }
 }

@@ -13,6 +13,9 @@ use super::parquet::Table;
 
 /// What tells a folder of ours: it is written last.
 pub(super) const MANIFEST: &str = "flows.json";
+/// What the folder of one of several runs is called, before its name. The parts of a cluster's work
+/// have it as well: whoever asks finds all of them in the same way.
+pub(super) const SHARD: &str = "shard=";
 /// What a file is called until it is whole.
 pub(super) const PART: &str = "part";
 

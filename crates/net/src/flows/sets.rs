@@ -9,11 +9,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use manyways_trace::Time;
 
 pub(super) use self::rotation::Rotation;
-use super::folder::{Folder, FolderError, MANIFEST};
+use super::folder::{Folder, FolderError, MANIFEST, SHARD};
 
-/// What the name of a set begins with: as those of the parts of a cluster's work, so that whoever
-/// asks finds them in the same way.
-const SHARD: &str = "shard=";
 /// What the folder of a set is called until it is whole.
 const PART: &str = ".part=";
 /// And while it is being removed.

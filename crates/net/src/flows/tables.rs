@@ -10,10 +10,9 @@ use manyways_wire::table::{Batch, Kind, VERSION};
 use parquet::errors::ParquetError;
 use thiserror::Error;
 
+use super::folder::SHARD;
 use super::parquet::reader::Reader;
 
-/// What a folder of one of many captures is called, before its name.
-const SHARD: &str = "shard=";
 /// What the file of a table is called, behind its name.
 const ENDING: &str = ".parquet";
 

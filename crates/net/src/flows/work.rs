@@ -1,6 +1,7 @@
 //! Goes through captures: one thread reads, and each core looks at the packets of its own pairs of
 //! addresses.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, mpsc};
@@ -246,7 +247,8 @@ fn spread(
     progress: &Progress,
 ) -> Result<Vec<Capture>, RunError> {
     thread::scope(|scope| {
-        let (records, came) = channel::<Vec<Record>>();
+        let (records, came) = channel::<(u8, Vec<Record>)>();
+        let mut order = InOrder::new(threads);
         let (back, used) = channel::<Arc<Block>>();
         let mut tasks: Vec<SyncSender<Task>> = Vec::new();
         let mut workers = Vec::new();
@@ -260,10 +262,13 @@ fn spread(
         let mut pool: Vec<Block> = Vec::new();
         let captures = read(sources, threads, progress, |step| {
             pool.extend(used.try_iter().filter_map(Arc::into_inner));
-            for batch in came.try_iter() {
-                batch.into_iter().for_each(|record| collector.survey.add(record));
+            for (shard, batch) in came.try_iter() {
+                order.came(shard, batch);
+                while let Some(records) = order.next() {
+                    records.for_each(|record| collector.survey.add(record));
+                    collector.write(false)?;
+                }
             }
-            collector.write(false)?;
             let send =
                 |task: &SyncSender<Task>, what| task.send(what).map_err(|_| RunError::Thread);
             match step {
@@ -289,16 +294,50 @@ fn spread(
             collector.counters.add(&counters);
         }
         // Whoever sends is gone.
-        came.iter().flatten().for_each(|record| collector.survey.add(record));
+        came.iter().for_each(|(shard, batch)| order.came(shard, batch));
+        while let Some(records) = order.next() {
+            records.for_each(|record| collector.survey.add(record));
+            collector.write(false)?;
+        }
         Ok(captures)
     })
+}
+
+/// What cores hand in task by task, put together in the order of the tasks: what one is ahead waits
+/// for the others. So a flow comes behind the names that were told before it was over, and what is
+/// made of both does not depend on who was faster.
+struct InOrder<T> {
+    waiting: Vec<VecDeque<Vec<T>>>,
+}
+
+impl<T> InOrder<T> {
+    fn new(threads: u8) -> Self {
+        Self { waiting: std::iter::repeat_with(VecDeque::new).take(threads.into()).collect() }
+    }
+
+    /// A core is done with its next task.
+    fn came(&mut self, core: u8, batch: Vec<T>) {
+        if let Some(queue) = self.waiting.get_mut(usize::from(core)) {
+            queue.push_back(batch);
+        }
+    }
+
+    /// What came out of the next task, once all are done with it.
+    fn next(&mut self) -> Option<impl Iterator<Item = T> + use<T>> {
+        if self.waiting.iter().any(VecDeque::is_empty) {
+            return None;
+        }
+        let batches: Vec<Vec<T>> =
+            self.waiting.iter_mut().filter_map(VecDeque::pop_front).collect();
+        Some(batches.into_iter().flatten())
+    }
 }
 
 fn work(
     shard: u8,
     todo: &Receiver<Task>,
     settings: &Settings,
-    records: &mpsc::Sender<Vec<Record>>,
+    records: &mpsc::Sender<(u8, Vec<Record>)>,
     back: &mpsc::Sender<Arc<Block>>,
 ) -> Counters {
     let mut counters = Counters::default();
@@ -321,9 +360,31 @@ fn work(
                 counters.add(&finish(over, |record| batch.push(record)));
             }
         }
-        if !batch.is_empty() {
-            records.send(batch).ok();
-        }
+        // Also where there is nothing: others wait for it.
+        records.send((shard, batch)).ok();
     }
     counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_ahead_waits() {
+        let mut order = InOrder::new(2);
+        let next = |order: &mut InOrder<u8>| order.next().map(|batch| batch.collect::<Vec<_>>());
+        order.came(0, vec![1, 2]);
+        order.came(0, vec![3]);
+        order.came(0, vec![]);
+        assert_eq!(next(&mut order), None);
+        order.came(1, vec![]);
+        assert_eq!(next(&mut order), Some(vec![1, 2]));
+        assert_eq!(next(&mut order), None);
+        order.came(1, vec![4]);
+        order.came(1, vec![5]);
+        assert_eq!(next(&mut order), Some(vec![3, 4]));
+        assert_eq!(next(&mut order), Some(vec![5]));
+        assert_eq!(next(&mut order), None);
+    }
 }

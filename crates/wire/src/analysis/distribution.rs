@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 
 use manyways_trace::{Rate, Span};
 
+use crate::ranges;
+
 /// So many are kept as they are.
 const EXACT: usize = 16;
 /// Each doubling has this many ranges, as a power of two: one is 1.6 % wide at most.
@@ -178,19 +180,12 @@ impl<Q: Quantity> Distribution<Q> {
     }
 }
 
-/// Which range a value is in.
 fn place(value: u64) -> u16 {
-    let doubling = value.checked_ilog2().unwrap_or(0).saturating_sub(FINENESS);
-    // The bits behind the first of its doubling, and how many doublings there were.
-    ((u64::from(doubling) << FINENESS) + (value >> doubling)) as u16
+    ranges::place(value, FINENESS)
 }
 
-/// Where a range begins.
 fn beginning(place: u16) -> u64 {
-    let doubling = (u32::from(place) >> FINENESS).saturating_sub(1);
-    let within = u64::from(place) - (u64::from(doubling) << FINENESS);
-    // Behind the last range nothing begins.
-    u64::try_from(u128::from(within) << doubling).unwrap_or(u64::MAX)
+    ranges::beginning(place, FINENESS)
 }
 
 #[cfg(test)]

@@ -119,9 +119,10 @@ impl Survey {
         }
         match record {
             Record::Second(_) | Record::Http(_) | Record::Exchange(_) | Record::Lookup(_)
-            | Record::Stream(_) | Record::Control(_) | Record::Packet(_)
-                // They are rows, and nothing else is made of them later.
+            | Record::Multipath(_) | Record::Stream(_) | Record::Control(_) | Record::Packet(_)
+                // Rows are made of them, and nothing else later.
                 if !self.has_tables => {}
+            Record::Lease(_) if !self.is_joined() => {}
             Record::Tcp(flow) => self.tcp.push(flow),
             Record::Udp(flow) => self.udp.push(flow),
             Record::Second(second) => self.seconds.push(second),
@@ -177,23 +178,27 @@ impl Survey {
         self.recent.as_mut().map(|recent| std::mem::take(&mut **recent)).unwrap_or_default()
     }
 
+    /// Whether somebody asks for what flows have in common with others.
+    fn is_joined(&self) -> bool {
+        self.has_tables || self.summary.overview.is_some()
+    }
+
     /// `is_end` is that of the tables, `is_over` that of all.
     fn hand_out(&mut self, is_end: bool, is_over: bool, mut each: impl FnMut(&Schema, &Batch)) {
         self.tcp.sort_unstable_by_key(|flow| (flow.started(), flow.id));
         self.udp.sort_unstable_by_key(|flow| (flow.flow.started(), flow.id));
         self.name();
-        let is_joined = self.has_tables || self.summary.overview.is_some();
-        let found = if is_joined { self.classify() } else { Vec::new() };
-        if is_joined {
+        let found = if self.is_joined() { self.classify() } else { Vec::new() };
+        if self.is_joined() {
             self.locate();
         }
         self.summarise();
-        let (connections, parts) = self.join(is_over);
         if !self.has_tables {
             self.tcp.clear();
             self.udp.clear();
             return;
         }
+        let (connections, parts) = self.join(is_over);
         self.packets.sort_by_key(|packet| packet.at);
         self.name_packets();
         self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
@@ -463,6 +468,8 @@ fn hand_out<R: Row>(
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
@@ -478,5 +485,40 @@ mod tests {
                 assert!(about.len() > 5 && !about.contains("  "), "{}.{name}", schema.table);
             }
         }
+    }
+
+    fn lease() -> Record {
+        let mut message = vec![2, 1, 6, 0, 0, 0, 0, 7];
+        message.resize(28, 0);
+        message.extend([2, 0, 0, 0, 0, 9]);
+        message.resize(236, 0);
+        message.extend([99, 130, 83, 99, 53, 1, 5, 255]);
+        let message = dhcp::Message::read(&message, message.len()).unwrap();
+        Record::Lease(Box::new(dhcp::Lease {
+            address: Ipv4Addr::LOCALHOST,
+            from: Time::ZERO,
+            until: None,
+            hardware: message.hardware,
+            facts: message.facts,
+            is_confirmed: true,
+        }))
+    }
+
+    /// A live capture goes on for ever.
+    #[test]
+    fn what_is_only_added_up_holds_nothing_that_nobody_asks_for() {
+        let mut with = Survey::new(&Settings::default());
+        with.add(lease());
+        assert_eq!(with.leases.len(), 1);
+        let mut without = Survey::new(&Settings::default()).without_tables();
+        without.add(lease());
+        without.add(Record::Multipath(Box::new(Multipath {
+            at: Time::ZERO,
+            id: FlowId(1),
+            from: End::Client,
+            header: Vec::new(),
+            length: 0,
+        })));
+        assert!(without.leases.is_empty() && without.held() == 0);
     }
 }

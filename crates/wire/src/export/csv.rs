@@ -5,12 +5,11 @@
 //! flags are `true` and `false`; no number has an exponent.
 
 use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
 
 use manyways_trace::Time;
 
 use crate::table::Value;
-
-const DAY: u64 = 24 * 60 * 60;
 
 /// Appends a line with names of columns.
 pub fn header<'a>(names: impl IntoIterator<Item = &'a str>, out: &mut String) {
@@ -61,24 +60,8 @@ fn quoted(text: &str, out: &mut String) {
 }
 
 fn moment(time: Time, out: &mut String) -> std::fmt::Result {
-    let (seconds, nanos) = (time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
-    let (year, month, day) = date(seconds / DAY);
-    let (hour, minute, second) = (seconds % DAY / 3_600, seconds / 60 % 60, seconds % 60);
-    write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
-}
-
-/// Year, month and day of a day since 1970. Years are counted from March, so that the day that some
-/// of them have more is their last.
-fn date(days: u64) -> (u64, u64, u64) {
-    // From the first of March of the year 0.
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year + u64::from(month <= 2), month, day)
+    let moment = UNIX_EPOCH + Duration::from_nanos(time.as_nanos());
+    write!(out, "{}", humantime::format_rfc3339_nanos(moment))
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! `log_udp_complete`, with their columns and headers (Tstat 3.1's description of its logs).
 //!
 //! A log of complete connections has all sets of columns but the advanced one, which its header's
-//! `#15#` says; the log of the others has the core set only. Times are milliseconds,
-//! but for how long a UDP flow took. A column
-//! without a figure here is 0, or `-` where it is a text: [`Log::unknown`] lists them.
+//! `#15#` says; the log of the others has the core set only. Times are milliseconds, but for how
+//! long a UDP flow took. A column without a figure here is 0, or `-` where it is a text:
+//! [`Log::unknown`] lists them.
 
 mod columns;
 

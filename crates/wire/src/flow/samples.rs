@@ -2,6 +2,8 @@
 
 use manyways_trace::Span;
 
+use crate::ranges;
+
 /// So many are kept as they are.
 const EXACT: usize = 16;
 /// Of more it is only kept in which range each is, and at most so many ranges.
@@ -168,23 +170,13 @@ fn in_micros(span: Span) -> u32 {
 
 /// Which range a span is in, where each doubling has 2^fineness of them.
 fn place(span: Span, fineness: u8) -> u16 {
-    let fineness = u32::from(fineness);
-    let units = span.as_nanos() >> LEAST;
-    let doubling = units.checked_ilog2().unwrap_or(0).saturating_sub(fineness);
-    // The bits behind the first of a unit of its doubling, and how many doublings there were.
-    ((u64::from(doubling) << fineness) + (units >> doubling)) as u16
+    ranges::place(span.as_nanos() >> LEAST, fineness.into())
 }
 
 /// The middle of a range, in nanoseconds.
 fn middle(place: u16, fineness: u8) -> u64 {
-    u64::midpoint(beginning(place, fineness), beginning(place.saturating_add(1), fineness))
-}
-
-/// Where a range begins.
-fn beginning(place: u16, fineness: u8) -> u64 {
-    let (place, fineness) = (u64::from(place), u32::from(fineness));
-    let doubling = (place >> fineness).saturating_sub(1) as u32;
-    (place - (u64::from(doubling) << fineness)) << doubling << LEAST
+    let begins = |place: u16| ranges::beginning(place, fineness.into()).saturating_mul(1 << LEAST);
+    u64::midpoint(begins(place), begins(place.saturating_add(1)))
 }
 
 #[cfg(test)]
