@@ -182,7 +182,14 @@ fn tables_come_as_csv_and_as_logs() {
     let again = flows(&[&csv[..], &["-o", text(&out)]].concat());
     assert_eq!(again.code(), 1);
     assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"));
-    flows(&[&csv[..], &["-o", text(&out), "--force"]].concat()).succeeded();
+    let said = flows(&[&csv[..], &["-o", text(&out), "--force", "--json"]].concat()).succeeded();
+    let said: serde_json::Value = serde_json::from_str(&said.stdout).expect("a document");
+    assert_eq!(said["path"], text(&out));
+    let written = said["written"].as_array().expect("a list");
+    let of_udp = written.iter().find(|one| one["name"] == "udp.csv").expect("a table");
+    assert_eq!((&of_udp["rows"], &of_udp["left_out"]), (&2.into(), &0.into()));
+    let both = flows(&[&csv[..], &["--table", "udp", "-o", "-", "--json"]].concat());
+    assert_eq!((both.code(), both.stdout.as_str()), (2, ""));
     let wrong = flows(&[&csv[..], &["--table", "nothing"]].concat());
     assert_eq!(wrong.code(), 2);
     assert!(

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use manyways_net::flows::{Export, ExportError, Format, Tables, Written};
+use serde::Serialize;
 
 use crate::failure::Failure;
 
@@ -20,7 +21,7 @@ Examples:
   manyways flows export tables --format csv -o csv
   manyways flows export tables --format csv --table http | head
   manyways flows export tables --format tstat -o logs
-  manyways flows export tables --format ipfix -o flows.ipfix
+  manyways flows export tables --format ipfix -o flows.ipfix --json
 
 docs/flows-export.md says what becomes of each column.
 Exit code: 0; 1 when tables cannot be read or nothing can be written; 2 when the request makes no
@@ -42,6 +43,24 @@ pub struct Args {
     /// Replace files that are there.
     #[arg(long, requires = "output")]
     force: bool,
+    /// Print what was written as one JSON document.
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+/// What was written, for programs.
+#[derive(Serialize)]
+struct Document<'a> {
+    path: &'a Path,
+    written: Vec<File<'a>>,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    name: &'a str,
+    rows: u64,
+    /// Flows that have no addresses, ports or times that the format takes.
+    left_out: u64,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -78,14 +97,32 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         false => export.to_folder(out, args.force),
     };
     let written = written.map_err(failure)?;
-    let parts: Vec<String> = written.iter().map(told).collect();
-    super::print(&format!("{} in {}\n", parts.join(", "), out.display()))?;
+    let text = match args.json {
+        true => serde_json::to_string(&document(out, &written))?,
+        false => {
+            let parts: Vec<String> = written.iter().map(told).collect();
+            format!("{} in {}", parts.join(", "), out.display())
+        }
+    };
+    super::print(&format!("{text}\n"))?;
     warn(&written, out);
     Ok(ExitCode::SUCCESS)
 }
 
+fn document<'a>(path: &'a Path, written: &'a [Written]) -> Document<'a> {
+    let file = |one: &'a Written| {
+        let Written { name, rows, left_out, .. } = one;
+        File { name, rows: *rows, left_out: *left_out }
+    };
+    Document { path, written: written.iter().map(file).collect() }
+}
+
 fn to_stdout(export: &Export<'_>, args: &Args) -> Result<ExitCode> {
     let is_binary = matches!(args.format, Name::Ipfix);
+    if args.json {
+        let sentence = "standard output cannot take the tables and a document about them";
+        return Err(Failure::usage(sentence).hint("name a folder or a file with -o").into());
+    }
     if !export.is_one() {
         let sentence = "there are several files to write, and nowhere to put them";
         let hint = "name a folder with -o, or one of them with --table";

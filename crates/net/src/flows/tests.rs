@@ -84,6 +84,26 @@ pub(super) fn look(files: &[std::path::PathBuf], threads: u8, out: &Path) -> Out
 }
 
 #[test]
+fn packets_on_the_border_of_two_blocks_are_whole() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("a.pcap");
+    let mut bytes = capture(250, |at| at);
+    for later in 1..5 {
+        bytes.extend(&capture(250, |at| at + later * 1_000_000)[24..]);
+    }
+    // Of the blocks that it is read in, each has 256 KiB.
+    assert!(bytes.len() > 600_000, "{}", bytes.len());
+    fs::write(&file, bytes).unwrap();
+    let sources = Sources::find(&[file]).unwrap();
+    for threads in [1, 3] {
+        let outcome = run(&sources.captures, &plan(threads), None, &Progress::default()).unwrap();
+        assert_eq!(outcome.captures[0].fault, None);
+        let (packets, summary) = (outcome.counters.packets, &outcome.summary);
+        assert_eq!((packets, summary.flows, summary.valid), (8_750, 1_250, 1_250));
+    }
+}
+
+#[test]
 fn tables_are_the_same_however_many_cores_look() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");

@@ -520,5 +520,14 @@ mod tests {
             length: 0,
         })));
         assert!(without.leases.is_empty() && without.held() == 0);
+        let (address, name) = (Ipv4Addr::LOCALHOST.into(), HostName::parse(b"a.example").unwrap());
+        let resolved = Resolved::Pointer { address, name, lifetime: Span::from_secs(1) };
+        let told = || Record::Resolved(Time::ZERO, Box::new(resolved.clone()));
+        (1..ADDED).for_each(|_| without.add(told()));
+        assert!(!without.is_full());
+        without.add(told());
+        assert!(without.is_full());
+        without.flush(false, |_, _| {});
+        assert_eq!(without.held(), 0);
     }
 }
