@@ -169,7 +169,8 @@ def _plan(out: Path, chain: list[dict], flows: set[Tuple]) -> dict:
     for other in out.glob(f".{stem}.*"):
         if other != home:
             shutil.rmtree(other, ignore_errors=True)
-    home.mkdir(exist_ok=True)
+    # Packets come into it, and what they carry: it is for nobody else.
+    home.mkdir(mode=0o700, exist_ok=True)
     _replace(home / "plan.json", lambda path: path.write_text(text))
     return {**plan, "home": str(home)}
 

@@ -169,6 +169,9 @@ def test_it_goes_on_after_an_interruption_and_then_changes_nothing(single, tmp_p
                 if (step, calls) == ("_join", 1):
                     raise KeyboardInterrupt
                 cluster.extract(captures, out, local=LOCAL, packets=True)
+    # What is left has packets in it.
+    left = list(out.glob(".stitched-*"))
+    assert left and all(path.stat().st_mode & 0o077 == 0 for path in left)
     cluster.extract(captures, out, local=LOCAL, packets=True)
     assert all(same(out, single).values())
     before = state(out)
