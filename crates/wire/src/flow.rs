@@ -14,6 +14,7 @@ mod piece;
 mod place;
 mod release;
 mod samples;
+mod slab;
 mod stream;
 mod table;
 mod turns;

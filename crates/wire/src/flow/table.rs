@@ -9,13 +9,12 @@ use hashbrown::HashTable;
 use manyways_trace::{Span, Time};
 
 use super::connection::{Connection, End};
+use super::slab::Slab;
 use crate::tcp::{Flags, Segment};
 
 /// A connection that was closed by both ends, or reset, is kept for so long: its last segments may
 /// come late, and would look like another one's.
 const LINGER: Span = Span::from_secs(10);
-/// Room for so many that are over is kept.
-const ROOM: usize = 1_024;
 
 /// What the table may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +32,13 @@ pub struct Table<A = ()> {
     /// Where the entries are, by the hashes of their keys: so small that a core's cache has it.
     places: HashTable<u32>,
     hasher: RandomState,
-    entries: Vec<Option<Box<Entry<A>>>>,
-    free: Vec<u32>,
+    entries: Slab<Entry<A>>,
     /// Whom to look at next, and what its last segment was when that was decided.
     turns: VecDeque<(Time, Turn)>,
     /// Who was closed, and when.
     closed: VecDeque<(Time, Turn)>,
-    /// As they were in the table: they are large.
-    over: VecDeque<Box<Entry<A>>>,
+    /// Who is over and not taken yet: not found by its key any more.
+    over: VecDeque<u32>,
     /// How many connections there were.
     count: u64,
     evicted: u64,
@@ -80,7 +78,8 @@ pub struct Passing<'a, A> {
 /// those of IPv6, and ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
-    addresses: [u128; 2],
+    /// As bytes, which need not lie at multiples of their size: there are many keys.
+    addresses: [[u8; 16]; 2],
     ports: [u16; 2],
 }
 
@@ -99,6 +98,7 @@ struct Entry<A> {
     /// The client is the key's first end.
     begins_first: bool,
     is_closed: bool,
+    is_over: bool,
     connection: Connection,
     attached: A,
 }
@@ -116,8 +116,7 @@ impl<A: Default> Table<A> {
             limits,
             places: HashTable::new(),
             hasher: RandomState::default(),
-            entries: Vec::new(),
-            free: Vec::new(),
+            entries: Slab::default(),
             turns: VecDeque::new(),
             closed: VecDeque::new(),
             over: VecDeque::new(),
@@ -155,7 +154,7 @@ impl<A: Default> Table<A> {
         let hash = self.hasher.hash_one(key);
         let mut place = self.place(hash, &key);
         if let Some(found) = place
-            && self.entry(found).is_some_and(|entry| {
+            && self.entries.get(found).is_some_and(|entry| {
                 let silence = now.since(entry.connection.last());
                 silence > self.limits.idle || entry.is_another(is_first, segment)
             })
@@ -167,7 +166,7 @@ impl<A: Default> Table<A> {
             Some(place) => place,
             None => self.begins(now, (hash, key), is_first, segment),
         };
-        let entry = self.entries.get_mut(place as usize)?.as_deref_mut()?;
+        let entry = self.entries.get_mut(place)?;
         let end = entry.end(is_first);
         let at = entry.connection.handle(now, end, segment);
         if !entry.is_closed && entry.connection.is_closed() {
@@ -194,10 +193,7 @@ impl<A: Default> Table<A> {
 
     /// A connection that is over, in no order.
     pub fn poll(&mut self) -> Option<Flow<A>> {
-        let entry = *self.over.pop_front()?;
-        if self.over.is_empty() && self.over.capacity() > ROOM {
-            self.over = VecDeque::new();
-        }
+        let entry = self.entries.take(self.over.pop_front()?)?;
         let Entry { key, number, begins_first, connection, attached, .. } = entry;
         let (client, server) = key.ends(begins_first);
         Some(Flow { number, client, server, connection, attached })
@@ -205,10 +201,8 @@ impl<A: Default> Table<A> {
 
     /// Nothing passes any more: all that are left are over, in the order of their beginnings.
     pub fn finish(&mut self) {
-        let mut left = Vec::with_capacity(self.len());
-        for (place, entry) in self.entries.iter().enumerate() {
-            left.extend(entry.iter().map(|entry| (entry.number, place as u32)));
-        }
+        let entries = self.entries.iter().filter(|(_, entry)| !entry.is_over);
+        let mut left: Vec<_> = entries.map(|(place, entry)| (entry.number, place)).collect();
         left.sort_unstable();
         left.into_iter().for_each(|(_, place)| self.ends(place));
         self.turns.clear();
@@ -217,7 +211,7 @@ impl<A: Default> Table<A> {
 
     /// Where the entry of this key is.
     fn place(&self, hash: u64, key: &Key) -> Option<u32> {
-        let is_it = |place: &u32| self.entry(*place).is_some_and(|entry| entry.key == *key);
+        let is_it = |place: &u32| self.entries.get(*place).is_some_and(|entry| entry.key == *key);
         self.places.find(hash, is_it).copied()
     }
 
@@ -231,28 +225,18 @@ impl<A: Default> Table<A> {
         let sender = Connection::sender(segment);
         let number = self.count;
         self.count += 1;
-        let entry = Box::new(Entry {
+        let place = self.entries.insert(Entry {
             key,
             number,
             begins_first: is_first == (sender == End::Client),
             is_closed: false,
+            is_over: false,
             connection: Connection::new(now),
             attached: A::default(),
         });
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.entries[place as usize] = Some(entry);
-                place
-            }
-            None => {
-                self.entries.push(Some(entry));
-                (self.entries.len() - 1) as u32
-            }
-        };
         let Self { places, entries, hasher, .. } = self;
         places.insert_unique(hash, place, |place| {
-            let entry = entries.get(*place as usize).and_then(Option::as_deref);
-            entry.map_or(0, |entry| hasher.hash_one(entry.key))
+            entries.get(*place).map_or(0, |entry| hasher.hash_one(entry.key))
         });
         self.turns.push_back((now, Turn { place, number: number as u32 }));
         place
@@ -289,24 +273,19 @@ impl<A: Default> Table<A> {
         }
     }
 
-    fn entry(&self, place: u32) -> Option<&Entry<A>> {
-        self.entries.get(place as usize)?.as_deref()
-    }
-
     fn at(&self, turn: Turn) -> Option<&Entry<A>> {
-        self.entry(turn.place).filter(|entry| entry.number as u32 == turn.number)
+        let entry = self.entries.get(turn.place)?;
+        (entry.number as u32 == turn.number && !entry.is_over).then_some(entry)
     }
 
     fn ends(&mut self, place: u32) {
-        let Some(entry) = self.entries.get_mut(place as usize).and_then(Option::take) else {
-            return;
-        };
-        self.free.push(place);
+        let Some(entry) = self.entries.get_mut(place) else { return };
+        entry.is_over = true;
         let hash = self.hasher.hash_one(entry.key);
         if let Ok(found) = self.places.find_entry(hash, |other| *other == place) {
             found.remove();
         }
-        self.over.push_back(entry);
+        self.over.push_back(place);
     }
 }
 
@@ -314,8 +293,8 @@ impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [one, other] = self.addresses;
         let [first, second] = self.ports;
-        state.write_u128(one);
-        state.write_u128(other);
+        state.write_u128(u128::from_ne_bytes(one));
+        state.write_u128(u128::from_ne_bytes(other));
         state.write_u32(u32::from(first) << 16 | u32::from(second));
     }
 }
@@ -325,18 +304,18 @@ impl Key {
     fn of(sender: (IpAddr, u16), receiver: (IpAddr, u16)) -> (Self, bool) {
         let (one, other) = (number(sender.0), number(receiver.0));
         let is_first = one < other || one == other && sender.1 <= receiver.1;
-        let key = match is_first {
-            true => Self { addresses: [one, other], ports: [sender.1, receiver.1] },
-            false => Self { addresses: [other, one], ports: [receiver.1, sender.1] },
+        let (addresses, ports) = match is_first {
+            true => ([one, other], [sender.1, receiver.1]),
+            false => ([other, one], [receiver.1, sender.1]),
         };
-        (key, is_first)
+        (Self { addresses: addresses.map(u128::to_ne_bytes), ports }, is_first)
     }
 
     /// The client and the server.
     fn ends(&self, begins_first: bool) -> (SocketAddr, SocketAddr) {
         let end = |index: usize| {
-            let address = Ipv6Addr::from(self.addresses[index]).to_canonical();
-            SocketAddr::new(address, self.ports[index])
+            let address = Ipv6Addr::from(u128::from_ne_bytes(self.addresses[index]));
+            SocketAddr::new(address.to_canonical(), self.ports[index])
         };
         if begins_first { (end(0), end(1)) } else { (end(1), end(0)) }
     }
@@ -437,13 +416,14 @@ mod tests {
     #[test]
     fn there_is_a_limit() {
         let mut table = Table::new(Limits { connections: 10, ..Limits::default() });
+        let mut over = 0;
         for port in 0..1_000 {
             pass(&mut table, 0, port, true, 7, 0x02);
             assert!(table.len() <= 11);
+            over += ports(&mut table).len();
         }
-        assert_eq!(table.evicted(), 989);
-        assert_eq!(ports(&mut table).len(), 989);
-        assert!(table.turns.len() <= 11 && table.entries.len() <= 12);
+        assert_eq!((table.evicted(), over), (989, 989));
+        assert!(table.turns.len() <= 11 && table.entries.places() <= 12);
     }
 
     #[test]

@@ -1,0 +1,91 @@
+//! Many large things, each with a number.
+
+/// So many are in a part.
+const PART: usize = 64;
+
+/// Things at numbered places. They lie side by side, where a box for each would take the room of the
+/// next larger size that its allocator has, and they never move, where a single list would have to
+/// be copied to grow.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    parts: Vec<Vec<Option<T>>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { parts: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// One more; where it is.
+    pub(super) fn insert(&mut self, thing: T) -> u32 {
+        if let Some(place) = self.free.pop() {
+            if let Some(slot) = self.slot(place) {
+                *slot = Some(thing);
+            }
+            return place;
+        }
+        if self.parts.last().is_none_or(|part| part.len() == PART) {
+            self.parts.push(Vec::with_capacity(PART));
+        }
+        let before = (self.parts.len() - 1) * PART;
+        let Some(part) = self.parts.last_mut() else { return 0 };
+        part.push(Some(thing));
+        (before + part.len() - 1) as u32
+    }
+
+    pub(super) fn get(&self, place: u32) -> Option<&T> {
+        let place = place as usize;
+        self.parts.get(place / PART)?.get(place % PART)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+        self.slot(place)?.as_mut()
+    }
+
+    /// Its place is free then.
+    pub(super) fn take(&mut self, place: u32) -> Option<T> {
+        let thing = self.slot(place)?.take()?;
+        self.free.push(place);
+        Some(thing)
+    }
+
+    /// All of them and their places, in the order of these.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let places = 0_u32..;
+        let all = places.zip(self.parts.iter().flatten());
+        all.filter_map(|(place, thing)| Some((place, thing.as_ref()?)))
+    }
+
+    /// How many places there are, free ones among them.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> usize {
+        self.parts.iter().map(Vec::len).sum()
+    }
+
+    fn slot(&mut self, place: u32) -> Option<&mut Option<T>> {
+        let place = place as usize;
+        self.parts.get_mut(place / PART)?.get_mut(place % PART)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_used_again() {
+        let mut slab = Slab::default();
+        let places: Vec<u32> = (0..200).map(|number| slab.insert(number)).collect();
+        assert_eq!(places, (0..200).collect::<Vec<u32>>());
+        assert_eq!((slab.take(63), slab.take(64), slab.take(64)), (Some(63), Some(64), None));
+        assert_eq!((slab.get(63), slab.get(65), slab.get(200)), (None, Some(&65), None));
+        assert_eq!(slab.iter().count(), 198);
+        assert_eq!(slab.iter().nth(63), Some((65, &65)));
+        assert_eq!((slab.insert(1_000), slab.insert(1_001), slab.insert(1_002)), (64, 63, 200));
+        *slab.get_mut(64).unwrap() += 5;
+        assert_eq!(slab.get(64), Some(&1_005));
+    }
+}
