@@ -10,9 +10,16 @@ use super::reads::Reads;
 use crate::flow::End;
 
 /// What the packets of a connection add up to, whatever they carry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     ip_bytes: [u64; 2],
+    /// Of most connections no packet can be marked.
+    marks: Option<Box<Marks>>,
+}
+
+/// How many packets of each end were marked, and could be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Marks {
     marked: [u32; 2],
     capable: [u32; 2],
 }
@@ -45,18 +52,21 @@ impl Traffic {
 
     /// How many of its packets had a mark of congestion (RFC 3168, 5).
     pub fn marked(&self, end: End) -> u32 {
-        self.marked[end as usize]
+        self.marks.as_ref().map_or(0, |marks| marks.marked[end as usize])
     }
 
     /// How many could be marked.
     pub fn capable(&self, end: End) -> u32 {
-        self.capable[end as usize]
+        self.marks.as_ref().map_or(0, |marks| marks.capable[end as usize])
     }
 
     pub(super) fn add(&mut self, from: End, bytes: usize, ecn: u8) {
         self.ip_bytes[from as usize] += bytes as u64;
-        self.marked[from as usize] += u32::from(ecn == 3);
-        self.capable[from as usize] += u32::from(ecn != 0);
+        if ecn != 0 {
+            let marks = self.marks.get_or_insert_default();
+            marks.marked[from as usize] += u32::from(ecn == 3);
+            marks.capable[from as usize] += 1;
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
     for row in rows {
         let Some(request) = &row.transaction.request else { continue };
         let response = row.transaction.response.as_ref();
-        let range = response.and_then(|response| response.content_range);
+        let range = response.and_then(|response| response.content_range.as_deref());
         let Some(resource) =
             request.resource.filter(|_| request.range.is_some() || range.is_some())
         else {

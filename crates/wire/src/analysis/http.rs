@@ -34,13 +34,13 @@ impl HttpTransaction {
         Some(authority.host.to_string())
     }
 
-    fn range(&self) -> Option<ContentRange> {
-        self.response()?.content_range
+    fn range(&self) -> Option<&ContentRange> {
+        self.response()?.content_range.as_deref()
     }
 
     fn asked(&self) -> (Option<u64>, Option<u64>) {
-        match self.request().and_then(|request| request.range) {
-            Some(Asked::From { first, last }) => (Some(first), last),
+        match self.request().and_then(|request| request.range.as_deref()) {
+            Some(Asked::From { first, last }) => (Some(*first), *last),
             _ => (None, None),
         }
     }

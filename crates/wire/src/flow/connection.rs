@@ -37,7 +37,7 @@ pub struct Connection {
     last: Time,
     handshake: Handshake,
     first_fin: Option<Time>,
-    reset: Option<(Time, End)>,
+    reset: Option<Time>,
     ends: [Half; 2],
     first_window: FirstWindow,
 }
@@ -81,8 +81,8 @@ pub struct Windows {
     pub most: u32,
     /// How often it was closed.
     pub closed: u32,
-    /// The latest.
-    now: u32,
+    /// The latest one was.
+    is_closed: bool,
 }
 
 /// What one end sends, and what comes back for it.
@@ -103,6 +103,8 @@ struct Half {
     was_blocked: bool,
     /// Its FIN passed.
     is_done: bool,
+    /// Its RST did, before one of the other end.
+    gave_up: bool,
 }
 
 impl End {
@@ -182,7 +184,9 @@ impl Connection {
 
     /// When the first RST passed, and from whom.
     pub fn reset(&self) -> Option<(Time, End)> {
-        self.reset
+        let from =
+            [End::Client, End::Server].into_iter().find(|end| self.ends[*end as usize].gave_up);
+        self.reset.zip(from)
     }
 
     /// Both ends have said that they are done, or one gave up.
@@ -238,7 +242,10 @@ impl Connection {
         self.last = self.last.max(now);
         self.begins(now, from, segment);
         if segment.flags.has(Flags::RST) {
-            self.reset = self.reset.or(Some((now, from)));
+            if self.reset.is_none() {
+                self.reset = Some(now);
+                self.ends[from as usize].gave_up = true;
+            }
             // Its numbers need not be those of the stream.
             return None;
         }
@@ -318,12 +325,13 @@ impl Connection {
         let scale = half.hello.and_then(|hello| hello.scale).filter(|_| !is_syn);
         let window = u32::from(segment.window) << scale.unwrap_or(0);
         if !is_syn && segment.flags.has(Flags::ACK) {
-            let fresh = Windows { first: window, least: window, most: window, closed: 0, now: 1 };
+            let fresh =
+                Windows { first: window, least: window, most: window, closed: 0, is_closed: false };
             let windows = half.windows.get_or_insert(fresh);
             windows.least = windows.least.min(window);
             windows.most = windows.most.max(window);
-            windows.closed += u32::from(window == 0 && windows.now > 0);
-            windows.now = window;
+            windows.closed += u32::from(window == 0 && !windows.is_closed);
+            windows.is_closed = window == 0;
         }
         window.into()
     }
@@ -401,7 +409,7 @@ impl Connection {
             return seen.begin;
         }
         // Without its SYN nobody knows how the other end's windows are scaled.
-        let granted = releases.as_ref().and_then(|releases| releases.granted());
+        let granted = releases.as_ref().and_then(|releases| releases.granted(seen.end));
         let granted = granted.filter(|_| is_scale_known);
         let moment = Moment {
             was_dry: seen.was_dry,

@@ -18,6 +18,16 @@ impl<T> Few<T> {
         self.0.get_or_insert_default().push(one);
     }
 
+    /// Puts more behind the others.
+    pub(crate) fn extend(&mut self, more: &[T])
+    where
+        T: Clone,
+    {
+        if !more.is_empty() {
+            self.0.get_or_insert_default().extend_from_slice(more);
+        }
+    }
+
     /// Puts one before the one at this index.
     pub(crate) fn insert(&mut self, index: usize, one: T) {
         self.0.get_or_insert_default().insert(index, one);

@@ -14,7 +14,7 @@ use super::stream::{Acked, Seen};
 use crate::tcp::Stamps;
 
 /// An answer that is shorter may have been shorter than the window.
-const LEAST_SEGMENTS: u64 = 20;
+const LEAST_SEGMENTS: u32 = 20;
 /// A gap of so much of a round trip within the first window: the server paces what it sends, and has
 /// not sent all of it when the acknowledgement is there.
 const PACED: u64 = 8;
@@ -24,19 +24,22 @@ const PACED: u64 = 8;
 pub struct FirstWindow {
     /// Where the first answer begins.
     begin: Option<Place>,
-    /// When the first acknowledgement of a part of it passed, and its stamp.
-    acked: Option<(Time, Option<u32>)>,
-    /// The stamp that the answer's first segment echoes.
-    echo: Option<u32>,
+    /// When the first acknowledgement of a part of it passed.
+    acked: Option<Time>,
+    /// Its stamp, and the one that the answer's first segment echoes, where both have one.
+    stamp: u32,
+    echo: u32,
+    has_stamp: bool,
+    has_echo: bool,
     /// What passed before that could have made the server send more.
-    bytes: u64,
+    bytes: u32,
     /// The last segment of those.
     last: Option<Time>,
     longest_gap: Span,
     /// The answer goes on behind them.
     has_more: bool,
     /// All bytes of the answer.
-    all: u64,
+    all: u32,
     /// Another question was asked: what follows is no first answer.
     is_over: bool,
     /// The question was a greeting of TLS, whose answer is short.
@@ -75,19 +78,17 @@ impl FirstWindow {
         }
         let echo = stamps.map(|stamps| stamps.echo);
         if self.begin.is_none() {
-            self.echo = echo;
+            (self.echo, self.has_echo) = (echo.unwrap_or(0), echo.is_some());
         }
         let begin = self.begin.get_or_insert(Place::new(seen.begin)).get();
         let bytes = seen.end - seen.begin.max(begin).min(seen.end);
-        self.all += bytes;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.all = self.all.saturating_add(bytes);
+        let tells = self.has_stamp && self.has_echo && is_after(self.stamp, self.echo);
         let is_first = match (self.acked, far) {
             (None, _) => true,
-            (Some((_, Some(stamp))), _)
-                if self.echo.is_some_and(|first| is_after(stamp, first)) =>
-            {
-                echo.is_none_or(|echo| is_after(stamp, echo))
-            }
-            (Some((acked, _)), Some(far)) => now.since(acked) < far,
+            (Some(_), _) if tells => echo.is_none_or(|echo| is_after(self.stamp, echo)),
+            (Some(acked), Some(far)) => now.since(acked) < far,
             // Nobody knows when it was there.
             (Some(_), None) => false,
         };
@@ -99,13 +100,15 @@ impl FirstWindow {
             self.longest_gap = self.longest_gap.max(now.since(last));
         }
         self.last = Some(now);
-        self.bytes += bytes;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 
     /// The client acknowledged something of the server's.
     pub(super) fn acked(&mut self, now: Time, acked: &Acked, stamps: Option<Stamps>) {
-        if self.begin.is_some_and(|begin| acked.to > begin.get()) && acked.bytes > 0 {
-            self.acked = self.acked.or(Some((now, stamps.map(|stamps| stamps.value))));
+        let is_of_it = self.begin.is_some_and(|begin| acked.to > begin.get());
+        if is_of_it && acked.bytes > 0 && self.acked.is_none() {
+            self.acked = Some(now);
+            (self.stamp, self.has_stamp) = (stamps.map_or(0, |s| s.value), stamps.is_some());
         }
     }
 
@@ -113,11 +116,11 @@ impl FirstWindow {
     /// take `trip`; none where nothing was answered.
     pub fn estimate(&self, mss: u32, trip: Option<Span>) -> Option<Estimate> {
         self.begin?;
-        let is_long = self.all.div_ceil(mss.max(1).into()) >= LEAST_SEGMENTS;
+        let is_long = self.all.div_ceil(mss.max(1)) >= LEAST_SEGMENTS;
         let is_burst =
             trip.is_some_and(|trip| self.longest_gap.as_nanos() <= trip.as_nanos() / PACED);
         let is_valid = is_long && is_burst && self.has_more && !self.is_greeting;
-        Some(Estimate { bytes: self.bytes, is_valid })
+        Some(Estimate { bytes: self.bytes.into(), is_valid })
     }
 }
 

@@ -55,27 +55,22 @@ pub(super) struct Moment {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Judge {
     limited_by: LimitedBy,
-    /// The segment before.
-    before: Option<Before>,
+    /// When the segment before passed, whether it repaired a loss, and whether the receiver had no
+    /// room for another one then.
+    before: Option<Time>,
+    was_recovering: bool,
+    had_no_room: bool,
     /// When the other end said something since then.
     asked: Option<Time>,
+    /// The first growth of the window is over.
+    has_grown: bool,
     growth: Growth,
     loss: Option<Loss>,
 }
 
-/// What counts of the segment before.
-#[derive(Clone, Copy, Debug, Default)]
-struct Before {
-    at: Time,
-    was_recovering: bool,
-    /// The receiver had no room for another one.
-    had_no_room: bool,
-}
-
-/// Whether the first growth of the window goes on.
+/// How the window grows at first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growth {
-    is_over: bool,
     /// When this round trip began, and the most in flight in it and in the one before.
     since: Option<Time>,
     most: u32,
@@ -142,7 +137,7 @@ impl Judge {
 
     /// The connection stands, and nothing was sent in it yet.
     pub(super) fn begins(&mut self, now: Time) {
-        self.before = self.before.or(Some(Before { at: now, ..Before::default() }));
+        self.before = self.before.or(Some(now));
     }
 
     /// The other end sent something that may be a question.
@@ -152,7 +147,7 @@ impl Judge {
 
     /// The sender noticed a loss.
     pub(super) fn lost(&mut self, trip: Option<Span>, least: Option<Span>) {
-        self.growth.is_over = true;
+        self.has_grown = true;
         self.loss = Some(Loss { had_queue: has_queue(trip, least) });
     }
 
@@ -161,19 +156,18 @@ impl Judge {
         if let Some(before) = self.before {
             self.judge(now, before, &moment);
         }
-        self.growth.observe(now, &moment);
-        self.before = Some(Before {
-            at: now,
-            was_recovering: moment.is_recovering,
-            had_no_room: moment.left.is_some_and(|left| left < moment.mss.into()),
-        });
+        let trip = moment.trip.filter(|_| !self.has_grown);
+        self.has_grown |= self.growth.is_over(now, trip, moment.in_flight);
+        self.before = Some(now);
+        self.was_recovering = moment.is_recovering;
+        self.had_no_room = moment.left.is_some_and(|left| left < moment.mss.into());
         self.asked = None;
     }
 
-    fn judge(&mut self, now: Time, before: Before, moment: &Moment) {
-        let gap = now.since(before.at);
+    fn judge(&mut self, now: Time, before: Time, moment: &Moment) {
+        let gap = now.since(before);
         if !moment.was_dry {
-            let limit = self.by_network(before, moment);
+            let limit = self.by_network(moment);
             self.limited_by.add(limit, gap);
             return;
         }
@@ -181,7 +175,7 @@ impl Judge {
             self.limited_by.add(Limit::Application, gap);
             return;
         };
-        self.limited_by.add(Limit::Application, asked.since(before.at));
+        self.limited_by.add(Limit::Application, asked.since(before));
         // The question went to the sender, and the answer came back: nobody thought then.
         let waited = now.since(asked);
         let way = moment.far.unwrap_or_default().min(waited);
@@ -189,18 +183,18 @@ impl Judge {
         self.limited_by.add(Limit::Think, waited.saturating_sub(way));
     }
 
-    fn by_network(&self, before: Before, moment: &Moment) -> Limit {
+    fn by_network(&self, moment: &Moment) -> Limit {
         let is_queued = has_queue(moment.trip, moment.least);
-        if before.was_recovering || moment.is_recovering {
+        if self.was_recovering || moment.is_recovering {
             return match self.loss {
                 Some(Loss { had_queue: true }) => Limit::Congestion,
                 _ => Limit::Loss,
             };
         }
-        if before.had_no_room || moment.was_blocked {
+        if self.had_no_room || moment.was_blocked {
             return Limit::ReceiverWindow;
         }
-        match (is_queued, self.growth.is_over, self.loss) {
+        match (is_queued, self.has_grown, self.loss) {
             (_, false, _) => Limit::StartUp,
             (false, true, Some(Loss { had_queue: false })) => Limit::Loss,
             _ => Limit::Congestion,
@@ -209,19 +203,18 @@ impl Judge {
 }
 
 impl Growth {
-    /// It is over when a round trip brings less than a quarter more than the one before.
-    fn observe(&mut self, now: Time, moment: &Moment) {
+    /// A segment passes. It is over when a round trip brings less than a quarter more than the one
+    /// before, where a round trip is known.
+    fn is_over(&mut self, now: Time, trip: Option<Span>, in_flight: u32) -> bool {
         let since = *self.since.get_or_insert(now);
-        let Some(trip) = moment.trip.filter(|_| !self.is_over) else {
-            self.most = self.most.max(moment.in_flight);
-            return;
-        };
-        if now.since(since) >= trip {
-            self.is_over =
-                self.before > 0 && self.most < self.before.saturating_add(self.before / 4);
+        let is_next = trip.is_some_and(|trip| now.since(since) >= trip);
+        let is_over =
+            is_next && self.before > 0 && self.most < self.before.saturating_add(self.before / 4);
+        if is_next {
             (self.before, self.most, self.since) = (self.most, 0, Some(now));
         }
-        self.most = self.most.max(moment.in_flight);
+        self.most = self.most.max(in_flight);
+        is_over
     }
 }
 

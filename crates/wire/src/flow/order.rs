@@ -23,7 +23,6 @@ pub struct Order {
     next: Option<Place>,
     /// What waits, in order and without overlaps.
     held: Few<Held>,
-    bytes: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +37,11 @@ impl Order {
     /// The place of the first byte that is not handed on yet; none before the first segment.
     pub fn next(&self) -> Option<u64> {
         self.next.map(Place::get)
+    }
+
+    /// How many are held: few pieces are, and seldom any.
+    fn bytes(&self) -> usize {
+        self.held.iter().map(|held| held.bytes.len()).sum()
     }
 
     fn set_next(&mut self, place: u64) {
@@ -55,7 +59,7 @@ impl Order {
         let Some((place, piece)) = after(next, place, piece) else { return };
         if place > next {
             self.hold(place, piece);
-            while self.bytes as usize > HELD_BYTES || self.held.len() > HELD_PIECES {
+            while self.bytes() > HELD_BYTES || self.held.len() > HELD_PIECES {
                 let Some(first) = self.held.first().map(|held| held.begin) else { break };
                 self.reach(piece.at, first, &mut each);
             }
@@ -100,7 +104,6 @@ impl Order {
             && self.held.first().is_some_and(|held| held.begin <= next)
         {
             let Some(held) = self.held.remove(0) else { return };
-            self.bytes -= held.bytes.len() as u32;
             let piece = Piece { at: held.at, bytes: &held.bytes, length: held.length };
             let Some((place, piece)) = after(next, held.begin, piece) else { continue };
             self.set_next(place.saturating_add(piece.length));
@@ -122,7 +125,6 @@ impl Order {
         if piece.length == 0 {
             return;
         }
-        self.bytes += piece.bytes.len() as u32;
         let Piece { at, bytes, length } = piece;
         self.held.insert(index, Held { begin, at, bytes: bytes.into(), length });
     }
@@ -174,7 +176,7 @@ mod tests {
             order.pass(place, whole(bytes.as_bytes()), |piece| sink.take(piece));
         }
         assert_eq!((text(&sink), order.next()), ("abcdefgh", Some(108)));
-        assert_eq!((order.bytes, order.held.len()), (0, 0));
+        assert_eq!((order.bytes(), order.held.len()), (0, 0));
     }
 
     #[test]
@@ -199,7 +201,7 @@ mod tests {
         let bytes = [b'x'; 1_000];
         for place in 1..200 {
             order.pass(place * 2_000, whole(&bytes), |piece| sink.take(piece));
-            assert!(order.bytes as usize <= HELD_BYTES && order.held.len() <= HELD_PIECES);
+            assert!(order.bytes() <= HELD_BYTES && order.held.len() <= HELD_PIECES);
         }
         assert!(sink.0.len() > 200_000);
         assert!(sink.0[..2_000].iter().all(|byte| *byte == b'.'));

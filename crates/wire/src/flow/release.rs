@@ -14,7 +14,6 @@ use std::collections::VecDeque;
 
 use manyways_trace::{Span, Time};
 
-use super::place::Place;
 use super::samples::Samples;
 use super::stream::{Acked, Seen};
 use crate::tcp::{Seq, Stamps};
@@ -26,8 +25,9 @@ const REMEMBERED: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct Releases {
     stamped: VecDeque<Stamped>,
-    /// The latest stamp that came back.
-    echoed: Option<u32>,
+    /// The latest stamp that came back, where one did.
+    echoed: u32,
+    has_echoed: bool,
     /// Where the sender has no stamps.
     reno: Option<Box<Reno>>,
     far: Samples,
@@ -35,8 +35,10 @@ pub struct Releases {
     by_stamp: u32,
     /// The latest whole round trip.
     latest: Option<Span>,
-    /// Up to where the receiver had room, as the sender knew it when it last sent something.
-    granted: Option<Place>,
+    /// Up to where the receiver had room, as the sender knew it when it last sent something, where
+    /// it knew: the lower half of the place.
+    granted: u32,
+    has_granted: bool,
 }
 
 /// What the sender's window allows, were it Reno's.
@@ -91,9 +93,18 @@ impl Releases {
         self.latest
     }
 
-    /// Up to which place the receiver had room, as the sender knew it when it last sent something.
-    pub fn granted(&self) -> Option<u64> {
-        self.granted.map(Place::get)
+    /// Up to which place the receiver had room, as the sender knew it when it last sent something,
+    /// which ended there.
+    pub fn granted(&self, end: u64) -> Option<u64> {
+        self.has_granted.then(|| Seq(self.granted).unwrap(end))
+    }
+
+    fn grant(&mut self, place: u64) {
+        (self.granted, self.has_granted) = (place as u32, true);
+    }
+
+    fn echoed(&self) -> Option<u32> {
+        self.has_echoed.then_some(self.echoed)
     }
 
     /// So many of them were found by stamps.
@@ -107,15 +118,14 @@ impl Releases {
             let is_newer = self.stamped.back().is_none_or(|last| is_after(stamp, last.stamp));
             let Acked { near, .. } = *acked;
             let granted = acked.granted as u32;
+            let echoed = self.echoed();
             match self.stamped.back_mut().filter(|last| last.stamp == stamp) {
                 Some(last) => last.granted = granted,
-                None if is_newer && self.echoed.is_none_or(|echoed| is_after(stamp, echoed)) => {
+                None if is_newer && echoed.is_none_or(|echoed| is_after(stamp, echoed)) => {
                     remember(&mut self.stamped, Stamped { stamp, at: now, near, granted });
                 }
                 // It has come back already, and says more now.
-                None if self.echoed == Some(stamp) => {
-                    self.granted = Some(Place::new(acked.granted))
-                }
+                None if echoed == Some(stamp) => self.grant(acked.granted),
                 None => {}
             }
         } else if acked.bytes > 0 {
@@ -148,7 +158,7 @@ impl Releases {
             }
         };
         let Some(Allowed { at, near, granted, .. }) = released else { return };
-        self.granted = Some(Place::new(granted));
+        self.grant(granted);
         if !seen.is_new || seen.was_dry {
             return;
         }
@@ -163,7 +173,7 @@ impl Releases {
 
     /// The acknowledgement that this is the first echo of, in a segment that ends here.
     fn echoed_by(&mut self, echo: u32, end: u64) -> Option<Allowed> {
-        if self.echoed.is_some_and(|echoed| !is_after(echo, echoed)) {
+        if self.echoed().is_some_and(|echoed| !is_after(echo, echoed)) {
             return None;
         }
         let mut found = None;
@@ -177,7 +187,7 @@ impl Releases {
             self.stamped = VecDeque::new();
         }
         if found.is_some() {
-            self.echoed = Some(echo);
+            (self.echoed, self.has_echoed) = (echo, true);
         }
         found
     }
@@ -257,7 +267,7 @@ mod tests {
             (releases.far().count(), releases.far().median()),
             (1, Some(Span::from_millis(20)))
         );
-        assert_eq!(releases.granted(), Some(1_100), "that of the second, whichever it knew");
+        assert_eq!(releases.granted(300), Some(1_100), "that of the second, whichever it knew");
         // What was sent again, or echoes what did not pass, tells nothing.
         releases.acked(time(80), &acked(100, 400), stamps(10, 0), 100);
         releases.sent(time(90), &seen(false, 400, 500), stamps(0, 9));

@@ -1,7 +1,7 @@
 //! Many large things, each with a number.
 
-/// So many are in a part.
-const PART: usize = 64;
+/// So many are in a part, which is that large that an allocator's rounding is little of it.
+const PART: usize = 512;
 
 /// Things at numbered places. They lie side by side, where a box for each would take the room of the
 /// next larger size that its allocator has, and they never move, where a single list would have to
@@ -78,14 +78,14 @@ mod tests {
     #[test]
     fn places_are_used_again() {
         let mut slab = Slab::default();
-        let places: Vec<u32> = (0..200).map(|number| slab.insert(number)).collect();
-        assert_eq!(places, (0..200).collect::<Vec<u32>>());
-        assert_eq!((slab.take(63), slab.take(64), slab.take(64)), (Some(63), Some(64), None));
-        assert_eq!((slab.get(63), slab.get(65), slab.get(200)), (None, Some(&65), None));
-        assert_eq!(slab.iter().count(), 198);
-        assert_eq!(slab.iter().nth(63), Some((65, &65)));
-        assert_eq!((slab.insert(1_000), slab.insert(1_001), slab.insert(1_002)), (64, 63, 200));
-        *slab.get_mut(64).unwrap() += 5;
-        assert_eq!(slab.get(64), Some(&1_005));
+        let places: Vec<u32> = (0..1_200).map(|number| slab.insert(number)).collect();
+        assert_eq!(places, (0..1_200).collect::<Vec<u32>>());
+        assert_eq!((slab.take(511), slab.take(512), slab.take(512)), (Some(511), Some(512), None));
+        assert_eq!((slab.get(511), slab.get(513), slab.get(1_200)), (None, Some(&513), None));
+        assert_eq!(slab.iter().count(), 1_198);
+        assert_eq!(slab.iter().nth(511), Some((513, &513)));
+        assert_eq!((slab.insert(7), slab.insert(8), slab.insert(9)), (512, 511, 1_200));
+        *slab.get_mut(512).unwrap() += 5;
+        assert_eq!((slab.get(512), slab.places()), (Some(&12), 1_201));
     }
 }

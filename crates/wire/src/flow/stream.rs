@@ -32,11 +32,16 @@ const USUAL_MSS: u32 = 1_460;
 /// take 40 ms and more).
 const HELD_BACK: Span = Span::from_millis(35);
 
+/// Where a stream begins: far enough from zero for all that may come late.
+fn beginning(first: Seq) -> u64 {
+    (1 << 32) + u64::from(first.0)
+}
+
 /// What one end sends.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The first byte's place; its SYN, where that was seen.
-    first: u64,
+    /// The number of the first byte; of its SYN, where that was seen.
+    first: Seq,
     /// The place behind the last byte that was seen.
     top: u64,
     /// What the other end has, by its own words.
@@ -47,7 +52,7 @@ pub struct Stream {
     /// Acknowledgements in a row that say the same, while bytes are on their way.
     repeats: u32,
     /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
-    sacked: u64,
+    sacked: u32,
     /// Of most streams nothing is lost or comes twice.
     trouble: Option<Box<Trouble>>,
     mss: u32,
@@ -55,8 +60,9 @@ pub struct Stream {
     fin: Option<Place>,
     /// Its last segment was not full, and nothing waited behind it.
     is_dry: bool,
-    /// The latest stamp of its own clock.
-    stamp: Option<u32>,
+    /// The latest stamp of its own clock, where it has one.
+    latest: u32,
+    has_stamp: bool,
     counted: Counted,
     /// From the capture point to the other end and back.
     near: Samples,
@@ -65,9 +71,9 @@ pub struct Stream {
 /// What every stream adds up to: see [`Counts`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
-    segments: u64,
     bytes: u64,
-    data_segments: u64,
+    segments: u32,
+    data_segments: u32,
     most_in_flight: u32,
     held_back: u32,
 }
@@ -94,7 +100,7 @@ struct Trouble {
 /// What a stream adds up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Segments, with and without data.
+    /// Segments, with and without data; no more than 2^32 are counted, nor are those with data.
     pub segments: u64,
     /// Bytes that were carried, those that were sent again included.
     pub bytes: u64,
@@ -202,10 +208,9 @@ impl Sent {
 impl Stream {
     /// A stream whose first segment this is.
     pub fn new(segment: &Segment<'_>) -> Self {
-        // Far enough from zero for all that may come late.
-        let first = (1 << 32) + u64::from(segment.seq.0);
+        let first = beginning(segment.seq);
         Self {
-            first,
+            first: segment.seq,
             top: first,
             acked: first,
             granted: None,
@@ -217,7 +222,8 @@ impl Stream {
             has_syn: segment.flags.has(Flags::SYN),
             fin: None,
             is_dry: true,
-            stamp: None,
+            latest: 0,
+            has_stamp: false,
             counted: Counted::default(),
             near: Samples::default(),
         }
@@ -230,11 +236,11 @@ impl Stream {
 
     /// What was added up so far.
     pub fn counts(&self) -> Counts {
-        let Counted { segments, bytes, data_segments, most_in_flight, held_back } = self.counted;
+        let Counted { bytes, segments, data_segments, most_in_flight, held_back } = self.counted;
         let all = Counts {
-            segments,
+            segments: segments.into(),
             bytes,
-            data_segments,
+            data_segments: data_segments.into(),
             most_in_flight,
             held_back,
             ..Counts::default()
@@ -284,12 +290,12 @@ impl Stream {
 
     /// The place of its first byte, or of its SYN.
     pub fn first(&self) -> u64 {
-        self.first
+        beginning(self.first)
     }
 
     /// The place of its first byte of data.
     pub fn begin(&self) -> u64 {
-        self.first + u64::from(self.has_syn)
+        self.first() + u64::from(self.has_syn)
     }
 
     /// The place behind its last byte of data, once its FIN has passed.
@@ -318,7 +324,7 @@ impl Stream {
 
     /// Its sender sent this segment.
     pub fn sends(&mut self, now: Time, segment: &Segment<'_>) -> Seen {
-        self.counted.segments += 1;
+        self.counted.segments = self.counted.segments.saturating_add(1);
         self.counted.bytes += u64::from(segment.length);
         let begin = self.place(segment.seq);
         let end = begin + u64::from(segment.end().after(segment.seq) as u32);
@@ -331,10 +337,11 @@ impl Stream {
             return seen;
         }
         if begin == end {
-            self.stamp = stamp.or(self.stamp);
+            self.ticks(stamp);
             return seen;
         }
-        self.counted.data_segments += u64::from(segment.length.div_ceil(self.mss));
+        let carried = segment.length.div_ceil(self.mss);
+        self.counted.data_segments = self.counted.data_segments.saturating_add(carried);
         let seen = match end > self.top {
             true => {
                 let seen = self.advances(now, begin, end, stamp);
@@ -347,8 +354,19 @@ impl Stream {
             }
             false => self.sends_again(now, begin, end, stamp),
         };
-        self.stamp = stamp.or(self.stamp);
+        self.ticks(stamp);
         seen
+    }
+
+    /// Its sender's clock says this.
+    fn ticks(&mut self, stamp: Option<u32>) {
+        if let Some(stamp) = stamp {
+            (self.latest, self.has_stamp) = (stamp, true);
+        }
+    }
+
+    fn stamp(&self) -> Option<u32> {
+        self.has_stamp.then_some(self.latest)
     }
 
     /// Whether it asks for an acknowledgement only: of all that was said before, or of a window
@@ -485,7 +503,7 @@ impl Stream {
 
     fn look_at_sack(&mut self, ack: &Segment<'_>, to: u64) {
         let blocks = ack.options.sack();
-        let mut beyond = 0;
+        let mut beyond = 0_u64;
         for (index, (begin, end)) in blocks.as_slice().iter().enumerate() {
             let (begin, end) = (begin.unwrap(to), end.unwrap(to));
             if begin >= end {
@@ -502,6 +520,6 @@ impl Stream {
                 beyond += end - begin.max(to);
             }
         }
-        self.sacked = beyond;
+        self.sacked = u32::try_from(beyond).unwrap_or(u32::MAX);
     }
 }

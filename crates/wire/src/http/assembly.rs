@@ -6,6 +6,7 @@ use manyways_trace::Time;
 
 use super::fields;
 use super::rest::Rest;
+use crate::flow::Few;
 
 /// The longest head. nginx takes requests up to this, Apache and Node shorter ones.
 pub const HEAD_LIMIT: usize = 32 * 1024;
@@ -27,7 +28,7 @@ pub(super) enum Kind {
 /// pieces are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembly {
-    held: Vec<u8>,
+    held: Few<u8>,
     line: Line,
     /// Its beginning and its first line are those of a head.
     is_begun: bool,
@@ -135,7 +136,7 @@ impl Assembly {
         if self.held.len() + new.len() >= HEAD_LIMIT || rest.bytes.is_empty() && rest.unknown > 0 {
             return self.end(new, Taken::Cut);
         }
-        self.held.extend_from_slice(new);
+        self.held.extend(new);
         Taken::More
     }
 
@@ -154,13 +155,13 @@ impl Assembly {
         if self.held.is_empty() {
             Cow::Borrowed(new)
         } else {
-            Cow::Owned([&self.held, new].concat())
+            Cow::Owned([&*self.held, new].concat())
         }
     }
 
     fn end<'a>(&mut self, new: &'a [u8], taken: fn(Cow<'a, [u8]>) -> Taken<'a>) -> Taken<'a> {
         let bytes = self.with(new);
-        self.held = Vec::new();
+        self.held = Few::default();
         taken(bytes)
     }
 

@@ -190,7 +190,7 @@ fn read_request<'b>(
         method: name,
         host: authority,
         agent: first(head.headers, "user-agent").and_then(|value| text(value, AGENT_LIMIT)),
-        range: first(head.headers, "range").and_then(Asked::read),
+        range: first(head.headers, "range").and_then(Asked::read).map(Box::new),
         ..no_request()
     };
     Some((request, body(head.headers)))
@@ -212,7 +212,9 @@ fn read_response<'b>(
         content_type: first(head.headers, "content-type").and_then(content_type),
         coding: first(head.headers, "content-encoding").and_then(coding),
         declared: declared(head.headers).ok().flatten(),
-        content_range: first(head.headers, "content-range").and_then(ContentRange::read),
+        content_range: first(head.headers, "content-range")
+            .and_then(ContentRange::read)
+            .map(Box::new),
         ..no_response()
     };
     Some((response, body(head.headers)))

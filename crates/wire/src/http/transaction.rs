@@ -41,7 +41,7 @@ pub struct Request {
     /// What the client calls itself: at most [`AGENT_LIMIT`](super::AGENT_LIMIT) letters.
     pub agent: Option<Box<str>>,
     /// Which part it wants.
-    pub range: Option<Asked>,
+    pub range: Option<Box<Asked>>,
     /// When its first byte passed.
     pub first: Time,
     /// When its last byte passed, of those that passed until it was answered whole.
@@ -72,7 +72,7 @@ pub struct Response {
     /// How much of its body passed.
     pub seen: Seen,
     /// Which part of the whole it is.
-    pub content_range: Option<ContentRange>,
+    pub content_range: Option<Box<ContentRange>>,
     /// When its first byte passed, not that of an interim answer before it.
     pub first: Time,
     /// When its last byte passed: t′ of the paper on campus Wi-Fi (section 4).

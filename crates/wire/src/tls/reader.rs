@@ -47,7 +47,7 @@ pub(super) struct Reader {
     filled: u8,
     began: Time,
     /// How much of the record is still to come.
-    left: u64,
+    left: u16,
     is_lost: bool,
     /// The version in the last header.
     minor: Option<u8>,
@@ -56,7 +56,7 @@ pub(super) struct Reader {
     /// What was there could be no record.
     is_wrong: bool,
     /// How often it looked for a header at the beginning of a piece, and there was none.
-    tries: u32,
+    tries: u8,
 }
 
 impl Reader {
@@ -79,7 +79,7 @@ impl Reader {
         self.losses.into()
     }
 
-    pub(super) fn tries(&self) -> u32 {
+    pub(super) fn tries(&self) -> u8 {
         self.tries
     }
 
@@ -103,12 +103,12 @@ impl Reader {
                 return;
             }
             if self.left > 0 {
-                let taken = self.left.min(length);
-                let here = bytes.len().min(usize::try_from(taken).unwrap_or(usize::MAX));
+                let taken = u16::try_from(length).map_or(self.left, |length| self.left.min(length));
+                let here = bytes.len().min(taken.into());
                 let (body, rest) = bytes.split_at(here);
-                tell(Part::Body { at, bytes: body, length: taken });
+                tell(Part::Body { at, bytes: body, length: taken.into() });
                 self.left -= taken;
-                length -= taken;
+                length -= u64::from(taken);
                 bytes = rest;
                 continue;
             }
@@ -136,7 +136,7 @@ impl Reader {
                 let [kind, _, minor, high, low] = self.header;
                 self.minor = Some(minor);
                 let size = u16::from_be_bytes([high, low]);
-                self.left = size.into();
+                self.left = size;
                 tell(Part::Record(Record { at: self.began, known: at, kind, length: size }));
             }
         }

@@ -17,7 +17,7 @@ use story::Story;
 pub const ALERT_LIMIT: usize = 4;
 /// After so many packets of a direction that do not begin with a record, what began in the middle
 /// is not taken for TLS.
-pub const TRIES: u32 = 64;
+pub const TRIES: u8 = 64;
 
 /// One TLS connection over TCP, followed from the pieces of its two directions.
 ///
@@ -197,7 +197,7 @@ impl Session {
     /// a sealed one of the kind that nearly always does. In TLS 1.3, and where the version is not
     /// known, it is inferred from a record that has the length of an alert that TLS 1.3 seals.
     pub fn closed(&self) -> Option<(Time, End)> {
-        self.story.closed
+        self.story.closed.zip(self.story.closed_by)
     }
 
     /// How often the boundaries of records were lost, as a header was not captured or was none.

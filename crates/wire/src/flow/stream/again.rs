@@ -7,7 +7,7 @@ use super::{Hole, LARGEST_WINDOW, OUTSTANDING, Seen, Sent, Stream};
 /// So many repeated acknowledgements tell a sender of a loss (RFC 5681, 3.2).
 const REPEATS: u32 = 3;
 /// So many bytes behind a gap tell it the same, in segments (RFC 6675).
-const SACKED: u64 = 3;
+const SACKED: u32 = 3;
 /// Without anything better, what comes within this after it was skipped was overtaken.
 const OVERTAKEN: Span = Span::from_millis(3);
 /// Two copies of a packet that nobody sent twice are this close.
@@ -89,7 +89,7 @@ impl Stream {
         };
         let Some(first) = self.sent.iter().position(is_in) else {
             // The receiver has said that it has this.
-            match is_older(stamp, self.stamp) {
+            match is_older(stamp, self.stamp()) {
                 true => self.trouble().duplicated += segments,
                 false => self.trouble().again.spurious += segments,
             }
@@ -198,7 +198,7 @@ impl Stream {
 
     /// Acknowledgements told the sender of a loss.
     fn was_told(&self) -> bool {
-        self.repeats >= REPEATS || self.sacked >= SACKED * u64::from(self.mss)
+        self.repeats >= REPEATS || self.sacked >= SACKED.saturating_mul(self.mss)
     }
 
     fn recovers(&mut self, cause: Cause) {

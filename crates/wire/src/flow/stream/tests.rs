@@ -148,8 +148,8 @@ fn with_loss(acks: impl Fn(&mut Passing)) -> Passing {
         passing.sends(30, 1),
         Seen {
             is_again: true,
-            begin: passing.stream.first + 1_000,
-            end: passing.stream.first + 2_000,
+            begin: passing.stream.first() + 1_000,
+            end: passing.stream.first() + 2_000,
             ..Seen::default()
         }
     );

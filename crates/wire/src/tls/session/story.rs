@@ -31,7 +31,9 @@ pub(super) struct Story {
     is_over: bool,
     pub(super) over: Option<Time>,
     pub(super) alerts: Few<Alert>,
-    pub(super) closed: Option<(Time, End)>,
+    /// When the first end said that it is done, and which.
+    pub(super) closed: Option<Time>,
+    pub(super) closed_by: Option<End>,
     pub(super) turns: Turns,
 }
 
@@ -62,6 +64,11 @@ impl Story {
         }
         let is_known = client.finished.is_some() && !client.is_torn;
         is_known.then_some(true)
+    }
+
+    fn closes(&mut self, at: Time, from: End) {
+        self.closed.get_or_insert(at);
+        self.closed_by.get_or_insert(from);
     }
 
     /// What the server says after a hello may answer it even when it was not captured. When it asked
@@ -100,7 +107,7 @@ impl Story {
                     self.alerts.push(Alert { at: record.at, from, level, description });
                 }
                 if description == CLOSE_NOTIFY {
-                    self.closed.get_or_insert((record.at, from));
+                    self.closes(record.at, from);
                 }
             }
             Heard::Data(at, bytes) => self.turns.handle(at, from, bytes),
@@ -140,7 +147,7 @@ impl Story {
                 sender.changed.get_or_insert(record.at);
             }
             ALERT if record.length != 2 => {
-                self.closed.get_or_insert((record.at, from));
+                self.closes(record.at, from);
             }
             APPLICATION_DATA => {
                 sender.is_data = self.is_data(from, sender, other, record);
@@ -165,7 +172,7 @@ impl Story {
         if self.is_over || began_before(sender, other) {
             let is_alert = record.length == SEALED_ALERT;
             if is_alert {
-                self.closed.get_or_insert((record.at, from));
+                self.closes(record.at, from);
             }
             return !is_alert;
         }
