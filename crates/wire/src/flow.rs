@@ -12,6 +12,7 @@ mod limit;
 mod order;
 mod piece;
 mod place;
+mod queue;
 mod release;
 mod samples;
 mod slab;

@@ -15,7 +15,12 @@ impl<T> Default for Few<T> {
 
 impl<T> Few<T> {
     pub(crate) fn push(&mut self, one: T) {
-        self.0.get_or_insert_default().push(one);
+        self.list().push(one);
+    }
+
+    /// Of its own accord a list would take room for four at first.
+    fn list(&mut self) -> &mut Vec<T> {
+        self.0.get_or_insert_with(|| Box::new(Vec::with_capacity(1)))
     }
 
     /// Puts more behind the others.
@@ -30,7 +35,7 @@ impl<T> Few<T> {
 
     /// Puts one before the one at this index.
     pub(crate) fn insert(&mut self, index: usize, one: T) {
-        self.0.get_or_insert_default().insert(index, one);
+        self.list().insert(index, one);
     }
 
     /// The one at this index; the others stay in their order.

@@ -10,10 +10,9 @@
 //!
 //! Neither says anything where the sender had nothing left to send: the segment waited for data.
 
-use std::collections::VecDeque;
-
 use manyways_trace::{Span, Time};
 
+use super::queue::Queue;
 use super::samples::Samples;
 use super::stream::{Acked, Seen};
 use crate::tcp::{Seq, Stamps};
@@ -24,7 +23,7 @@ const REMEMBERED: usize = 256;
 /// The acknowledgements that are on their way to a sender, and what they release.
 #[derive(Clone, Debug, Default)]
 pub struct Releases {
-    stamped: VecDeque<Stamped>,
+    stamped: Queue<Stamped>,
     /// The latest stamp that came back, where one did.
     echoed: u32,
     has_echoed: bool,
@@ -44,7 +43,7 @@ pub struct Releases {
 /// What the sender's window allows, were it Reno's.
 #[derive(Clone, Debug, Default)]
 struct Reno {
-    allowed: VecDeque<Allowed>,
+    allowed: Queue<Allowed>,
     window: Window,
 }
 
@@ -143,7 +142,7 @@ impl Releases {
     pub fn lost(&mut self, by_timer: bool, in_flight: u64, mss: u32) {
         let Some(reno) = &mut self.reno else { return };
         reno.window.shrink(by_timer, in_flight, mss);
-        reno.allowed.clear();
+        reno.allowed = Queue::default();
     }
 
     /// What the sender sends passes.
@@ -182,9 +181,6 @@ impl Releases {
             let granted = Seq(granted).unwrap(end);
             found = (stamp == echo).then_some(Allowed { beyond: 0, at, near, granted });
             self.stamped.pop_front();
-        }
-        if self.stamped.is_empty() && self.stamped.capacity() > 0 {
-            self.stamped = VecDeque::new();
         }
         if found.is_some() {
             (self.echoed, self.has_echoed) = (echo, true);
@@ -230,11 +226,9 @@ impl Window {
     }
 }
 
-fn remember<T>(all: &mut VecDeque<T>, one: T) {
-    match all.len() {
-        0 => all.reserve_exact(1),
-        REMEMBERED => drop(all.pop_front()),
-        _ => {}
+fn remember<T>(all: &mut Queue<T>, one: T) {
+    if all.len() == REMEMBERED {
+        all.pop_front();
     }
     all.push_back(one);
 }

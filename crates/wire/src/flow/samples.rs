@@ -112,7 +112,8 @@ impl Samples {
     fn insert(&mut self, index: usize, cell: u32) {
         let used = usize::from(self.used);
         if used == self.cells.len() {
-            let mut more = vec![0; (used * 2).max(2)];
+            let more = if used < EXACT { used + 2 } else { used * 2 };
+            let mut more = vec![0; more];
             more[..used].copy_from_slice(&self.cells);
             self.cells = more.into();
         }

@@ -1,7 +1,7 @@
 //! Many large things, each with a number.
 
-/// So many are in a part, which is that large that an allocator's rounding is little of it.
-const PART: usize = 512;
+/// A part takes so many bytes: an allocator rounds up to powers of two, or to what is between them.
+const PART: usize = 1 << 18;
 
 /// Things at numbered places. They lie side by side, where a box for each would take the room of the
 /// next larger size that its allocator has, and they never move, where a single list would have to
@@ -19,6 +19,10 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// So many are in a part.
+    const EACH: usize =
+        if size_of::<Option<T>>() < PART { PART / size_of::<Option<T>>() } else { 1 };
+
     /// One more; where it is.
     pub(super) fn insert(&mut self, thing: T) -> u32 {
         if let Some(place) = self.free.pop() {
@@ -27,10 +31,10 @@ impl<T> Slab<T> {
             }
             return place;
         }
-        if self.parts.last().is_none_or(|part| part.len() == PART) {
-            self.parts.push(Vec::with_capacity(PART));
+        if self.parts.last().is_none_or(|part| part.len() == Self::EACH) {
+            self.parts.push(Vec::with_capacity(Self::EACH));
         }
-        let before = (self.parts.len() - 1) * PART;
+        let before = (self.parts.len() - 1) * Self::EACH;
         let Some(part) = self.parts.last_mut() else { return 0 };
         part.push(Some(thing));
         (before + part.len() - 1) as u32
@@ -38,7 +42,7 @@ impl<T> Slab<T> {
 
     pub(super) fn get(&self, place: u32) -> Option<&T> {
         let place = place as usize;
-        self.parts.get(place / PART)?.get(place % PART)?.as_ref()
+        self.parts.get(place / Self::EACH)?.get(place % Self::EACH)?.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
@@ -67,7 +71,7 @@ impl<T> Slab<T> {
 
     fn slot(&mut self, place: u32) -> Option<&mut Option<T>> {
         let place = place as usize;
-        self.parts.get_mut(place / PART)?.get_mut(place % PART)
+        self.parts.get_mut(place / Self::EACH)?.get_mut(place % Self::EACH)
     }
 }
 

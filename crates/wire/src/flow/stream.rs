@@ -9,13 +9,12 @@ mod again;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
-
 use manyways_trace::{Span, Time};
 
 pub use self::again::Again;
 use self::again::{Cause, Resent};
 use super::place::Place;
+use super::queue::Queue;
 use super::samples::Samples;
 use crate::tcp::{Flags, Segment, Seq};
 
@@ -48,7 +47,7 @@ pub struct Stream {
     acked: u64,
     /// Up to where the other end has room.
     granted: Option<Place>,
-    sent: VecDeque<Sent>,
+    sent: Queue<Sent>,
     /// Acknowledgements in a row that say the same, while bytes are on their way.
     repeats: u32,
     /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
@@ -214,7 +213,7 @@ impl Stream {
             top: first,
             acked: first,
             granted: None,
-            sent: VecDeque::new(),
+            sent: Queue::default(),
             repeats: 0,
             sacked: 0,
             trouble: None,
@@ -401,10 +400,6 @@ impl Stream {
             self.sent.pop_front();
         }
         let copies = if is_again { 2 } else { 1 };
-        if self.sent.capacity() == 0 {
-            // A question is one segment, and of its own accord a list would take room for four.
-            self.sent.reserve_exact(1);
-        }
         self.sent.push_back(Sent::new(now, begin.max(self.top), end, stamp, copies));
         self.top = end;
         if self.sent.len() > OUTSTANDING {
@@ -460,10 +455,6 @@ impl Stream {
                 break;
             }
             self.sent.pop_front();
-        }
-        if self.sent.is_empty() {
-            // Most connections are silent most of the time.
-            self.sent = VecDeque::new();
         }
         // Nor when that came which was missing before it.
         is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;

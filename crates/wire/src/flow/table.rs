@@ -192,6 +192,7 @@ impl<A: Default> Table<A> {
     }
 
     /// A connection that is over, in no order.
+    #[inline]
     pub fn poll(&mut self) -> Option<Flow<A>> {
         let entry = self.entries.take(self.over.pop_front()?)?;
         let Entry { key, number, begins_first, connection, attached, .. } = entry;

@@ -56,11 +56,11 @@ pub struct Offer {
     pub legacy_version: Version,
     /// The versions that it really offers, where it lists them; without made-up ones, and none
     /// after the first [`VERSION_LIMIT`].
-    pub versions: Vec<Version>,
+    pub versions: Box<[Version]>,
     /// As in [`ClientHello`](super::ClientHello).
     pub server_name: Option<HostName>,
     /// As in [`ClientHello`](super::ClientHello).
-    pub protocols: Vec<Vec<u8>>,
+    pub protocols: Box<[Vec<u8>]>,
     /// The real hello is encrypted within this one (ECH), or it looks as if (GREASE of ECH looks
     /// the same, which is what it is for).
     pub encrypts_hello: bool,
@@ -69,9 +69,9 @@ pub struct Offer {
     /// It sends data before the server has answered.
     pub sends_early: bool,
     /// JA4, of a whole hello only.
-    pub ja4: Option<String>,
+    pub ja4: Option<Box<str>>,
     /// The session that it would go on with (before TLS 1.3); none when it is cut before.
-    pub(super) session: Option<Vec<u8>>,
+    pub(super) session: Option<Box<[u8]>>,
 }
 
 impl Offer {
@@ -85,7 +85,7 @@ impl Offer {
             Err(Stop::Short { .. }) if draft.version != 0 => false,
             Err(Stop::Short { .. } | Stop::Broken) => return None,
         };
-        let ja4 = is_whole.then(|| ja4::of(&draft, carrier));
+        let ja4 = is_whole.then(|| ja4::of(&draft, carrier).into());
         let has = |kind| draft.extensions.contains(&kind);
         let (encrypts_hello, has_key, sends_early) =
             (has(ENCRYPTED_HELLO), has(PRE_SHARED_KEY), has(EARLY_DATA));
@@ -95,12 +95,12 @@ impl Offer {
             legacy_version: Version(draft.version),
             versions: versions.take(VERSION_LIMIT).map(Version).collect(),
             server_name: draft.name.flatten(),
-            protocols: draft.protocols.unwrap_or_default(),
+            protocols: draft.protocols.unwrap_or_default().into(),
             encrypts_hello,
             has_key,
             sends_early,
             ja4,
-            session: draft.session,
+            session: draft.session.map(Into::into),
         })
     }
 

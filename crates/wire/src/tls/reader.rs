@@ -1,5 +1,7 @@
 //! Records of one direction, of which parts may be unknown (RFC 8446, 5.1; RFC 5246, 6.2).
 
+use std::num::NonZeroU8;
+
 use manyways_trace::Time;
 
 use crate::flow::Piece;
@@ -49,8 +51,8 @@ pub(super) struct Reader {
     /// How much of the record is still to come.
     left: u16,
     is_lost: bool,
-    /// The version in the last header.
-    minor: Option<u8>,
+    /// One more than the version in the last header: there is a reader for each direction.
+    minor: Option<NonZeroU8>,
     /// How often it did not know any more where the next record is.
     losses: u32,
     /// What was there could be no record.
@@ -134,7 +136,7 @@ impl Reader {
             if usize::from(self.filled) == HEADER {
                 self.filled = 0;
                 let [kind, _, minor, high, low] = self.header;
-                self.minor = Some(minor);
+                self.minor = Some(NonZeroU8::MIN.saturating_add(minor));
                 let size = u16::from_be_bytes([high, low]);
                 self.left = size;
                 tell(Part::Record(Record { at: self.began, known: at, kind, length: size }));
@@ -153,7 +155,8 @@ impl Reader {
         let header = bytes.first_chunk::<HEADER>();
         // TLS 1.2 and later say 3, the others what they said before.
         self.is_lost = !header.is_some_and(|header| {
-            let is_same = header[2] == 3 || Some(header[2]) == self.minor;
+            let is_same =
+                header[2] == 3 || self.minor.is_some_and(|one| one.get() - 1 == header[2]);
             is_same && may_begin(header, APPLICATION_DATA)
         });
         if self.is_lost {

@@ -87,7 +87,8 @@ impl Stream {
             let (first, last) = sent.places(top);
             begin < last && first < end
         };
-        let Some(first) = self.sent.iter().position(is_in) else {
+        let found = self.sent.iter().enumerate().find(|(_, sent)| is_in(sent));
+        let Some((first, before)) = found.map(|(first, sent)| (first, *sent)) else {
             // The receiver has said that it has this.
             match is_older(stamp, self.stamp()) {
                 true => self.trouble().duplicated += segments,
@@ -95,7 +96,6 @@ impl Stream {
             }
             return seen;
         };
-        let before = self.sent[first];
         if self.is_duplicate(now, &before, stamp) {
             self.trouble().duplicated += segments;
             return seen;

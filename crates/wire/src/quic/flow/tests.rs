@@ -77,7 +77,7 @@ fn after(datagrams: &[(u64, End, &[u8])]) -> (Flow, Vec<Exchange>) {
 fn is_shop(flow: &Flow) {
     let hello = flow.hello().expect("the hello was read");
     assert_eq!(hello.server_name.as_ref().unwrap().as_str(), "shop.example.com");
-    assert_eq!(hello.protocols, [b"h3"]);
+    assert_eq!(*hello.protocols, [b"h3"]);
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Story {
         if let (Some(offered), Some(confirmed)) = (offered, &choice.session)
             && !offered.is_empty()
         {
-            return Some(offered == confirmed);
+            return Some(**offered == **confirmed);
         }
         if client.has_more {
             return Some(false);

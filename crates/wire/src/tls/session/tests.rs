@@ -275,8 +275,8 @@ fn a_new_session_of_tls_1_3() {
     let offer = session.offer().unwrap();
     assert!(offer.is_whole && !offer.encrypts_hello && !offer.has_key && !offer.sends_early);
     assert_eq!(offer.server_name.as_ref().unwrap().as_str(), "shop.example.com");
-    assert_eq!(offer.protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
-    assert_eq!(offer.versions, [Version::TLS_1_3, Version::TLS_1_2]);
+    assert_eq!(*offer.protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+    assert_eq!(*offer.versions, [Version::TLS_1_3, Version::TLS_1_2]);
     assert_eq!(offer.newest_version(), Some(Version::TLS_1_3));
     assert!(offer.ja4.as_ref().unwrap().starts_with("t13d"), "{offer:?}");
     let choice = session.choice().unwrap();
