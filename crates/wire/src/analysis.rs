@@ -544,7 +544,6 @@ impl Analysis {
             records.push_back(Record::Second(FlowSecond::of(id, second)));
         }
         if segment.options.may_have_mptcp() {
-            attached.is_multipath = true;
             let header = datagram.payload.len() - segment.payload.len();
             records.push_back(Record::Multipath(Box::new(Multipath {
                 at: now,

@@ -40,8 +40,6 @@ pub(super) struct Conversation {
     pub(super) reads: Reads,
     /// Once there is something to say.
     pub(super) learned: Option<Box<Learned>>,
-    /// It has options of MPTCP.
-    pub(super) is_multipath: bool,
 }
 
 impl Traffic {

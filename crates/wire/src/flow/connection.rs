@@ -36,10 +36,19 @@ pub struct Connection {
     started: Time,
     last: Time,
     handshake: Handshake,
-    first_fin: Option<Time>,
-    reset: Option<Time>,
+    /// Once its end begins.
+    ending: Option<Box<Ending>>,
     ends: [Half; 2],
     first_window: FirstWindow,
+}
+
+/// How it ends.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ending {
+    /// When the first FIN passed.
+    fin: Option<Time>,
+    /// When the first RST did.
+    reset: Option<Time>,
 }
 
 /// When the parts of the handshake passed first, and how often they did.
@@ -143,8 +152,7 @@ impl Connection {
             started: now,
             last: now,
             handshake: Handshake::default(),
-            first_fin: None,
-            reset: None,
+            ending: None,
             ends: [Half::default(), Half::default()],
             first_window: FirstWindow::default(),
         }
@@ -179,24 +187,28 @@ impl Connection {
 
     /// When the first FIN passed.
     pub fn first_fin(&self) -> Option<Time> {
-        self.first_fin
+        self.ending.as_ref().and_then(|ending| ending.fin)
     }
 
     /// When the first RST passed, and from whom.
     pub fn reset(&self) -> Option<(Time, End)> {
         let from =
             [End::Client, End::Server].into_iter().find(|end| self.ends[*end as usize].gave_up);
-        self.reset.zip(from)
+        self.ending.as_ref().and_then(|ending| ending.reset).zip(from)
+    }
+
+    fn has_reset(&self) -> bool {
+        self.ends.iter().any(|end| end.gave_up)
     }
 
     /// Both ends have said that they are done, or one gave up.
     pub fn is_closed(&self) -> bool {
-        self.reset.is_some() || self.ends.iter().all(|end| end.is_done)
+        self.has_reset() || self.ends.iter().all(|end| end.is_done)
     }
 
     /// It has a whole handshake and no reset: what the paper on campus Wi-Fi (3.1) calls valid.
     pub fn is_valid(&self) -> bool {
-        self.handshake.done.is_some() && self.reset.is_none()
+        self.handshake.done.is_some() && !self.has_reset()
     }
 
     /// What this end said in its SYN, where that passed.
@@ -242,15 +254,16 @@ impl Connection {
         self.last = self.last.max(now);
         self.begins(now, from, segment);
         if segment.flags.has(Flags::RST) {
-            if self.reset.is_none() {
-                self.reset = Some(now);
+            let ending = self.ending.get_or_insert_default();
+            if ending.reset.is_none() {
+                ending.reset = Some(now);
                 self.ends[from as usize].gave_up = true;
             }
             // Its numbers need not be those of the stream.
             return None;
         }
         if segment.flags.has(Flags::FIN) {
-            self.first_fin = self.first_fin.or(Some(now));
+            self.ending.get_or_insert_default().fin.get_or_insert(now);
             self.ends[from as usize].is_done = true;
         }
         let window = self.window(from, segment);
