@@ -194,7 +194,14 @@ impl<A: Default> Table<A> {
     /// A connection that is over, in no order.
     #[inline]
     pub fn poll(&mut self) -> Option<Flow<A>> {
-        let entry = self.entries.take(self.over.pop_front()?)?;
+        let place = self.over.pop_front()?;
+        self.take(place)
+    }
+
+    /// Apart from the question whether any is over, which is asked for each packet.
+    #[inline(never)]
+    fn take(&mut self, place: u32) -> Option<Flow<A>> {
+        let entry = self.entries.take(place)?;
         let Entry { key, number, begins_first, connection, attached, .. } = entry;
         let (client, server) = key.ends(begins_first);
         Some(Flow { number, client, server, connection, attached })
@@ -302,6 +309,7 @@ impl Hash for Key {
 
 impl Key {
     /// The key of a packet, and whether its sender is the first end.
+    #[inline]
     fn of(sender: (IpAddr, u16), receiver: (IpAddr, u16)) -> (Self, bool) {
         let (one, other) = (number(sender.0), number(receiver.0));
         let is_first = one < other || one == other && sender.1 <= receiver.1;
