@@ -156,8 +156,8 @@ fn followed(mut session: tls::Session, pieces: &[(End, Piece<'_>)]) -> tls::Sess
         assert!(offer.protocols.len() <= tls::PROTOCOL_LIMIT);
         assert!(offer.versions.len() <= tls::VERSION_LIMIT);
         // Parts of 1, 10, 12 and 12 characters at least; bytes that are no text are never in it.
-        let is_good = |ja4: &String| ja4.is_ascii() && ja4.len() == 36;
-        assert!(offer.ja4.as_ref().is_none_or(is_good) && offer.ja4.is_some() == offer.is_whole);
+        let is_good = |ja4: &str| ja4.is_ascii() && ja4.len() == 36;
+        assert!(offer.ja4.as_deref().is_none_or(is_good) && offer.ja4.is_some() == offer.is_whole);
     }
     session
 }
