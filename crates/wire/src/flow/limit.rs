@@ -25,8 +25,9 @@ pub enum Limit {
     StartUp,
 }
 
-/// How long each of them did. The sum is exact up to two years. Each is up to 4.3 s in all, and of
-/// more its error is some billionths of that.
+/// How long each of them did. The sum of all is exact up to two years, and so is each of them while
+/// none is longer than 4.3 s. Of longer ones each addition moves less than a billionth of the longest
+/// from one to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitedBy {
     /// There are two for each connection, so that they are small: in units of 2^`shift` ns.

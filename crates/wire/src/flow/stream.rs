@@ -99,7 +99,7 @@ struct Trouble {
 /// What a stream adds up to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Segments, with and without data; no more than 2^32 are counted, nor are those with data.
+    /// Segments, with and without data. Like those with data, no more than 2^32 - 1 are counted.
     pub segments: u64,
     /// Bytes that were carried, those that were sent again included.
     pub bytes: u64,
