@@ -26,7 +26,7 @@ pub enum Limit {
 }
 
 /// How long each of them did. The sum of all is exact up to two years, and so is each of them while
-/// none is longer than 4.3 s. Of longer ones each addition moves less than a billionth of the longest
+/// none is longer than 4.3 s. Of longer ones each addition moves some billionths of the longest
 /// from one to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitedBy {
