@@ -93,6 +93,16 @@ impl Programs {
         all
     }
 
+    /// The program that is started, where it is known.
+    pub fn file(&self, who: Contender) -> Option<&Path> {
+        match who {
+            Contender::Manyways { .. } => Some(&self.manyways),
+            Contender::TShark => self.tshark.as_deref(),
+            Contender::TcpTrace => self.tcptrace.as_deref(),
+            Contender::NfStream => self.nfstream.as_ref().ok().map(|(python, _)| python.as_path()),
+        }
+    }
+
     /// The command with which one reads a capture; `-` is standard input.
     ///
     /// # Errors

@@ -72,7 +72,11 @@ impl Driver<'_> {
                         record.capture = written;
                         run
                     }
-                    false => self.run(command(&file)?)?,
+                    false => {
+                        self.programs.file(*who).map_or(Ok(()), hold)?;
+                        hold(&file)?;
+                        self.run(command(&file)?)?
+                    }
                 };
                 run.round = round;
                 run.contender = who.name();
@@ -90,10 +94,6 @@ impl Driver<'_> {
         let written = written(&mut child)?;
         drop(child.stdin.take());
         self.end_of(&mut child)?;
-        // Once through it, so that it is in memory when the first one reads it.
-        let mut bytes = vec![0; 1 << 20];
-        let mut reader = File::open(file).map_err(system("read the capture"))?;
-        while reader.read(&mut bytes).map_err(system("read the capture"))? > 0 {}
         Ok(written)
     }
 
@@ -166,6 +166,15 @@ impl Driver<'_> {
 fn finished(seconds: f64, usage: Usage, failed: Option<String>) -> Run {
     let (cpu, memory) = (usage.cpu.as_secs_f64(), usage.memory.as_bytes());
     Run { seconds, cpu, memory, failed, ..Run::default() }
+}
+
+/// Goes through a file once, so that it is in memory: some systems take out what nobody has used
+/// for a minute, and others run for as long.
+fn hold(file: &Path) -> Result<(), DriveError> {
+    let mut bytes = vec![0; 1 << 20];
+    let mut reader = File::open(file).map_err(system("read a file"))?;
+    while reader.read(&mut bytes).map_err(system("read a file"))? > 0 {}
+    Ok(())
 }
 
 /// A process that makes a capture on its output, says on the other one what it wrote, and ends when

@@ -19,8 +19,9 @@ const METHOD: &str = "\
 - Captures are made by a generator (bench/src/flows/capture.rs), the same bytes for the same shape: \
 TCP connections of 1 to 4 questions and answers, with stamps that echo, windows that double, one \
 segment in some thousands that comes again; half of them begin like HTTP, half like TLS.
-- Parts a and b read a file that is in memory: it is written and read once before. `manyways flows` \
-is also asked once, outside of the measurement, whether it finds all packets.
+- Parts a and b read a file that is in memory: it and the program are gone through just before each \
+run, as some systems take out what nobody has used for a minute, and others run for as long. \
+`manyways flows` is also asked once, outside of the measurement, whether it finds all packets.
 - In a round every contender reads the file once, one after the other, in an order that is shuffled \
 by a seeded generator. Ratios are the median of the rounds' own ratios.
 - Time is from the start of the process to its end. What contenders print goes to /dev/null.

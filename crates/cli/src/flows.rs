@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
+use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
 use manyways_trace::{Span, Time};
 use manyways_wire::Prefix;
@@ -181,11 +182,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut folder = folder.map_err(folder_failure)?;
     let progress = Progress::default();
     let termination = Termination::take().context("cannot watch for signals")?;
+    let done = Waker::new().context("cannot wait for the end of the work")?;
     let lengths: Option<Vec<u64>> = sources.captures.iter().map(|source| source.length()).collect();
     let total = lengths.map(|lengths| lengths.iter().sum());
     let (outcome, signal) = std::thread::scope(|scope| {
-        let work = scope.spawn(|| flows::run(&sources.captures, &plan, folder.as_mut(), &progress));
-        let signal = watch(total, &progress, &termination, || work.is_finished());
+        let work = scope.spawn(|| {
+            // Also when it falls over its own feet.
+            let _done = Done(&done);
+            flows::run(&sources.captures, &plan, folder.as_mut(), &progress)
+        });
+        let signal = watch(total, &progress, &termination, &done);
         (work.join(), signal)
     });
     let outcome = match outcome {
@@ -281,12 +287,21 @@ fn faults(outcome: &Outcome) -> ExitCode {
     code
 }
 
+/// Wakes whoever waits for it when it goes.
+struct Done<'a>(&'a Waker);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
 /// Shows how far it is until it is done; a signal stops it.
 fn watch(
     total: Option<u64>,
     progress: &Progress,
     termination: &Termination,
-    is_done: impl Fn() -> bool,
+    done: &Waker,
 ) -> Option<i32> {
     /// In milliseconds.
     const LOOK: u16 = 50;
@@ -298,9 +313,11 @@ fn watch(
             ProgressBar::no_length().with_style(style("{spinner} {binary_bytes} {msg}"))
         }
     };
-    let mut signal = None;
-    while !is_done() {
-        let ended = termination.within(LOOK).ok().flatten();
+    let (mut signal, mut is_done) = (None, false);
+    while !is_done {
+        // What cannot be waited for is waited for where the thread is joined.
+        let (ended, is_over) = termination.within(LOOK, done).unwrap_or((None, true));
+        is_done = is_over;
         bar.set_position(progress.read.load(Ordering::Relaxed));
         let packets = progress.packets.load(Ordering::Relaxed) as f64 / 1e6;
         bar.set_message(format!("{packets:.1} M packets"));

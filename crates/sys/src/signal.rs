@@ -10,6 +10,8 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, pthread_sigmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 
+use crate::poll::Waker;
+
 /// Takes the termination signals (INT, QUIT, TERM, HUP) out of their usual course, for every thread
 /// that is started after this; commands that are started in a sandbox get them as usual.
 pub struct Termination(SignalFd);
@@ -46,12 +48,25 @@ impl Termination {
 }
 
 impl Termination {
-    /// The next one, if it comes within so many milliseconds.
-    pub fn within(&self, millis: u16) -> io::Result<Option<Ended>> {
-        let mut fds = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, PollTimeout::from(millis)) {
+    /// The next one, if there is one already.
+    pub fn now(&self) -> io::Result<Option<Ended>> {
+        self.first(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)
+    }
+
+    /// The next one, if it comes within so many milliseconds and before somebody wakes us; and
+    /// whether somebody did.
+    pub fn within(&self, millis: u16, waker: &Waker) -> io::Result<(Option<Ended>, bool)> {
+        let mut fds = [self.as_fd(), waker.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let ended = self.first(&mut fds, PollTimeout::from(millis))?;
+        Ok((ended, is_readable(&fds[1])))
+    }
+
+    /// Waits for these, of which the first is our own.
+    fn first(&self, fds: &mut [PollFd<'_>], patience: PollTimeout) -> io::Result<Option<Ended>> {
+        match poll(fds, patience) {
             Ok(0) | Err(Errno::EINTR) => Ok(None),
-            Ok(_) => self.wait().map(Some),
+            Ok(_) if fds.first().is_some_and(is_readable) => self.wait().map(Some),
+            Ok(_) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -61,6 +76,10 @@ impl AsFd for Termination {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+fn is_readable(fd: &PollFd<'_>) -> bool {
+    fd.revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
 }
 
 fn termination() -> SigSet {

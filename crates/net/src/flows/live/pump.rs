@@ -121,7 +121,7 @@ impl Pump {
                 }
             } else if fault.is_some()
                 || deadline.is_some_and(|deadline| now >= deadline)
-                || termination.within(0).map_err(wrong)?.is_some()
+                || termination.now().map_err(wrong)?.is_some()
             {
                 // What passed until now is still on its way.
                 last = Some(Last { wall: today, until: now + LATENCY + LATENCY });
