@@ -226,6 +226,11 @@ impl Counters {
     fn count(&mut self, at: Time, latest: Option<Time>, packets: u64, bytes: usize) {
         self.packets += packets;
         self.bytes += bytes as u64;
+        if self.last.is_some_and(|last| last <= at) && latest <= Some(at) {
+            // In order, as most are.
+            self.last = Some(at);
+            return;
+        }
         self.steps_back += u64::from(latest.is_some_and(|latest| at < latest));
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
         self.last = self.last.max(Some(at));
@@ -341,9 +346,10 @@ impl Analysis {
             self.bluetooth(interface, packet);
             return;
         }
-        match frame::datagram(interface.link, packet.bytes, packet.length) {
-            Ok(datagram) => self.datagram((interface, packet), &datagram),
-            Err(opaque) => *self.counters.opaque.entry(opaque).or_default() += 1,
+        // Looked at where it is: it is large.
+        match &frame::datagram(interface.link, packet.bytes, packet.length) {
+            Ok(datagram) => self.datagram((interface, packet), datagram),
+            Err(opaque) => *self.counters.opaque.entry(*opaque).or_default() += 1,
         }
     }
 
@@ -473,10 +479,10 @@ impl Analysis {
     ) {
         let (bytes, length) = (datagram.payload, datagram.carried);
         let flow = match datagram.protocol {
-            TCP => match Segment::read(bytes, length) {
+            TCP => match &Segment::read(bytes, length) {
                 Some(segment) => {
                     self.counters.tcp += 1;
-                    self.segment(packet.at, datagram, &segment)
+                    self.segment(packet.at, datagram, segment)
                 }
                 None => {
                     self.counters.tcp_broken += 1;
@@ -559,7 +565,9 @@ impl Analysis {
         reads.segment(now, from, about, place, segment, |read| {
             take(read, id, ends(), learned.get_or_insert_default(), lookups, records);
         });
-        self.collect();
+        if self.tcp.has_over() {
+            self.collect();
+        }
         if port == NAME_SERVERS[0] {
             self.collect_names();
         }

@@ -98,27 +98,27 @@ enum Layer {
 
 /// The packet in a frame of `length` bytes, of which `frame` was captured. Of packets in a tunnel
 /// it is the innermost.
+#[inline(always)]
 pub fn datagram<'a>(
     link: LinkType,
     frame: &'a [u8],
     length: usize,
 ) -> Result<Datagram<'a>, Opaque> {
     let rest = Rest { bytes: frame, length: length.max(frame.len()) };
-    // Most packets are IP right behind Ethernet's header.
-    let plain = match (link, frame.get(12..14)) {
-        (LinkType::ETHERNET, Some([0x08, 0x00] | [0x86, 0xdd])) => {
-            rest.after(14).and_then(ip::datagram)
-        }
-        _ => None,
-    };
-    let mut found = match plain {
-        Some(found) => found,
-        None => ip_in(Layer::Link(link), rest)?,
-    };
-    // TCP carries no packets.
-    if found.protocol == TCP {
+    // Most packets are TCP in IPv4 right behind Ethernet's header, and TCP carries no packets. What
+    // comes out of here is large, and made in its place only where this is inlined.
+    if link == LinkType::ETHERNET
+        && let Some([0x08, 0x00, .., TCP]) = frame.get(12..24)
+        && let Some(found) = rest.after(14).and_then(ip::v4)
+    {
         return Ok(found);
     }
+    innermost(link, rest)
+}
+
+#[inline(never)]
+fn innermost(link: LinkType, rest: Rest<'_>) -> Result<Datagram<'_>, Opaque> {
+    let mut found = ip_in(Layer::Link(link), rest)?;
     for _ in 0..DEPTH {
         let Some((layer, rest)) = tunnel::inside(&found) else { break };
         let Ok(inner) = ip_in(layer, rest) else { break };

@@ -65,6 +65,7 @@ impl Flags {
 impl<'a> Segment<'a> {
     /// Reads the segment that an IP packet carries: `bytes` of it were captured, of `length`. None
     /// where the fixed header is not there, or says of itself that it is too short.
+    #[inline(always)]
     pub fn read(bytes: &'a [u8], length: usize) -> Option<Self> {
         let fixed: &[u8; HEADER] = bytes.first_chunk()?;
         let short = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);

@@ -34,7 +34,7 @@ struct Place {
 
 /// Bytes that were read. Room for more is kept from block to block, as it is cleared only once.
 #[derive(Debug, Default)]
-struct Buffer {
+pub(super) struct Buffer {
     room: Vec<u8>,
     filled: usize,
 }
@@ -104,31 +104,58 @@ impl Blocks {
 
     /// Fills a block that is not needed any more with what comes next; says why when nothing does.
     pub(super) fn next(&mut self, block: &mut Block) -> Option<End> {
-        block.packets.clear();
-        std::mem::swap(&mut block.bytes, &mut self.rest);
-        let (mut at, mut wanted) = (0, LENGTH);
+        let Block { bytes, packets, .. } = block;
+        packets.clear();
+        let shards = self.shards;
+        let end = self.each(bytes, |interface, packet, begin| {
+            packets.push(Place {
+                at: packet.at,
+                begin: begin as u32,
+                captured: packet.bytes.len() as u32,
+                length: u32::try_from(packet.length).unwrap_or(u32::MAX),
+                interface: packet.interface as u16,
+                shard: shard(interface.link, packet.bytes, packet.length, shards),
+                is_sent: packet.is_sent,
+                lost_before: packet.lost_before,
+            });
+        });
+        if self.interfaces.len() != self.reader.interfaces().len() {
+            self.interfaces = self.reader.interfaces().into();
+        }
+        block.interfaces = self.interfaces.clone();
+        end
+    }
+
+    /// Hands out the packets of what comes next, which it puts into `bytes`, with where they begin
+    /// there; says why when there is none.
+    pub(super) fn each(
+        &mut self,
+        bytes: &mut Buffer,
+        mut found: impl FnMut(&Interface, &Packet<'_>, usize),
+    ) -> Option<End> {
+        std::mem::swap(bytes, &mut self.rest);
+        let (mut at, mut wanted, mut is_empty) = (0, LENGTH, true);
         loop {
-            if let Err(error) = self.fill(&mut block.bytes, wanted) {
+            if let Err(error) = self.fill(bytes, wanted) {
                 self.is_over = true;
                 if at == 0 {
-                    return Some(End::Failed(self.place + block.bytes.filled as u64, error));
+                    return Some(End::Failed(self.place + bytes.filled as u64, error));
                 }
             }
-            let end = self.step(block, &mut at);
+            let end = self.step(bytes.bytes(), &mut at, |interface, packet, begin| {
+                is_empty = false;
+                found(interface, packet, begin);
+            });
             // A block that holds no packet yet is made longer, or this would go on for ever.
             match end {
-                Ok(more) if block.packets.is_empty() && !self.is_over => {
-                    wanted = (at + more).max(block.bytes.filled + 1);
+                Ok(more) if is_empty && !self.is_over => {
+                    wanted = (at + more).max(bytes.filled + 1);
                 }
                 end => {
-                    if self.interfaces.len() != self.reader.interfaces().len() {
-                        self.interfaces = self.reader.interfaces().into();
-                    }
-                    block.interfaces = self.interfaces.clone();
-                    self.rest.take_from(&mut block.bytes, at);
+                    self.rest.take_from(bytes, at);
                     self.place += at as u64;
                     return match end {
-                        _ if !block.packets.is_empty() => None,
+                        _ if !is_empty => None,
                         Err(broken) => Some(End::Broken(self.place, broken)),
                         Ok(_) if self.place == 0 && self.rest.filled == 0 => Some(End::Empty),
                         Ok(_) if self.rest.filled == 0 => Some(End::Whole),
@@ -153,32 +180,23 @@ impl Blocks {
         Ok(())
     }
 
-    /// Finds the packets in the block's bytes; what follows them has at least so many bytes.
-    fn step(&mut self, block: &mut Block, at: &mut usize) -> Result<usize, Broken> {
-        let Block { bytes, packets, .. } = block;
-        let bytes = bytes.bytes();
+    /// Finds the packets in these bytes; what follows them has at least so many bytes.
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        mut found: impl FnMut(&Interface, &Packet<'_>, usize),
+    ) -> Result<usize, Broken> {
         loop {
             match self.reader.step(&bytes[*at..])? {
                 Step::More(more) => return Ok(more),
                 Step::Other(length) => *at += length,
                 Step::Packet(packet, length) => {
-                    let end = *at + length;
-                    let Some(interface) = self.reader.interfaces().get(packet.interface) else {
-                        *at = end;
-                        continue;
-                    };
-                    let begin = packet.bytes.as_ptr() as usize - bytes.as_ptr() as usize;
-                    packets.push(Place {
-                        at: packet.at,
-                        begin: begin as u32,
-                        captured: packet.bytes.len() as u32,
-                        length: u32::try_from(packet.length).unwrap_or(u32::MAX),
-                        interface: packet.interface as u16,
-                        shard: shard(interface.link, packet.bytes, packet.length, self.shards),
-                        is_sent: packet.is_sent,
-                        lost_before: packet.lost_before,
-                    });
-                    *at = end;
+                    *at += length;
+                    if let Some(interface) = self.reader.interfaces().get(packet.interface) {
+                        let begin = packet.bytes.as_ptr() as usize - bytes.as_ptr() as usize;
+                        found(interface, &packet, begin);
+                    }
                 }
             }
         }
@@ -252,11 +270,6 @@ impl Block {
             is_sent: Some(is_sent),
             lost_before: 0,
         });
-    }
-
-    /// When its first packet passed.
-    pub(super) fn first(&self) -> Option<Time> {
-        self.packets.first().map(|packet| packet.at)
     }
 
     /// When its last one did.

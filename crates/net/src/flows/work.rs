@@ -11,7 +11,7 @@ use manyways_trace::{Span, Time};
 use manyways_wire::analysis::{Analysis, Counters, Record, Settings, Summary, Survey};
 use thiserror::Error;
 
-use super::block::{Block, Blocks, End};
+use super::block::{Block, Blocks, Buffer, End};
 use super::folder::{Folder, FolderError};
 use super::input::{Source, SourceError};
 
@@ -104,21 +104,19 @@ pub fn run(
     let threads = plan.threads.clamp(1, 64);
     let captures = if threads == 1 {
         let mut analysis = Analysis::new(plan.settings.clone());
-        let mut block = Block::default();
+        let mut bytes = Buffer::default();
         read(sources, 1, progress, |step| match step {
             Read::Blocks(blocks) => {
-                if let Some(end) = blocks.next(&mut block) {
-                    return Ok(Err(end));
-                }
-                let times = (block.first(), block.last(), block.len());
-                for (interface, packet) in block.packets(0) {
-                    analysis.packet(interface, &packet);
+                let (mut last, mut count) = (None, 0);
+                let end = blocks.each(&mut bytes, |interface, packet, _| {
+                    (last, count) = (Some(packet.at), count + 1);
+                    analysis.packet(interface, packet);
                     while let Some(record) = analysis.poll() {
                         collector.survey.add(record);
                     }
-                }
+                });
                 collector.write(false)?;
-                Ok(Ok(times))
+                Ok(end.map_or(Ok((last, count)), Err))
             }
             Read::Finish => {
                 let mut over = Analysis::new(plan.settings.clone());
@@ -165,7 +163,8 @@ enum Read<'a> {
     Finish,
 }
 
-type Times = (Option<Time>, Option<Time>, usize);
+/// When the last packet passed, and how many there were.
+type Times = (Option<Time>, usize);
 
 /// Goes through the captures block by block.
 fn read(
@@ -201,7 +200,7 @@ fn read(
             }
             is_first = false;
             match each(Read::Blocks(&mut blocks))? {
-                Ok((_, last, count)) => {
+                Ok((last, count)) => {
                     latest = latest.max(last);
                     capture.packets += count as u64;
                     progress.packets.fetch_add(count as u64, Ordering::Relaxed);
@@ -277,7 +276,7 @@ fn spread(
                     if let Some(end) = blocks.next(&mut block) {
                         return Ok(Err(end));
                     }
-                    let times = (block.first(), block.last(), block.len());
+                    let times = (block.last(), block.len());
                     let block = Arc::new(block);
                     tasks.iter().try_for_each(|task| send(task, Task::Look(block.clone())))?;
                     Ok(Ok(times))

@@ -266,11 +266,11 @@ impl Connection {
             self.ending.get_or_insert_default().fin.get_or_insert(now);
             self.ends[from as usize].is_done = true;
         }
-        let window = self.window(from, segment);
+        let (window, mss) = (self.window(from, segment), self.mss());
         if segment.flags.has(Flags::ACK) {
-            self.is_acked(now, from.other(), segment, window);
+            self.is_acked(now, from.other(), segment, window, mss);
         }
-        let begin = self.sends(now, from, segment);
+        let begin = self.sends(now, from, segment, mss);
         let is_syn = u64::from(segment.flags.has(Flags::SYN));
         (segment.length > 0).then_some(begin + is_syn)
     }
@@ -320,7 +320,12 @@ impl Connection {
 
     /// The largest payload that both ends take.
     fn mss(&self) -> u32 {
-        let said = self.ends.iter().filter_map(|end| end.hello).map(|hello| hello.mss).min();
+        // Asked for each segment.
+        let [one, other] = self.ends.each_ref().map(|end| end.hello.as_ref().map(|h| h.mss));
+        let said = match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
         said.unwrap_or(USUAL_MSS).into()
     }
 
@@ -350,8 +355,7 @@ impl Connection {
     }
 
     /// An end's bytes are acknowledged by the other one.
-    fn is_acked(&mut self, now: Time, whose: End, ack: &Segment<'_>, window: u64) {
-        let mss = self.mss();
+    fn is_acked(&mut self, now: Time, whose: End, ack: &Segment<'_>, window: u64, mss: u32) {
         let is_scale_known = self.ends[whose.other() as usize].hello.is_some();
         let half = &mut self.ends[whose as usize];
         let Some(stream) = &mut half.stream else { return };
@@ -376,8 +380,7 @@ impl Connection {
     }
 
     /// An end sends this; where in its stream it begins.
-    fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>) -> u64 {
-        let mss = self.mss();
+    fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>, mss: u32) -> u64 {
         let is_asked = self.stream(from.other()).is_some_and(Stream::has_data);
         let far = match from {
             End::Client => self.handshake.to_client(),
@@ -392,18 +395,18 @@ impl Connection {
             stream.set_mss(mss);
             stream
         });
-        let before = stream.again();
+        let before = stream.repairs();
         let (was_idle, is_recovering) = (stream.in_flight() == 0, stream.is_recovering());
         let mut seen = stream.sends(now, segment);
-        let again = stream.again();
+        let repairs = stream.repairs();
         if half.releases.is_none() && !was_idle && segment.length > 0 {
             half.releases = Some(Box::default());
         }
         let mut releases = half.releases.as_deref_mut();
         let least = releases.as_ref().and_then(|releases| releases.whole().least());
-        if again.fast + again.timeout > before.fast + before.timeout {
+        if repairs.0 > before.0 {
             if let Some(releases) = &mut releases {
-                releases.lost(again.timeout > before.timeout, stream.in_flight(), mss);
+                releases.lost(repairs.1 > before.1, stream.in_flight(), mss);
             }
             half.judge.lost(releases.as_ref().and_then(|releases| releases.latest()), least);
         }

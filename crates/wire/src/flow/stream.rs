@@ -258,9 +258,10 @@ impl Stream {
         }
     }
 
-    /// Of these, the segments that were sent again.
-    pub(super) fn again(&self) -> Again {
-        self.trouble.as_ref().map_or(Again::default(), |trouble| trouble.again)
+    /// How many segments were sent again as they were lost, and how many of them by a timer.
+    pub(super) fn repairs(&self) -> (u32, u32) {
+        let again = self.trouble.as_ref().map(|trouble| &trouble.again);
+        again.map_or((0, 0), |again| (again.fast + again.timeout, again.timeout))
     }
 
     /// It has carried something.
@@ -339,7 +340,11 @@ impl Stream {
             self.ticks(stamp);
             return seen;
         }
-        let carried = segment.length.div_ceil(self.mss);
+        // Divisions take longer than all the rest of this.
+        let carried = match segment.length > self.mss {
+            true => segment.length.div_ceil(self.mss),
+            false => (segment.length > 0).into(),
+        };
         self.counted.data_segments = self.counted.data_segments.saturating_add(carried);
         let seen = match end > self.top {
             true => {
@@ -347,7 +352,8 @@ impl Stream {
                 let most = self.mss.saturating_sub(segment.options.length() as u32).max(1);
                 // Who has sent all that there was says so (RFC 9293, 3.9.1): a short segment without
                 // that fills up a window.
-                let is_full = segment.length > 0 && segment.length.is_multiple_of(most);
+                let is_full = segment.length == most
+                    || segment.length > most && segment.length.is_multiple_of(most);
                 self.is_dry = !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
                 seen
             }

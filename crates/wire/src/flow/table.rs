@@ -149,22 +149,21 @@ impl<A: Default> Table<A> {
         to: IpAddr,
         segment: &Segment<'_>,
     ) -> Option<Passing<'_, A>> {
-        self.take_turns(now);
+        if self.has_turns(now) {
+            self.take_turns(now);
+        }
         let (key, is_first) = Key::of((from, segment.from), (to, segment.to));
         let hash = self.hasher.hash_one(key);
-        let mut place = self.place(hash, &key);
-        if let Some(found) = place
-            && self.entries.get(found).is_some_and(|entry| {
-                let silence = now.since(entry.connection.last());
-                silence > self.limits.idle || entry.is_another(is_first, segment)
-            })
-        {
-            self.ends(found);
-            place = None;
-        }
-        let place = match place {
-            Some(place) => place,
-            None => self.begins(now, (hash, key), is_first, segment),
+        let found = self.find(hash, &key).map(|(place, entry)| {
+            let silence = now.since(entry.connection.last());
+            (place, silence > self.limits.idle || entry.is_another(is_first, segment))
+        });
+        let place = match found {
+            Some((place, false)) => place,
+            found => {
+                found.into_iter().for_each(|(place, _)| self.ends(place));
+                self.begins(now, (hash, key), is_first, segment)
+            }
         };
         let entry = self.entries.get_mut(place)?;
         let end = entry.end(is_first);
@@ -191,15 +190,18 @@ impl<A: Default> Table<A> {
         }
     }
 
-    /// A connection that is over, in no order.
+    /// Whether any is over that was not taken.
     #[inline]
+    pub fn has_over(&self) -> bool {
+        !self.over.is_empty()
+    }
+
+    /// A connection that is over, in no order.
     pub fn poll(&mut self) -> Option<Flow<A>> {
         let place = self.over.pop_front()?;
         self.take(place)
     }
 
-    /// Apart from the question whether any is over, which is asked for each packet.
-    #[inline(never)]
     fn take(&mut self, place: u32) -> Option<Flow<A>> {
         let entry = self.entries.take(place)?;
         let Entry { key, number, begins_first, connection, attached, .. } = entry;
@@ -217,10 +219,15 @@ impl<A: Default> Table<A> {
         self.closed.clear();
     }
 
-    /// Where the entry of this key is.
-    fn place(&self, hash: u64, key: &Key) -> Option<u32> {
-        let is_it = |place: &u32| self.entries.get(*place).is_some_and(|entry| entry.key == *key);
-        self.places.find(hash, is_it).copied()
+    /// The entry of this key, and its place.
+    fn find(&self, hash: u64, key: &Key) -> Option<(u32, &Entry<A>)> {
+        let mut found = None;
+        let is_it = |place: &u32| {
+            found = self.entries.get(*place).filter(|entry| entry.key == *key);
+            found.is_some()
+        };
+        let place = *self.places.find(hash, is_it)?;
+        Some((place, found?))
     }
 
     fn begins(
@@ -250,8 +257,20 @@ impl<A: Default> Table<A> {
         place
     }
 
+    /// Whether it is anybody's turn, which is asked for each packet.
+    #[inline]
+    fn has_turns(&self, now: Time) -> bool {
+        let is_due = |turns: &VecDeque<(Time, Turn)>, after| {
+            turns.front().is_some_and(|(then, _)| now.since(*then) > after)
+        };
+        is_due(&self.closed, LINGER)
+            || is_due(&self.turns, self.limits.idle)
+            || self.places.len() > self.limits.connections
+    }
+
     /// Those that were closed a while ago are over; looks at one or two others: those that were
     /// silent for long are over as well.
+    #[inline(never)]
     fn take_turns(&mut self, now: Time) {
         while let Some((then, turn)) = self.closed.front().copied()
             && now.since(then) > LINGER

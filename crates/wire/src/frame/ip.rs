@@ -28,15 +28,16 @@ pub(super) fn datagram(rest: Rest<'_>) -> Option<Datagram<'_>> {
     }
 }
 
-#[inline]
-fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
+/// The same of one that has to be of version 4.
+#[inline(always)]
+pub(super) fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
     let fixed: &[u8; 20] = rest.bytes.first_chunk()?;
     let number = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
     let address = |at: usize| {
         IpAddr::V4(Ipv4Addr::new(fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]))
     };
     let header = usize::from(fixed[0] & 0xf) * 4;
-    if header < 20 {
+    if fixed[0] >> 4 != 4 || header < 20 {
         return None;
     }
     let (declared, part) = (number(2), number(6));
@@ -56,10 +57,10 @@ fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
         ecn: fixed[1] & 3,
         hop_limit: fixed[8],
     };
-    Some(match fixed[9] {
-        AUTHENTICATION => packet.carrying(rest, AUTHENTICATION, header),
-        protocol => packet.with(rest, protocol, header),
-    })
+    if fixed[9] == AUTHENTICATION {
+        return Some(packet.carrying(rest, AUTHENTICATION, header));
+    }
+    Some(packet.with(rest, fixed[9], header))
 }
 
 fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {

@@ -39,13 +39,20 @@ pub struct SackBlocks {
 }
 
 impl<'a> Options<'a> {
+    #[inline]
     pub(super) fn new(bytes: &'a [u8], is_cut: bool) -> Self {
         // As most senders write it, in front and at a multiple of four.
         let stamps = match bytes {
             [NOTHING, NOTHING, STAMPS, 10, rest @ ..] => read_stamps(rest),
-            _ => each(bytes).find(|(kind, _)| *kind == STAMPS).and_then(|(_, c)| read_stamps(c)),
+            [] => None,
+            _ => find(bytes, STAMPS).and_then(read_stamps),
         };
         Self { bytes, stamps, is_cut }
+    }
+
+    /// There are the usual stamps, and nothing else.
+    fn is_usual(&self) -> bool {
+        self.bytes.len() <= 12 && self.stamps.is_some()
     }
 
     /// How many bytes they take, as far as they were captured.
@@ -80,8 +87,7 @@ impl<'a> Options<'a> {
     /// What the sender has beyond its acknowledgement.
     pub fn sack(&self) -> SackBlocks {
         let mut found = SackBlocks::default();
-        // The usual option of stamps and nothing else.
-        if self.bytes.len() <= 12 && self.stamps.is_some() {
+        if self.is_usual() {
             return found;
         }
         for block in self.find(SACK).unwrap_or_default().chunks_exact(8).take(4) {
@@ -102,20 +108,17 @@ impl<'a> Options<'a> {
     /// Whether there is an option of MPTCP, or may have been as they were cut. It costs nothing where
     /// there are stamps only, as in most segments.
     pub fn may_have_mptcp(&self) -> bool {
-        self.is_cut || self.mptcp().next().is_some()
+        self.is_cut || !self.is_usual() && self.mptcp().next().is_some()
     }
 
     /// What its options of MPTCP hold, without kind and length; those that were cut are not there.
     /// [`crate::mptcp::Subtype`] reads them.
     pub fn mptcp(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        // The usual option of stamps and nothing else.
-        let is_usual = self.bytes.len() <= 12 && self.stamps.is_some();
-        let bytes = if is_usual { &[] } else { self.bytes };
-        each(bytes).filter(|(kind, _)| *kind == MPTCP).map(|(_, content)| content)
+        each(self.bytes).filter(|(kind, _)| *kind == MPTCP).map(|(_, content)| content)
     }
 
     fn find(&self, wanted: u8) -> Option<&'a [u8]> {
-        each(self.bytes).find(|(kind, _)| *kind == wanted).map(|(_, content)| content)
+        find(self.bytes, wanted)
     }
 }
 
@@ -124,6 +127,11 @@ impl SackBlocks {
     pub fn as_slice(&self) -> &[(Seq, Seq)] {
         &self.blocks[..self.count]
     }
+}
+
+#[inline(never)]
+fn find(bytes: &[u8], wanted: u8) -> Option<&[u8]> {
+    each(bytes).find(|(kind, _)| *kind == wanted).map(|(_, content)| content)
 }
 
 /// Kinds and contents, up to the end or what is none.
