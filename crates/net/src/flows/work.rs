@@ -16,7 +16,7 @@ use super::folder::{Folder, FolderError};
 use super::input::{Source, SourceError};
 
 /// So many blocks wait for a core.
-pub(super) const WAITING: usize = 8;
+pub(super) const WAITING: usize = 32;
 /// A capture that begins this much before the one before it ended goes on with it: clocks step.
 const OVERLAP: Span = Span::from_secs(2);
 
