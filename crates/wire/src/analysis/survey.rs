@@ -199,7 +199,9 @@ impl Survey {
             return;
         }
         let (connections, parts) = self.join(is_over);
-        self.packets.sort_by_key(|packet| packet.at);
+        // Those of one flow stay as they came, and come from one analysis.
+        let order = |packet: &FlowPacket| packet.flow.map_or(packet.length, |_| 0);
+        self.packets.sort_by_key(|packet| (packet.at, packet.flow, order(packet)));
         self.name_packets();
         self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
         self.http.sort_by_key(|row| (at(row), row.id, row.transaction.index));
@@ -502,6 +504,36 @@ mod tests {
             facts: message.facts,
             is_confirmed: true,
         }))
+    }
+
+    #[test]
+    fn packets_of_one_moment_come_in_one_order_whoever_was_faster() {
+        let packet = |flow: Option<u64>, length| {
+            let flow = flow.map(FlowId);
+            let (at, network, application) = (Time::ZERO, None, None);
+            let (is_up, interface) = (true, 0);
+            FlowPacket { at, length, is_up, interface, network, flow, application }
+        };
+        let mut rows = vec![
+            packet(Some(2), 7),
+            packet(None, 6),
+            packet(None, 5),
+            packet(Some(1), 9),
+            packet(Some(1), 8),
+        ];
+        let mut lengths = Vec::new();
+        for turn in [0, 3] {
+            // Another one hands in its packets first; those of a flow stay in their order.
+            rows.rotate_left(turn);
+            let mut survey = Survey::new(&Settings { packets: true, ..Settings::default() });
+            rows.iter().for_each(|row| survey.add(Record::Packet(row.clone())));
+            survey.hand_out(true, true, |schema, batch| {
+                if schema.table == FlowPacket::TABLE {
+                    lengths.push(format!("{:?}", batch.columns()[1].data));
+                }
+            });
+        }
+        assert_eq!(lengths[0], lengths[1]);
     }
 
     /// A live capture goes on for ever.

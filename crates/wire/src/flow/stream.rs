@@ -499,6 +499,10 @@ impl Stream {
     }
 
     fn look_at_sack(&mut self, ack: &Segment<'_>, to: u64) {
+        if ack.options.is_usual() {
+            self.sacked = 0;
+            return;
+        }
         let blocks = ack.options.sack();
         let mut beyond = 0_u64;
         for (index, (begin, end)) in blocks.as_slice().iter().enumerate() {

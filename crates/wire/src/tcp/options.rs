@@ -51,7 +51,8 @@ impl<'a> Options<'a> {
     }
 
     /// There are the usual stamps, and nothing else.
-    fn is_usual(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
         self.bytes.len() <= 12 && self.stamps.is_some()
     }
 
@@ -87,9 +88,6 @@ impl<'a> Options<'a> {
     /// What the sender has beyond its acknowledgement.
     pub fn sack(&self) -> SackBlocks {
         let mut found = SackBlocks::default();
-        if self.is_usual() {
-            return found;
-        }
         for block in self.find(SACK).unwrap_or_default().chunks_exact(8).take(4) {
             let number = |at: usize| {
                 Seq(u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]))
