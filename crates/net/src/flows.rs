@@ -8,11 +8,13 @@
 
 mod align;
 mod block;
+mod desk;
 mod export;
 mod folder;
 mod input;
 mod live;
 mod parquet;
+mod reading;
 mod sets;
 mod tables;
 #[cfg(test)]

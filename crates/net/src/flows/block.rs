@@ -15,6 +15,8 @@ const LENGTH: usize = 256 << 10;
 pub(super) struct Block {
     bytes: Buffer,
     packets: Vec<Place>,
+    /// Which of them each shard has.
+    shards: Vec<Vec<u32>>,
     /// What the capture has said of its interfaces by the end of the block.
     interfaces: Arc<[Interface]>,
 }
@@ -27,7 +29,6 @@ struct Place {
     captured: u32,
     length: u32,
     interface: u16,
-    shard: u8,
     is_sent: Option<bool>,
     lost_before: u64,
 }
@@ -104,17 +105,22 @@ impl Blocks {
 
     /// Fills a block that is not needed any more with what comes next; says why when nothing does.
     pub(super) fn next(&mut self, block: &mut Block) -> Option<End> {
-        let Block { bytes, packets, .. } = block;
+        let Block { bytes, packets, shards, .. } = block;
         packets.clear();
-        let shards = self.shards;
+        shards.iter_mut().for_each(Vec::clear);
+        let count = self.shards;
+        shards.resize_with(count.into(), Vec::new);
         let end = self.each(bytes, |interface, packet, begin| {
+            let shard = shard(interface.link, packet.bytes, packet.length, count);
+            if let Some(shard) = shards.get_mut(usize::from(shard)) {
+                shard.push(packets.len() as u32);
+            }
             packets.push(Place {
                 at: packet.at,
                 begin: begin as u32,
                 captured: packet.bytes.len() as u32,
                 length: u32::try_from(packet.length).unwrap_or(u32::MAX),
                 interface: packet.interface as u16,
-                shard: shard(interface.link, packet.bytes, packet.length, shards),
                 is_sent: packet.is_sent,
                 lost_before: packet.lost_before,
             });
@@ -238,6 +244,7 @@ impl Block {
     pub(super) fn begin(&mut self, interfaces: &Arc<[Interface]>) {
         self.bytes.filled = 0;
         self.packets.clear();
+        self.shards.iter_mut().for_each(Vec::clear);
         self.interfaces = interfaces.clone();
     }
 
@@ -260,13 +267,17 @@ impl Block {
         let begin = self.bytes.filled;
         let length = length + self.bytes.append(write);
         let bytes = &self.bytes.bytes()[begin..];
+        let shard = usize::from(shard(link, bytes, length, shards));
+        if self.shards.len() <= shard {
+            self.shards.resize_with(shard + 1, Vec::new);
+        }
+        self.shards[shard].push(self.packets.len() as u32);
         self.packets.push(Place {
             at,
             begin: begin as u32,
             captured: bytes.len() as u32,
             length: u32::try_from(length).unwrap_or(u32::MAX),
             interface: 0,
-            shard: shard(link, bytes, length, shards),
             is_sent: Some(is_sent),
             lost_before: 0,
         });
@@ -284,8 +295,8 @@ impl Block {
 
     /// The packets of a shard.
     pub(super) fn packets(&self, shard: u8) -> impl Iterator<Item = (&Interface, Packet<'_>)> {
-        let places = self.packets.iter().filter(move |place| place.shard == shard);
-        places.filter_map(|place| self.packet(place))
+        let of_shard = self.shards.get(usize::from(shard)).into_iter().flatten();
+        of_shard.filter_map(|index| self.packet(self.packets.get(*index as usize)?))
     }
 
     /// The packets of all shards.

@@ -23,8 +23,9 @@ use self::books::{Books, Said};
 pub use self::device::{Devices, LiveError};
 use self::pump::{Pump, look};
 use self::save::Saver;
+use super::desk::WAITING;
 use super::sets::Sets;
-use super::work::{Outcome, Plan, RunError, WAITING};
+use super::work::{Outcome, Plan, RunError};
 
 /// So many messages of the threads wait to be written down.
 const MESSAGES: usize = 256;

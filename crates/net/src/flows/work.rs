@@ -1,24 +1,19 @@
-//! Goes through captures: one thread reads, and each core looks at the packets of its own pairs of
-//! addresses.
+//! Goes through captures: each core looks at the packets of its own pairs of addresses.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use manyways_trace::{Span, Time};
 use manyways_wire::analysis::{Analysis, Counters, Record, Settings, Summary, Survey};
 use thiserror::Error;
 
-use super::block::{Block, Blocks, Buffer, End};
+use super::block::Buffer;
+use super::desk::{Desk, Supply, Task, WAITING};
 use super::folder::{Folder, FolderError};
-use super::input::{Source, SourceError};
-
-/// So many blocks wait for a core.
-pub(super) const WAITING: usize = 32;
-/// A capture that begins this much before the one before it ended goes on with it: clocks step.
-const OVERLAP: Span = Span::from_secs(2);
+use super::input::Source;
+use super::reading::{Reading, Step};
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -85,12 +80,6 @@ pub enum RunError {
     Thread,
 }
 
-enum Task {
-    Look(Arc<Block>),
-    /// What follows has nothing to do with what was.
-    Finish,
-}
-
 /// Goes through captures in this order, and writes tables into a folder, where there is one.
 pub fn run(
     sources: &[Source],
@@ -105,26 +94,26 @@ pub fn run(
     let captures = if threads == 1 {
         let mut analysis = Analysis::new(plan.settings.clone());
         let mut bytes = Buffer::default();
-        read(sources, 1, progress, |step| match step {
-            Read::Blocks(blocks) => {
-                let (mut last, mut count) = (None, 0);
-                let end = blocks.each(&mut bytes, |interface, packet, _| {
-                    (last, count) = (Some(packet.at), count + 1);
-                    analysis.packet(interface, packet);
-                    while let Some(record) = analysis.poll() {
-                        collector.survey.add(record);
-                    }
-                });
-                collector.write(false)?;
-                Ok(end.map_or(Ok((last, count)), Err))
-            }
-            Read::Finish => {
+        let mut reading = Reading::new(sources, 1, progress);
+        while let Some(step) = reading.next(|blocks| {
+            let (mut last, mut count) = (None, 0);
+            let end = blocks.each(&mut bytes, |interface, packet, _| {
+                (last, count) = (Some(packet.at), count + 1);
+                analysis.packet(interface, packet);
+                while let Some(record) = analysis.poll() {
+                    collector.survey.add(record);
+                }
+            });
+            end.map_or(Ok((last, count)), Err)
+        }) {
+            if step == Step::Finish {
                 let mut over = Analysis::new(plan.settings.clone());
                 std::mem::swap(&mut over, &mut analysis);
                 collector.counters.add(&finish(over, |record| collector.survey.add(record)));
-                Ok(Err(End::Whole))
             }
-        })?
+            collector.write(false)?;
+        }
+        reading.captures()
     } else {
         spread(sources, plan, threads, &mut collector, progress)?
     };
@@ -155,79 +144,6 @@ impl Collector<'_> {
     }
 }
 
-/// What the reader wants.
-enum Read<'a> {
-    /// The next block of these.
-    Blocks(&'a mut Blocks),
-    /// All that was going on is over.
-    Finish,
-}
-
-/// When the last packet passed, and how many there were.
-type Times = (Option<Time>, usize);
-
-/// Goes through the captures block by block.
-fn read(
-    sources: &[Source],
-    shards: u8,
-    progress: &Progress,
-    mut each: impl FnMut(Read<'_>) -> Result<Result<Times, End>, RunError>,
-) -> Result<Vec<Capture>, RunError> {
-    let (mut captures, mut latest) = (Vec::new(), None::<Time>);
-    for source in sources {
-        let mut capture = Capture { name: source.name(), ..Capture::default() };
-        let opened: Result<_, SourceError> = source.open(&progress.read);
-        let mut blocks = match opened {
-            Ok(opened) => Blocks::new(opened, shards),
-            Err(error) => {
-                capture.fault = Some(error.to_string());
-                captures.push(capture);
-                continue;
-            }
-        };
-        let mut is_first = true;
-        loop {
-            if progress.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            // Whether it goes on with the one before is known when its first packet is.
-            if is_first && let Some(before) = latest {
-                let begins = blocks.begins();
-                if begins.is_none_or(|begins| begins + OVERLAP < before) {
-                    each(Read::Finish)?.ok();
-                    latest = None;
-                }
-            }
-            is_first = false;
-            match each(Read::Blocks(&mut blocks))? {
-                Ok((last, count)) => {
-                    latest = latest.max(last);
-                    capture.packets += count as u64;
-                    progress.packets.fetch_add(count as u64, Ordering::Relaxed);
-                }
-                Err(end) => {
-                    capture.fault = fault(end);
-                    break;
-                }
-            }
-        }
-        capture.missed = blocks.reader().interfaces().iter().map(|interface| interface.lost).sum();
-        captures.push(capture);
-    }
-    each(Read::Finish)?.ok();
-    Ok(captures)
-}
-
-fn fault(end: End) -> Option<String> {
-    match end {
-        End::Whole => None,
-        End::Empty => Some("it is empty".to_owned()),
-        End::Cut(at) => Some(format!("it ends in the middle of what begins at byte {at}")),
-        End::Broken(at, broken) => Some(format!("{broken} (at byte {at})")),
-        End::Failed(at, error) => Some(format!("cannot be read on after byte {at}: {error}")),
-    }
-}
-
 /// Hands out what is left in it, and says what it counted.
 fn finish(mut analysis: Analysis, mut each: impl FnMut(Record)) -> Counters {
     analysis.finish();
@@ -237,7 +153,7 @@ fn finish(mut analysis: Analysis, mut each: impl FnMut(Record)) -> Counters {
     analysis.counters().clone()
 }
 
-/// The same with as many threads beside this one.
+/// The same with as many threads beside this one, which puts together what they find.
 fn spread(
     sources: &[Source],
     plan: &Plan,
@@ -245,61 +161,31 @@ fn spread(
     collector: &mut Collector<'_>,
     progress: &Progress,
 ) -> Result<Vec<Capture>, RunError> {
+    let desk = Desk::new(threads, Reading::new(sources, threads, progress));
+    let mut order = InOrder::new(threads);
     thread::scope(|scope| {
-        let (records, came) = channel::<(u8, Vec<Record>)>();
-        let mut order = InOrder::new(threads);
-        let (back, used) = channel::<Arc<Block>>();
-        let mut tasks: Vec<SyncSender<Task>> = Vec::new();
+        // Whoever finds more than can be written waits.
+        let (records, came) = sync_channel::<(u8, Vec<Vec<Record>>)>(threads.into());
         let mut workers = Vec::new();
         for shard in 0..threads {
-            let (task, todo) = sync_channel(WAITING);
-            tasks.push(task);
-            let (records, back) = (records.clone(), back.clone());
-            workers.push(scope.spawn(move || work(shard, &todo, &plan.settings, &records, &back)));
+            let (desk, records) = (&desk, records.clone());
+            workers.push(scope.spawn(move || work(shard, desk, &plan.settings, &records)));
         }
-        drop((records, back));
-        let mut pool: Vec<Block> = Vec::new();
-        let captures = read(sources, threads, progress, |step| {
-            pool.extend(used.try_iter().filter_map(Arc::into_inner));
-            for (shard, batch) in came.try_iter() {
-                order.came(shard, batch);
-                while let Some(records) = order.next() {
-                    records.for_each(|record| collector.survey.add(record));
-                    collector.write(false)?;
-                }
+        drop(records);
+        for (shard, batches) in &came {
+            order.came(shard, batches);
+            while let Some(records) = order.next() {
+                records.for_each(|record| collector.survey.add(record));
+                collector.write(false)?;
             }
-            let send =
-                |task: &SyncSender<Task>, what| task.send(what).map_err(|_| RunError::Thread);
-            match step {
-                Read::Blocks(blocks) => {
-                    let mut block = pool.pop().unwrap_or_default();
-                    if let Some(end) = blocks.next(&mut block) {
-                        return Ok(Err(end));
-                    }
-                    let times = (block.last(), block.len());
-                    let block = Arc::new(block);
-                    tasks.iter().try_for_each(|task| send(task, Task::Look(block.clone())))?;
-                    Ok(Ok(times))
-                }
-                Read::Finish => {
-                    tasks.iter().try_for_each(|task| send(task, Task::Finish))?;
-                    Ok(Err(End::Whole))
-                }
-            }
-        })?;
-        tasks.clear();
+        }
         for worker in workers {
             let counters = worker.join().map_err(|_| RunError::Thread)?;
             collector.counters.add(&counters);
         }
-        // Whoever sends is gone.
-        came.iter().for_each(|(shard, batch)| order.came(shard, batch));
-        while let Some(records) = order.next() {
-            records.for_each(|record| collector.survey.add(record));
-            collector.write(false)?;
-        }
-        Ok(captures)
-    })
+        Ok::<(), RunError>(())
+    })?;
+    desk.into_supply().map(Reading::captures).ok_or(RunError::Thread)
 }
 
 /// What cores hand in task by task, put together in the order of the tasks: what one is ahead waits
@@ -314,10 +200,10 @@ impl<T> InOrder<T> {
         Self { waiting: std::iter::repeat_with(VecDeque::new).take(threads.into()).collect() }
     }
 
-    /// A core is done with its next task.
-    fn came(&mut self, core: u8, batch: Vec<T>) {
+    /// A core is done with its next tasks.
+    fn came(&mut self, core: u8, batches: Vec<Vec<T>>) {
         if let Some(queue) = self.waiting.get_mut(usize::from(core)) {
-            queue.push_back(batch);
+            queue.extend(batches);
         }
     }
 
@@ -332,16 +218,18 @@ impl<T> InOrder<T> {
     }
 }
 
+/// Looks at the packets of a shard.
 fn work(
     shard: u8,
-    todo: &Receiver<Task>,
+    desk: &Desk<Reading<'_>>,
     settings: &Settings,
-    records: &mpsc::Sender<(u8, Vec<Record>)>,
-    back: &mpsc::Sender<Arc<Block>>,
+    records: &SyncSender<(u8, Vec<Vec<Record>>)>,
 ) -> Counters {
+    let _leaving = Leaving(desk);
     let mut counters = Counters::default();
     let mut analysis = Analysis::new(settings.clone());
-    for task in todo {
+    let mut batches = Vec::new();
+    while let Some(task) = desk.next(shard) {
         let mut batch = Vec::new();
         match task {
             Task::Look(block) => {
@@ -351,8 +239,7 @@ fn work(
                         batch.push(record);
                     }
                 }
-                // The reader is gone when it failed.
-                back.send(block).ok();
+                desk.done(block);
             }
             Task::Finish => {
                 let over = std::mem::replace(&mut analysis, Analysis::new(settings.clone()));
@@ -360,28 +247,68 @@ fn work(
             }
         }
         // Also where there is nothing: others wait for it.
-        records.send((shard, batch)).ok();
+        batches.push(batch);
+        if batches.len() == WAITING && records.send((shard, std::mem::take(&mut batches))).is_err()
+        {
+            // Nothing can be written any more.
+            desk.close();
+            break;
+        }
     }
+    records.send((shard, batches)).ok();
     counters
+}
+
+/// A core that fell over its own feet must not be waited for by the others.
+struct Leaving<'a, S: Supply>(&'a Desk<S>);
+
+impl<S: Supply> Drop for Leaving<'_, S> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.close();
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::block::Block;
     use super::*;
+
+    struct Endless;
+
+    impl Supply for Endless {
+        fn supply(&mut self, _: Block) -> Option<Task> {
+            Some(Task::Finish)
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_core_that_failed() {
+        let desk = Desk::new(2, Endless);
+        thread::scope(|scope| {
+            let fails = scope.spawn(|| {
+                let _leaving = Leaving(&desk);
+                desk.next(0);
+                std::panic::resume_unwind(Box::new(()));
+            });
+            let goes_on = scope.spawn(|| while desk.next(1).is_some() {});
+            assert!(fails.join().is_err());
+            goes_on.join().unwrap();
+        });
+    }
 
     #[test]
     fn whoever_is_ahead_waits() {
         let mut order = InOrder::new(2);
         let next = |order: &mut InOrder<u8>| order.next().map(|batch| batch.collect::<Vec<_>>());
-        order.came(0, vec![1, 2]);
-        order.came(0, vec![3]);
-        order.came(0, vec![]);
+        order.came(0, vec![vec![1, 2], vec![3]]);
+        order.came(0, vec![vec![]]);
         assert_eq!(next(&mut order), None);
-        order.came(1, vec![]);
+        order.came(1, vec![vec![]]);
         assert_eq!(next(&mut order), Some(vec![1, 2]));
         assert_eq!(next(&mut order), None);
-        order.came(1, vec![4]);
-        order.came(1, vec![5]);
+        order.came(1, vec![vec![4], vec![5]]);
         assert_eq!(next(&mut order), Some(vec![3, 4]));
         assert_eq!(next(&mut order), Some(vec![5]));
         assert_eq!(next(&mut order), None);

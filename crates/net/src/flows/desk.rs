@@ -1,0 +1,185 @@
+//! What several cores have before them.
+//!
+//! All of them look at each block, for the packets of their own pairs of addresses. Whoever has
+//! nothing left to look at reads the next one for all: a thread that only reads would be one more
+//! than there are cores, and far ahead of the others, so that what it read would be out of the
+//! caches when they come to it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::block::Block;
+
+/// So many blocks wait for a core.
+pub(super) const WAITING: usize = 8;
+
+/// Something that each core does, in the same order.
+#[derive(Clone, Debug)]
+pub(super) enum Task {
+    Look(Arc<Block>),
+    /// What follows has nothing to do with what was.
+    Finish,
+}
+
+/// Where tasks come from.
+pub(super) trait Supply {
+    /// The next one, in a block that nobody needs any more; none when there are no more.
+    fn supply(&mut self, block: Block) -> Option<Task>;
+}
+
+/// The tasks of all cores.
+#[derive(Debug)]
+pub(super) struct Desk<S> {
+    state: Mutex<State<S>>,
+    /// Somebody who waits may go on.
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State<S> {
+    /// Those of each core.
+    todo: Vec<VecDeque<Task>>,
+    /// Not there while somebody reads.
+    supply: Option<S>,
+    /// Blocks that nobody needs.
+    pool: Vec<Block>,
+    is_over: bool,
+}
+
+impl<S: Supply> Desk<S> {
+    pub(super) fn new(cores: u8, supply: S) -> Self {
+        let todo = (0..cores).map(|_| VecDeque::new()).collect();
+        let state = State { todo, supply: Some(supply), pool: Vec::new(), is_over: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// The next task of a core, which reads on where it has none; none when all is done.
+    pub(super) fn next(&self, core: u8) -> Option<Task> {
+        let mut state = self.state();
+        loop {
+            let queue = state.todo.get_mut(usize::from(core))?;
+            let was_full = queue.len() == WAITING;
+            if let Some(task) = queue.pop_front() {
+                if was_full {
+                    self.changed.notify_all();
+                }
+                return Some(task);
+            }
+            if state.is_over {
+                return None;
+            }
+            let has_room = state.todo.iter().all(|queue| queue.len() < WAITING);
+            let Some(mut supply) = has_room.then(|| state.supply.take()).flatten() else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let block = state.pool.pop().unwrap_or_default();
+            drop(state);
+            let task = supply.supply(block);
+            state = self.state();
+            state.supply = Some(supply);
+            match task {
+                Some(task) if !state.is_over => {
+                    state.todo.iter_mut().for_each(|queue| queue.push_back(task.clone()));
+                }
+                _ => state.is_over = true,
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// A core is done with a block.
+    pub(super) fn done(&self, block: Arc<Block>) {
+        if let Some(block) = Arc::into_inner(block) {
+            self.state().pool.push(block);
+        }
+    }
+
+    /// Nobody gets any more.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_over = true;
+        state.todo.iter_mut().for_each(VecDeque::clear);
+        self.changed.notify_all();
+    }
+
+    /// Where tasks came from; none where that fell over its own feet.
+    pub(super) fn into_supply(self) -> Option<S> {
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).supply
+    }
+
+    /// Whoever panicked did so outside: nothing is half done here.
+    fn state(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    /// So many tasks; a third of them are no blocks.
+    struct Few(u32);
+
+    impl Supply for Few {
+        fn supply(&mut self, block: Block) -> Option<Task> {
+            self.0 = self.0.checked_sub(1)?;
+            Some(if self.0 % 3 == 2 { Task::Finish } else { Task::Look(Arc::new(block)) })
+        }
+    }
+
+    #[test]
+    fn each_core_gets_all_tasks_in_one_order() {
+        let desk = Desk::new(3, Few(300));
+        let kinds = thread::scope(|scope| {
+            let cores = [0, 1, 2].map(|core| {
+                let desk = &desk;
+                scope.spawn(move || {
+                    let mut kinds = Vec::new();
+                    while let Some(task) = desk.next(core) {
+                        kinds.push(matches!(task, Task::Finish));
+                        if let Task::Look(block) = task {
+                            desk.done(block);
+                        }
+                    }
+                    kinds
+                })
+            });
+            cores.map(|core| core.join().unwrap())
+        });
+        let wanted: Vec<bool> = (0..300).rev().map(|left| left % 3 == 2).collect();
+        assert!(kinds.iter().all(|kinds| *kinds == wanted));
+        // One that waits, one at each core, and one that is read.
+        let blocks = desk.state().pool.len();
+        assert!((1..=WAITING + 4).contains(&blocks), "{blocks}");
+        assert_eq!(desk.into_supply().map(|few| few.0), Some(0));
+    }
+
+    #[test]
+    fn whoever_is_ahead_waits_until_the_others_follow() {
+        let desk = Desk::new(2, Few(100));
+        thread::scope(|scope| {
+            let (said, heard) = channel();
+            let ahead = &desk;
+            scope.spawn(move || {
+                while ahead.next(0).is_some() {
+                    said.send(()).unwrap();
+                }
+            });
+            for _ in 0..WAITING {
+                heard.recv().unwrap();
+            }
+            // The next one is read only when there is room for it.
+            assert_eq!(desk.state().supply.as_ref().map(|few| few.0), Some(100 - WAITING as u32));
+            assert!(desk.next(1).is_some());
+            heard.recv().unwrap();
+            // Somebody fails: nobody waits for them.
+            desk.close();
+            assert!(heard.iter().count() <= 1);
+        });
+        assert!(desk.next(1).is_none());
+    }
+}
