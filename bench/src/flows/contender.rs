@@ -29,6 +29,9 @@ pub enum Contender {
         /// Whether it writes tables.
         tables: bool,
     },
+    /// `manyways flows --threads 1` twice at once, one on each of two cores: what a second core can
+    /// give at most on this machine.
+    Twice,
     /// `tshark -z conv,tcp`.
     TShark,
     /// `tcptrace -lW`.
@@ -43,6 +46,7 @@ impl Contender {
         match self {
             Self::Manyways { threads, tables: false } => format!("manyways-{threads}"),
             Self::Manyways { threads, tables: true } => format!("manyways-{threads}-tables"),
+            Self::Twice => "manyways-1-twice".to_owned(),
             Self::TShark => "tshark".to_owned(),
             Self::TcpTrace => "tcptrace".to_owned(),
             Self::NfStream => "nfstream".to_owned(),
@@ -51,13 +55,13 @@ impl Contender {
 
     /// Whether it has a single core to itself and no other.
     pub fn is_on_one_core(self) -> bool {
-        !matches!(self, Self::Manyways { threads: 2.., .. })
+        !matches!(self, Self::Manyways { threads: 2.., .. } | Self::Twice)
     }
 
     /// About, for the estimate.
     pub fn packets_per_second(self) -> f64 {
         match self {
-            Self::Manyways { .. } => 1.5e6,
+            Self::Manyways { .. } | Self::Twice => 1.5e6,
             Self::TShark => 0.1e6,
             Self::TcpTrace => 0.5e6,
             Self::NfStream => 0.2e6,
@@ -96,7 +100,7 @@ impl Programs {
     /// The program that is started, where it is known.
     pub fn file(&self, who: Contender) -> Option<&Path> {
         match who {
-            Contender::Manyways { .. } => Some(&self.manyways),
+            Contender::Manyways { .. } | Contender::Twice => Some(&self.manyways),
             Contender::TShark => self.tshark.as_deref(),
             Contender::TcpTrace => self.tcptrace.as_deref(),
             Contender::NfStream => self.nfstream.as_ref().ok().map(|(python, _)| python.as_path()),
@@ -127,6 +131,15 @@ impl Programs {
                 }
                 words.push(capture.as_os_str());
                 self.manyways.clone()
+            }
+            Contender::Twice => {
+                // The second fails where it has no core of its own.
+                let both = "taskset -c 0 \"$0\" flows --threads 1 \"$1\" & \
+                            taskset -c 1 \"$0\" flows --threads 1 \"$1\"; \
+                            code=$?; wait $! && exit $code";
+                words.extend(["-c", both].map(OsStr::new));
+                words.extend([self.manyways.as_os_str(), capture.as_os_str()]);
+                PathBuf::from("sh")
             }
             Contender::TShark => {
                 words.extend(["-n", "-q", "-z", "conv,tcp", "-r"].map(OsStr::new));

@@ -37,7 +37,7 @@ pub struct Cell {
 
 /// Every cell.
 pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
-    use Contender::{Manyways, NfStream, TShark, TcpTrace};
+    use Contender::{Manyways, NfStream, TShark, TcpTrace, Twice};
     let is_quick = mode == Mode::Quick;
     let own = |threads, tables| Manyways { threads, tables };
     let one = || vec![own(1, false)];
@@ -61,7 +61,16 @@ pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
         format!("{millions} million packets of 20,000 connections, 96 bytes of each"),
         shape,
         false,
-        vec![own(1, false), own(1, true), own(2, false), own(2, true), TShark, TcpTrace, NfStream],
+        vec![
+            own(1, false),
+            own(1, true),
+            own(2, false),
+            own(2, true),
+            Twice,
+            TShark,
+            TcpTrace,
+            NfStream,
+        ],
         several,
     ));
     let shape = Shape {
@@ -72,7 +81,7 @@ pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
         open: false,
     };
     let title = "Whole packets, most of 1,514 bytes".to_owned();
-    let both = vec![own(1, false), own(2, false)];
+    let both = vec![own(1, false), own(2, false), Twice];
     cells.push(cell('b', "whole".to_owned(), title, shape, false, both, several));
     for flows in [2_000, 200_000] {
         let shape =

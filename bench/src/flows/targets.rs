@@ -11,6 +11,7 @@ pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
         targets.push(rival(cells, name, bound));
     }
     targets.extend([bytes(cells), live(cells, true), live(cells, false)]);
+    targets.extend(two_processes(cells));
     targets.extend(growth(cells));
     let rank = |target: &Target| match target.verdict {
         Verdict::Missed => 0,
@@ -47,6 +48,22 @@ fn over(cells: &[CellRecord], ours: &str, theirs: &str) -> Vec<Figure> {
 fn two_cores(cells: &[CellRecord]) -> Target {
     let figures = over(cells, "manyways-2", "manyways-1");
     each("two threads / one".to_owned(), Bound::AtLeast(1.7), figures)
+}
+
+/// What a second core gives to two processes that have nothing to do with each other, and what of it
+/// two threads get.
+fn two_processes(cells: &[CellRecord]) -> Vec<Target> {
+    let told = |what: &str, factor: f64, ours, theirs| {
+        let mut figures = over(cells, ours, theirs);
+        figures.iter_mut().for_each(|figure| figure.value *= factor);
+        let target = each(what.to_owned(), Bound::AtLeast(1.0), figures);
+        told_only(Target { wanted: String::new(), ..target })
+    };
+    let twice = "manyways-1-twice";
+    vec![
+        told("two processes at once, one on each core / one", 2.0, twice, "manyways-1"),
+        told("two threads / two processes at once", 0.5, "manyways-2", twice),
+    ]
 }
 
 fn rival(cells: &[CellRecord], name: &str, bound: f64) -> Target {
