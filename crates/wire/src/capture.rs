@@ -205,6 +205,7 @@ enum Format {
 impl Reader {
     /// Says what `bytes` begin with: those of the file after all that earlier answers spoke of. An
     /// answer of [`Step::More`] changes nothing: at the file's end it means that the file was cut.
+    #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
         match &mut self.format {
             Some(Format::Pcap(pcap)) => pcap.step(bytes),

@@ -30,6 +30,17 @@ impl Order {
         }
     }
 
+    /// The numbers that these bytes are.
+    #[inline]
+    pub(super) fn four(self, bytes: &[u8; 16]) -> [u32; 4] {
+        let number = |at| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let numbers = [number(0), number(4), number(8), number(12)];
+        match self {
+            Self::Little => numbers.map(u32::from_le_bytes),
+            Self::Big => numbers.map(u32::from_be_bytes),
+        }
+    }
+
     /// The number at `at`; zero where the bytes end before that.
     pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
         let Some(bytes) = bytes.get(at..).and_then(<[u8]>::first_chunk) else { return 0 };
@@ -66,7 +77,19 @@ impl Tick {
     }
 
     /// The time after so many ticks, and so many seconds.
+    #[inline]
     pub(super) fn time(self, ticks: u64, seconds: i64) -> Time {
+        // As nearly all: both products are below 2^62, as a tick has no more than 2^30 ns.
+        if let (Self::Nanos(nanos), Ok(ticks), Ok(seconds)) =
+            (self, u32::try_from(ticks), u32::try_from(seconds))
+        {
+            let seconds = u64::from(seconds) * NANOS_PER_SEC;
+            return Time::from_nanos(u64::from(ticks) * nanos + seconds);
+        }
+        self.any_time(ticks, seconds)
+    }
+
+    fn any_time(self, ticks: u64, seconds: i64) -> Time {
         let nanos = match self {
             Self::Nanos(nanos) => u128::from(ticks) * u128::from(nanos),
             Self::PerNano(ticks_per_nano) => u128::from(ticks / ticks_per_nano),

@@ -47,22 +47,23 @@ impl Pcap {
         Ok((Self { order, tick, before }, interface))
     }
 
+    #[inline]
     pub(super) fn step<'a>(&self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
-        if bytes.len() < self.before {
+        let Some(header) = bytes.first_chunk::<16>().filter(|_| bytes.len() >= self.before) else {
             return Ok(Step::More(self.before));
-        }
-        let number = |at| self.order.u32(bytes, at);
-        let captured = number(8) as usize;
+        };
+        let [seconds, part, captured, length] = self.order.four(header);
+        let captured = captured as usize;
         if captured > BLOCK_LIMIT {
             return Err(Broken::Length { what: "a packet", length: captured as u64 });
         }
         let end = self.before + captured;
         let Some(there) = bytes.get(self.before..end) else { return Ok(Step::More(end)) };
         let packet = Packet {
-            at: self.tick.time(number(4).into(), number(0).into()),
+            at: self.tick.time(part.into(), seconds.into()),
             interface: 0,
             bytes: there,
-            length: captured.max(number(12) as usize),
+            length: captured.max(length as usize),
             is_sent: None,
             lost_before: 0,
         };
