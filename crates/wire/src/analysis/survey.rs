@@ -514,7 +514,7 @@ mod tests {
             let (is_up, interface) = (true, 0);
             FlowPacket { at, length, is_up, interface, network, flow, application }
         };
-        let mut rows = vec![
+        let mut rows = [
             packet(Some(2), 7),
             packet(None, 6),
             packet(None, 5),
