@@ -1,6 +1,6 @@
 //! A short run of every target, the same each time.
 
-use manyways_fuzz::{corpus, run, targets};
+use manyways_fuzz::{corpus, found, run, targets};
 
 #[test]
 fn no_target_finds_a_fault() {
@@ -9,6 +9,20 @@ fn no_target_finds_a_fault() {
             panic!("{}: fault on input b\"{}\"", target.name, input.escape_ascii());
         }
     }
+}
+
+#[test]
+fn what_was_found_is_read_to_its_end() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("found");
+    let mut count = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(targets::named(name).is_some(), "{name} is no target");
+        assert!(!found(name).unwrap().is_empty(), "{name}");
+        count += 1;
+    }
+    assert!(count > 0);
 }
 
 #[test]

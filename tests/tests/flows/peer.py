@@ -7,9 +7,13 @@ import argparse
 import json
 import socket
 import socketserver
+import struct
 import sys
 import threading
 import time
+
+# Linux has it, Python has no name for it.
+SO_TIMESTAMPNS = 35
 
 BLOCK = b"manyways sends this line again and again\n" * 1600
 
@@ -117,20 +121,35 @@ def connect(options):
     return sock
 
 
+def now():
+    return time.clock_gettime(time.CLOCK_REALTIME)
+
+
 def fetch(sock, count, wait):
+    """When the last byte came in, by the kernel: on a busy machine this program gets it later."""
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     sock.send(f"GET /{count}?wait={wait} HTTP/1.1\r\nHost: peer.test\r\n\r\n".encode())
-    head = b""
-    while b"\r\n\r\n" not in head:
-        part = sock.recv(4096)
+    head, left, came = b"", None, None
+    while left is None or left > 0:
+        part, more, _, _ = sock.recvmsg(1 << 18, 1 << 8)
         assert part, "no answer"
-        head += part
-    receive(sock, int(count) - len(head.partition(b"\r\n\r\n")[2]))
+        for level, kind, value in more:
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+                seconds, nanos = struct.unpack("ll", value)
+                came = seconds + nanos / 1e9
+        if left is None:
+            head += part
+            _, found, body = head.partition(b"\r\n\r\n")
+            left = int(count) - len(body) if found else None
+        else:
+            left -= len(part)
+    return came
 
 
 def client(options):
     sock = connect(options)
     told = {"port": sock.getsockname()[1]}
-    begin = time.monotonic()
+    begin = now()
     words = options.words
     if words[0] == "read":
         sock.send((" ".join(words[1:]) + "\n").encode())
@@ -149,13 +168,12 @@ def client(options):
         told["fetched"], told["waited"] = [], []
         for pause, (count, wait, _) in zip(pauses, steps):
             time.sleep(float(pause))
-            asked = time.monotonic()
+            asked = now()
             told["waited"].append(asked - begin)
-            fetch(sock, count, wait)
-            begin = time.monotonic()
+            begin = fetch(sock, count, wait)
             told["fetched"].append(begin - asked)
         time.sleep(float(pauses[-1]) + float(words[2]))
-        told["waited"].append(time.monotonic() - begin)
+        told["waited"].append(now() - begin)
     elif words[0] == "put":
         sock.send(f"take {words[1]}\n".encode())
         send(sock, int(words[1]))
@@ -163,7 +181,7 @@ def client(options):
     elif words[0] == "rest":
         sock.send(f"rest {words[1]}\n".encode())
         receive(sock)
-    told["seconds"] = time.monotonic() - begin
+    told["seconds"] = now() - begin
     sock.close()
     print(json.dumps(told))
 
