@@ -95,7 +95,9 @@ fn what_is_not_secret_of_quic() {
             };
             let all = tables.table("udp");
             for (column, truth) in [("handshake_server_rtt", far), ("handshake_client_rtt", near)] {
-                check(column, least(all, column), truth, truth * 1.05 + 3.0);
+                // The other half is 10 ms or more away. A handshake that is built without
+                // optimisation computes for 3 to 5 ms here.
+                check(column, least(all, column), truth, truth * 1.05 + 6.0);
             }
             let answered = 100.0 + far;
             check("response", asking.number("response_time"), answered, answered * 1.05 + 5.0);
