@@ -152,7 +152,7 @@ mod tests {
         });
         let wanted: Vec<bool> = (0..300).rev().map(|left| left % 3 == 2).collect();
         assert!(kinds.iter().all(|kinds| *kinds == wanted));
-        // One that waits, one at each core, and one that is read.
+        // As many as may wait, one at each core, and one that is read.
         let blocks = desk.state().pool.len();
         assert!((1..=WAITING + 4).contains(&blocks), "{blocks}");
         assert_eq!(desk.into_supply().map(|few| few.0), Some(0));
