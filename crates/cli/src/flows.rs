@@ -173,6 +173,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let plan = args.plan()?;
     // Better now than after an hour.
     args.report.as_deref().map(check_folder).transpose()?;
+    // What a connection holds is little and lies in many places. Where the kernel refuses, it only
+    // takes more memory.
+    let _ = manyways_sys::memory::in_small_pages();
     if let Some(interface) = args.live.live.clone() {
         return live::run(interface, &args.live, &plan, args.output.as_deref(), args.json);
     }

@@ -10,6 +10,7 @@ pub mod capture;
 pub mod clock;
 pub mod foreign;
 pub mod interface;
+pub mod memory;
 pub mod netns;
 pub mod poll;
 pub mod power;
