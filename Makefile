@@ -6,11 +6,15 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 MANYWAYS := $(TARGET)/release/manyways
 
-.PHONY: help demo test lint bench
+.PHONY: help release demo test lint bench
 .DEFAULT_GOAL := help
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+release: ## Build the binary for use: target/trained/manyways (two builds; reads captures faster)
+	@scripts/setup demo
+	@scripts/release
 
 demo: ## Fetch a file over emulated Wi-Fi and LTE, and write report.html (needs root)
 	@scripts/setup demo
@@ -28,9 +32,10 @@ lint: ## Check format, lints, docs, layers, licences and shell scripts
 bench: ## Measure the emulator, get, bond and flows beside their rivals (BENCH=full: all); rewrites docs/benchmarks/ (needs root)
 	@scripts/setup bench
 	cargo build --release -p manyways-cli -p manyways-bench
+	@scripts/release
 	mkdir -p bench/results docs/benchmarks
 	$(MANYWAYS) lab bench --json bench/results/lab.json --markdown docs/benchmarks/lab.md
 	$(TARGET)/release/manyways-bench rattan --json bench/results/lab-rattan.json --markdown docs/benchmarks/lab-rattan.md
 	$(TARGET)/release/manyways-bench get --json bench/results/get.json --markdown docs/benchmarks/get.md
 	$(TARGET)/release/manyways-bench bond --json bench/results/bond.json --markdown docs/benchmarks/bond.md
-	$(TARGET)/release/manyways-bench flows --json bench/results/flows.json --markdown docs/benchmarks/flows.md
+	$(TARGET)/release/manyways-bench flows --manyways $(TARGET)/trained/manyways --untrained $(MANYWAYS) --json bench/results/flows.json --markdown docs/benchmarks/flows.md

@@ -62,6 +62,9 @@ pub struct FlowsArgs {
     /// The binary to measure; by default the one beside this program.
     #[arg(long, value_name = "FILE")]
     manyways: Option<PathBuf>,
+    /// Another build of it to stand beside: of cargo build, where --manyways is of make release.
+    #[arg(long, value_name = "FILE")]
+    untrained: Option<PathBuf>,
     /// Keep the cells that the file of --json has already, where the same was planned.
     #[arg(long, requires = "json")]
     resume: bool,
@@ -94,8 +97,10 @@ pub fn run(args: FlowsArgs) -> Result<ExitCode, String> {
         Some(binary) => binary,
         None => beside_this().map_err(|error| format!("cannot tell where this is: {error}"))?,
     };
-    let binary = std::path::absolute(&binary).map_err(|error| error.to_string())?;
-    let programs = Programs::find(binary);
+    let absolute = |file: PathBuf| {
+        std::path::absolute(&file).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    let programs = Programs::find(absolute(binary)?, args.untrained.map(absolute).transpose()?);
     let termination =
         Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let mut results = Results {

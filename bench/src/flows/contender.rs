@@ -29,6 +29,11 @@ pub enum Contender {
         /// Whether it writes tables.
         tables: bool,
     },
+    /// `manyways flows` of the binary that the compiler was shown nothing for.
+    Untrained {
+        /// How many threads look at packets.
+        threads: u8,
+    },
     /// `manyways flows --threads 1` twice at once, one on each of two cores: what a second core can
     /// give at most on this machine.
     Twice,
@@ -46,6 +51,7 @@ impl Contender {
         match self {
             Self::Manyways { threads, tables: false } => format!("manyways-{threads}"),
             Self::Manyways { threads, tables: true } => format!("manyways-{threads}-tables"),
+            Self::Untrained { threads } => format!("manyways-{threads}-untrained"),
             Self::Twice => "manyways-1-twice".to_owned(),
             Self::TShark => "tshark".to_owned(),
             Self::TcpTrace => "tcptrace".to_owned(),
@@ -55,13 +61,16 @@ impl Contender {
 
     /// Whether it has a single core to itself and no other.
     pub fn is_on_one_core(self) -> bool {
-        !matches!(self, Self::Manyways { threads: 2.., .. } | Self::Twice)
+        !matches!(
+            self,
+            Self::Manyways { threads: 2.., .. } | Self::Untrained { threads: 2.. } | Self::Twice
+        )
     }
 
     /// About, for the estimate.
     pub fn packets_per_second(self) -> f64 {
         match self {
-            Self::Manyways { .. } | Self::Twice => 1.5e6,
+            Self::Manyways { .. } | Self::Untrained { .. } | Self::Twice => 1.5e6,
             Self::TShark => 0.1e6,
             Self::TcpTrace => 0.5e6,
             Self::NfStream => 0.2e6,
@@ -74,6 +83,7 @@ impl Contender {
 pub struct Programs {
     /// The binary under test.
     pub manyways: PathBuf,
+    untrained: Option<PathBuf>,
     tshark: Option<PathBuf>,
     tcptrace: Option<PathBuf>,
     /// NFStream's Python and what it shall do.
@@ -82,9 +92,9 @@ pub struct Programs {
 
 impl Programs {
     /// Finds the others, and installs NFStream where that can be had.
-    pub fn find(manyways: PathBuf) -> Self {
+    pub fn find(manyways: PathBuf, untrained: Option<PathBuf>) -> Self {
         let [tshark, tcptrace] = ["tshark", "tcptrace"].map(program);
-        Self { manyways, tshark, tcptrace, nfstream: nfstream() }
+        Self { manyways, untrained, tshark, tcptrace, nfstream: nfstream() }
     }
 
     /// What the others are.
@@ -101,6 +111,7 @@ impl Programs {
     pub fn file(&self, who: Contender) -> Option<&Path> {
         match who {
             Contender::Manyways { .. } | Contender::Twice => Some(&self.manyways),
+            Contender::Untrained { .. } => self.untrained.as_deref(),
             Contender::TShark => self.tshark.as_deref(),
             Contender::TcpTrace => self.tcptrace.as_deref(),
             Contender::NfStream => self.nfstream.as_ref().ok().map(|(python, _)| python.as_path()),
@@ -131,6 +142,13 @@ impl Programs {
                 }
                 words.push(capture.as_os_str());
                 self.manyways.clone()
+            }
+            Contender::Untrained { threads: count } => {
+                threads = count.to_string();
+                words.extend(["flows", "--threads", &threads].map(OsStr::new));
+                words.push(capture.as_os_str());
+                let missing = || format!("{} was not named (--untrained)", who.name());
+                self.untrained.clone().ok_or_else(missing)?
             }
             Contender::Twice => {
                 // The second fails where it has no core of its own.

@@ -37,7 +37,7 @@ pub struct Cell {
 
 /// Every cell.
 pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
-    use Contender::{Manyways, NfStream, TShark, TcpTrace, Twice};
+    use Contender::{Manyways, NfStream, TShark, TcpTrace, Twice, Untrained};
     let is_quick = mode == Mode::Quick;
     let own = |threads, tables| Manyways { threads, tables };
     let one = || vec![own(1, false)];
@@ -66,6 +66,8 @@ pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
             own(1, true),
             own(2, false),
             own(2, true),
+            Untrained { threads: 1 },
+            Untrained { threads: 2 },
             Twice,
             TShark,
             TcpTrace,
@@ -81,7 +83,7 @@ pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
         open: false,
     };
     let title = "Whole packets, most of 1,514 bytes".to_owned();
-    let both = vec![own(1, false), own(2, false), Twice];
+    let both = vec![own(1, false), own(2, false), Untrained { threads: 1 }, Twice];
     cells.push(cell('b', "whole".to_owned(), title, shape, false, both, several));
     for flows in [2_000, 200_000] {
         let shape =

@@ -26,7 +26,9 @@ run, as some systems take out what nobody has used for a minute, and others run 
 by a seeded generator. Ratios are the median of the rounds' own ratios.
 - Time is from the start of the process to its end. What contenders print goes to /dev/null.
 - manyways-1 and all others run on one core alone (taskset); manyways-2 is `--threads 2` on all \
-cores. With -tables it writes all tables into a folder. manyways-1-twice is manyways-1 twice at \
+cores. With -tables it writes all tables into a folder. -untrained is a plain `cargo \
+build`; all other figures are of what `make release` builds, for which the compiler has seen runs on \
+captures of the same generator, fewer, smaller and of other shapes. manyways-1-twice is manyways-1 twice at \
 once, one on each of two cores: twice the rate that is given for it is what two cores of this \
 machine can do.
 - tshark: `tshark -n -q -z conv,tcp -r`. tcptrace: `tcptrace -lW -n`. NFStream: all flows of \

@@ -12,6 +12,7 @@ pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
     }
     targets.extend([bytes(cells), live(cells, true), live(cells, false)]);
     targets.extend(two_processes(cells));
+    targets.push(training(cells));
     targets.extend(growth(cells));
     let rank = |target: &Target| match target.verdict {
         Verdict::Missed => 0,
@@ -64,6 +65,14 @@ fn two_processes(cells: &[CellRecord]) -> Vec<Target> {
         told("two processes at once, one on each core / one", 2.0, twice, "manyways-1"),
         told("two threads / two processes at once", 0.5, "manyways-2", twice),
     ]
+}
+
+/// What it gives to show the compiler how the command is used.
+fn training(cells: &[CellRecord]) -> Target {
+    let figures = over(cells, "manyways-1", "manyways-1-untrained");
+    let target =
+        each("make release / cargo build, on one core".to_owned(), Bound::AtLeast(1.0), figures);
+    told_only(Target { wanted: String::new(), ..target })
 }
 
 fn rival(cells: &[CellRecord], name: &str, bound: f64) -> Target {
