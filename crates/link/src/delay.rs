@@ -1,9 +1,8 @@
 //! How long a packet travels once it is off the wire.
 
 use manyways_trace::scenario::DelaySpec;
-use manyways_trace::{Span, Time};
+use manyways_trace::{Random, Span, Time};
 
-use crate::Random;
 use crate::capacity::TraceClock;
 
 /// Propagation delay and jitter of one direction.

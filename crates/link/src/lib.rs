@@ -19,11 +19,9 @@ pub mod middlebox;
 mod packet;
 mod pipe;
 mod queue;
-mod random;
 pub mod segment;
 mod stats;
 
 pub use packet::{Cause, Output, Packet};
 pub use pipe::Pipe;
-pub use random::Random;
 pub use stats::{Count, Stats};

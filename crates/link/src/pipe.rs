@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, DirectionSpec, Discipline, LinkState, LossSpec, QueueSpec,
 };
-use manyways_trace::{Size, Span, Time};
+use manyways_trace::{Random, Size, Span, Time};
 
 use crate::capacity::{Capacity, Cursor, TraceClock, need_of};
 use crate::codel::Codel;
@@ -14,7 +14,7 @@ use crate::flight::{Arrival, Flight};
 use crate::loss::Loss;
 use crate::packet::{Segment, Train};
 use crate::queue::Queue;
-use crate::{Cause, Output, Packet, Random, Stats};
+use crate::{Cause, Output, Packet, Stats};
 
 /// What one direction of a link does to packets: they wait in a queue, the wire carries them one
 /// after the other, some are lost on it, the others arrive after a delay.

@@ -9,10 +9,12 @@ pub mod human;
 pub mod link_text;
 pub mod link_trace;
 pub mod nearest;
+mod random;
 pub mod scenario;
 pub mod table;
 pub mod trace_file;
 pub mod unit;
 
 pub use link_trace::{InvalidTrace, LinkTrace, Steps};
+pub use random::Random;
 pub use unit::{Rate, Size, Span, Time};
