@@ -27,8 +27,8 @@ fn merged_packets_count_as_what_they_were() {
         eprintln!("skipped: {lack}");
         return;
     }
-    let links = vec!["net:down=50mbit,delay=10ms,queue=100ms".to_owned()];
-    // Long enough for the start to be a small part of it.
+    let links = vec!["net:down=50mbit,delay=10ms,queue=500ms".to_owned()];
+    // Long enough for the start to be a small part of it, and not for the queue to overflow.
     let script = "$PEER client read bulk 12000000\n";
     let captured = World { links, at_server: true, ..World::default() }.run(script);
     let merged = packets(&captured.path("net-server.pcap"), "tcp and greater 2000");
