@@ -1,12 +1,23 @@
 //! Where the energy of a radio goes, and how to save it.
 //!
 //! After the last packet a cellular radio stays awake for seconds, in case another one comes: the
-//! tail, which can take more than all packets together. [`workload`] makes traces of what
-//! applications send, [`Packet`] by packet.
+//! tail, which can take more than all packets together. A [`Profile`] says what a radio takes in
+//! which state; those of [`profiles`] come with it. [`Decay`] is the tail, and [`Choice`] what can be
+//! done about it. [`workload`] makes traces of what applications send, [`Packet`] by packet.
 
+mod decay;
 mod draw;
+pub mod meter;
 mod packet;
+pub mod policy;
+pub mod profile;
+pub mod profiles;
+pub mod simulate;
+mod unit;
 pub mod workload;
 
+pub use decay::{Choice, Decay};
 pub use draw::Draw;
 pub use packet::{Direction, Packet};
+pub use profile::Profile;
+pub use unit::{Energy, Power};

@@ -1,0 +1,163 @@
+use super::*;
+use crate::radio::profile;
+
+/// Two timers, as in the study; E_switch is 1.1 J.
+fn two_timers() -> Profile {
+    profile::parse(
+        r#"
+        title = "test"
+        technology = "3g"
+        [transfer]
+        send = "2W"
+        receive = "1W"
+        source = "none"
+        [[state]]
+        name = "high"
+        power = "916mW"
+        timer = "6.2s"
+        source = "none"
+        [[state]]
+        name = "low"
+        power = "659mW"
+        timer = "10.4s"
+        source = "none"
+        [[state]]
+        name = "idle"
+        power = "0"
+        demotion = "400mJ"
+        promotion = "700mJ"
+        source = "none"
+        "#,
+    )
+    .unwrap()
+}
+
+/// A state that listens, and promotions of two kinds.
+fn listening() -> Profile {
+    profile::parse(
+        r#"
+        title = "test"
+        technology = "lte"
+        [transfer]
+        send = "2W"
+        receive = "1W"
+        source = "none"
+        [[state]]
+        name = "on"
+        power = "1W"
+        timer = "100ms"
+        source = "none"
+        [[state]]
+        name = "drx"
+        power = "500mW"
+        listen-every = "40ms"
+        listen-for = "10ms"
+        listen-power = "1.5W"
+        timer = "1s"
+        promotion = "50mJ"
+        source = "none"
+        [[state]]
+        name = "idle"
+        power = "0"
+        listen-every = "1s"
+        listen-for = "100ms"
+        listen-power = "600mW"
+        demotion = "10mJ"
+        promotion = "300mJ"
+        source = "none"
+        "#,
+    )
+    .unwrap()
+}
+
+fn is_close(seen: f64, wanted: f64) {
+    assert!((seen - wanted).abs() < 1e-9, "{seen} and not {wanted}");
+}
+
+#[test]
+fn the_tail_is_the_one_of_the_study() {
+    let tail = Decay::from(&two_timers(), 0);
+    is_close(tail.cost(0.0), 0.0);
+    is_close(tail.cost(1.2), 1.2 * 0.916);
+    is_close(tail.cost(6.2), 6.2 * 0.916);
+    is_close(tail.cost(10.0), 6.2 * 0.916 + 3.8 * 0.659);
+    // At the end of both timers it is still awake, and just behind them it is not.
+    is_close(tail.cost(16.6), 6.2 * 0.916 + 10.4 * 0.659);
+    let all = 6.2 * 0.916 + 10.4 * 0.659 + 1.1;
+    is_close(tail.cost(16.600_000_1), all);
+    is_close(tail.cost(1e6), all);
+    is_close(tail.released(), 16.6);
+    assert!(!tail.is_released(16.6) && tail.is_released(16.7));
+}
+
+#[test]
+fn a_ping_every_fifteen_seconds_can_save_nine_tenths_of_the_tail() {
+    // The closed form for AT&T: 1 - 1.1 / (6.2 * 0.916 + 8.8 * 0.659).
+    let choice = Choice::of(&two_timers());
+    let saved = 1.0 - choice.cost(15.0, 0.0) / choice.cost(15.0, f64::INFINITY);
+    is_close(saved, 1.0 - 1.1 / (6.2 * 0.916 + 8.8 * 0.659));
+    assert!((saved - 0.904).abs() < 5e-4);
+}
+
+#[test]
+fn a_state_listens_at_the_beginning_of_every_cycle() {
+    let tail = Decay::from(&listening(), 0);
+    let begins = 0.1;
+    // Half of its time to listen; all of it; some silence; two cycles and a bit.
+    for (secs, energy) in [
+        (0.005, 0.005 * 1.5),
+        (0.010, 0.010 * 1.5),
+        (0.030, 0.010 * 1.5 + 0.020 * 0.5),
+        (0.085, 2.0 * (0.010 * 1.5 + 0.030 * 0.5) + 0.005 * 1.5),
+    ] {
+        is_close(tail.energy(begins + secs), begins + energy);
+        is_close(tail.cost(begins + secs), begins + energy + 0.05);
+    }
+    // Asleep it is paged once a second.
+    let awake = 0.1 + 25.0 * (0.010 * 1.5 + 0.030 * 0.5);
+    is_close(tail.energy(1.1 + 2.05), awake + 0.01 + 2.0 * 0.06 + 0.05 * 0.6);
+    is_close(tail.promotion(1.1 + 2.05), 0.3);
+}
+
+#[test]
+fn parts_add_up_to_the_whole() {
+    for profile in [two_timers(), listening()] {
+        let tail = Decay::from(&profile, 0);
+        for secs in [0.0, 0.05, 0.1, 0.35, 1.1, 1.2, 6.2, 9.0, 16.6, 100.0] {
+            let parts: Vec<_> = tail.parts(secs).collect();
+            let lasts: f64 = parts.iter().map(|part| part.1).sum();
+            let spent: f64 = parts.iter().map(|part| part.2 + part.3).sum();
+            is_close(lasts, secs);
+            is_close(spent, tail.energy(secs));
+            assert_eq!(parts.last().map(|part| part.0), Some(tail.state(secs)));
+        }
+    }
+}
+
+#[test]
+fn sleeping_is_worth_it_from_the_threshold_on() {
+    let choice = Choice::of(&two_timers());
+    is_close(choice.threshold(), 1.1 / 0.916);
+    for profile in [two_timers(), listening()] {
+        let choice = Choice::of(&profile);
+        let threshold = choice.threshold();
+        for share in [0.1, 0.5, 0.99] {
+            let secs = share * threshold;
+            assert!(choice.cost(secs, 0.0) >= choice.stay.cost(secs), "{secs}");
+        }
+        for times in [1.01, 2.0, 10.0] {
+            let secs = times * threshold;
+            assert!(choice.cost(secs, 0.0) < choice.stay.cost(secs), "{secs}");
+        }
+    }
+}
+
+#[test]
+fn who_sleeps_pays_for_the_wait_and_for_the_switch() {
+    let choice = Choice::of(&two_timers());
+    is_close(choice.cost(10.0, 2.0), 2.0 * 0.916 + 1.1);
+    // It sleeps strictly after the wait, and not once the network has let go of it.
+    is_close(choice.cost(2.0, 2.0), 2.0 * 0.916);
+    is_close(choice.cost(30.0, 16.6), choice.stay.cost(30.0));
+    is_close(choice.cost(30.0, 20.0), choice.stay.cost(30.0));
+}

@@ -1,0 +1,187 @@
+use manyways_trace::Time;
+use proptest::prelude::*;
+
+use super::*;
+use crate::radio::policy::{MakeIdle, NEVER, Policy, StatusQuo, Timer};
+use crate::radio::profiles;
+
+fn two_timers() -> Profile {
+    profiles::named("att-hspa").unwrap().unwrap()
+}
+
+fn packet(direction: Direction, bytes: u32) -> Packet {
+    Packet { at: Time::ZERO, direction, bytes, app: 0, session: 0 }
+}
+
+fn is_close(seen: f64, wanted: f64) {
+    assert!((seen - wanted).abs() < 1e-9, "{seen} and not {wanted}");
+}
+
+/// What a trace takes under a policy: packets by their gaps, the first one at the beginning.
+fn spend(profile: &Profile, gaps: &[(f64, Direction)], policy: &mut dyn Policy) -> Account {
+    let mut meter = Meter::new(profile);
+    let first = packet(Direction::Up, 100);
+    meter.begin(&first);
+    let mut wait = policy.observe(&first, None);
+    for (gap, direction) in gaps {
+        let packet = packet(*direction, 100);
+        meter.next(&packet, *gap, wait);
+        wait = policy.observe(&packet, Some(*gap));
+    }
+    meter.end(wait);
+    meter.account().clone()
+}
+
+fn oracle(profile: &Profile, gaps: &[(f64, Direction)]) -> Account {
+    let mut meter = Meter::new(profile);
+    let oracle = Oracle::new(profile);
+    let wait = |gap| if oracle.sleeps(gap) { 0.0 } else { NEVER };
+    meter.begin(&packet(Direction::Up, 100));
+    for (gap, direction) in gaps {
+        meter.next(&packet(*direction, 100), *gap, wait(Some(*gap)));
+    }
+    meter.end(wait(None));
+    meter.account().clone()
+}
+
+#[test]
+fn a_trace_by_hand() {
+    use Direction::{Down, Up};
+    // A question; an answer 0.4 s later; another after 5 s, in the first state; one after 10 s, in
+    // the second; one after 30 s, out of sleep.
+    let gaps = [(0.4, Down), (5.0, Up), (10.0, Down), (30.0, Up)];
+    let account = spend(&two_timers(), &gaps, &mut StatusQuo);
+    is_close(account.transfer[0], 0.0);
+    is_close(account.transfer[1], 0.4 * 1.212);
+    let tail = 6.2 * 0.916 + 10.4 * 0.659;
+    let awake = 5.0 * 0.916 + (6.2 * 0.916 + 3.8 * 0.659) + 2.0 * tail;
+    is_close(account.states.iter().sum(), awake);
+    is_close(account.demotions, 2.0 * 0.55);
+    is_close(account.promotions, 2.0 * 0.55);
+    is_close(account.total(), 0.4 * 1.212 + awake + 2.0 * 1.1);
+    is_close(account.tail(), awake + 2.0 * 1.1);
+    assert_eq!((account.switches, account.sleeps, account.packets), (2, 0, 5));
+    assert_eq!(account.bytes, [300, 200]);
+    is_close(account.state_secs.iter().sum(), 5.0 + 10.0 + 30.0 + 16.6);
+}
+
+#[test]
+fn a_timer_by_hand() {
+    use Direction::{Down, Up};
+    let gaps = [(0.4, Down), (5.0, Up), (3.0, Down)];
+    let account = spend(&two_timers(), &gaps, &mut Timer { wait: 4.5 });
+    let awake = (4.5 + 3.0 + 4.5) * 0.916;
+    is_close(account.total(), 0.4 * 1.212 + awake + 2.0 * 1.1);
+    assert_eq!((account.switches, account.sleeps), (2, 2));
+    is_close(account.waits, 9.0);
+}
+
+#[test]
+fn who_sleeps_in_a_transfer_pays_for_the_switch_besides() {
+    let account = spend(&two_timers(), &[(0.4, Direction::Down)], &mut Timer { wait: 0.1 });
+    is_close(account.total(), 0.4 * 1.212 + 0.1 * 0.916 + 2.0 * 1.1);
+    assert_eq!(account.switches, 2);
+}
+
+#[test]
+fn bits_take_what_they_take_whatever_the_gap() {
+    let profile = profiles::named("lte").unwrap().unwrap();
+    let mut meter = Meter::new(&profile);
+    meter.begin(&packet(Direction::Up, 1_000));
+    meter.next(&packet(Direction::Down, 1_500), 0.2, NEVER);
+    is_close(meter.account().transfer[0], 8_000.0 * 0.43839e-6);
+    is_close(meter.account().transfer[1], 12_000.0 * 0.05197e-6 + 0.2 * 1.2);
+}
+
+#[test]
+fn pings_take_what_the_closed_form_says() {
+    for name in ["att-hspa", "tmobile-3g", "verizon-3g", "verizon-lte"] {
+        let profile = profiles::named(name).unwrap().unwrap();
+        let [first, rest @ ..] = &profile.states[..] else { unreachable!() };
+        let (t1, p1) = (first.timer.unwrap().as_secs_f64(), first.power.as_watts());
+        let second = (rest.len() > 1).then(|| &rest[0]);
+        let (t2, p2) = second.map_or((0.0, 0.0), |state| {
+            (state.timer.unwrap().as_secs_f64(), state.power.as_watts())
+        });
+        let switch = Choice::of(&profile).switch().as_joules();
+        for secs in 5..=60 {
+            let secs = f64::from(secs);
+            let count = 100;
+            let gaps = vec![(secs, Direction::Up); count];
+            let one = if secs <= t1 {
+                secs * p1
+            } else if secs <= t1 + t2 {
+                t1 * p1 + (secs - t1) * p2
+            } else {
+                t1 * p1 + t2 * p2 + switch
+            };
+            let all = |one: f64, last: f64| one * count as f64 + last + switch;
+            let status = spend(&profile, &gaps, &mut StatusQuo);
+            let wanted = all(one, t1 * p1 + t2 * p2);
+            assert!((status.total() / wanted - 1.0).abs() < 1e-9, "{name} {secs}");
+            let best = oracle(&profile, &gaps);
+            let wanted = all(one.min(switch), 0.0);
+            assert!((best.total() / wanted - 1.0).abs() < 1e-9, "{name} {secs}");
+        }
+    }
+}
+
+fn gaps() -> impl Strategy<Value = Vec<(f64, Direction)>> {
+    let gap = prop_oneof![0.0..0.6, 0.3..4.0, 2.0..40.0];
+    let direction = prop_oneof![Just(Direction::Up), Just(Direction::Down)];
+    prop::collection::vec((gap, direction), 0..120)
+}
+
+fn paper() -> impl Strategy<Value = Profile> {
+    prop::sample::select(vec!["att-hspa", "tmobile-3g", "verizon-3g", "verizon-lte"])
+        .prop_map(|name| profiles::named(name).unwrap().unwrap())
+}
+
+proptest! {
+    /// With open-loop times and two timers nobody who does not delay is better.
+    #[test]
+    fn nobody_beats_who_knows(
+        gaps in gaps(), profile in paper(), wait in 0.0..20.0, n in 1_usize..30,
+    ) {
+        let best = oracle(&profile, &gaps).total();
+        let choice = Choice::of(&profile);
+        for policy in [
+            &mut StatusQuo as &mut dyn Policy,
+            &mut Timer { wait },
+            &mut Timer { wait: choice.threshold() },
+            &mut MakeIdle::new(choice.clone(), n),
+        ] {
+            prop_assert!(best <= spend(&profile, &gaps, policy).total() + 1e-9);
+        }
+    }
+
+    /// Two traces with a long sleep between them take what each takes.
+    #[test]
+    fn what_is_split_where_it_sleeps_adds_up(
+        one in gaps(), other in gaps(), profile in paper(), wait in 0.0..20.0,
+    ) {
+        let mut joined = one.clone();
+        joined.push((1_000.0, Direction::Up));
+        joined.extend(&other);
+        let spent = |gaps: &[_]| spend(&profile, gaps, &mut Timer { wait });
+        let (one, other, both) = (spent(&one), spent(&other), spent(&joined));
+        prop_assert!((one.total() + other.total() - both.total()).abs() < 1e-6);
+        prop_assert_eq!(one.switches + other.switches, both.switches);
+    }
+
+    /// Where the schedule is the same, more power is never less energy.
+    #[test]
+    fn more_power_is_not_less_energy(
+        gaps in gaps(), profile in paper(), more in 0.0..1.0, wait in 0.0..20.0,
+    ) {
+        let before = spend(&profile, &gaps, &mut Timer { wait }).total();
+        prop_assert!(before >= 0.0);
+        for place in 0..profile.states.len() {
+            let mut hotter = profile.clone();
+            let watts = hotter.states[place].power.as_watts() + more;
+            hotter.states[place].power = crate::radio::Power::watts(watts);
+            let after = spend(&hotter, &gaps, &mut Timer { wait }).total();
+            prop_assert!(after >= before - 1e-9);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! MakeActive: sessions that can wait are held back while the radio sleeps, so that several of them
+//! wake it only once.
+
+use std::collections::VecDeque;
+
+use super::Policy;
+use crate::radio::Packet;
+
+/// What holds sessions back.
+pub trait Hold {
+    /// A session that can wait begins.
+    fn begins(&mut self, now: f64);
+    /// For how many seconds it is to be held back.
+    fn hold(&mut self, now: f64) -> f64;
+}
+
+/// Sleeps like one policy and holds sessions back like another.
+#[derive(Clone, Debug)]
+pub struct Holding<P, H> {
+    /// When to sleep.
+    pub sleeps: P,
+    /// What to hold back.
+    pub holds: H,
+}
+
+impl<P: Policy, H: Hold> Policy for Holding<P, H> {
+    fn observe(&mut self, packet: &Packet, gap: Option<f64>) -> f64 {
+        self.sleeps.observe(packet, gap)
+    }
+
+    fn holds(&self) -> bool {
+        true
+    }
+
+    fn begins(&mut self, now: f64) {
+        self.holds.begins(now);
+    }
+
+    fn hold(&mut self, now: f64) -> f64 {
+        self.holds.hold(now)
+    }
+}
+
+/// The same each time: the fixed bound of Deng's thesis (§4.5.1), which takes k·(t1 + t2), with k the
+/// mean number of bursts in which the radio is used from one sleep to the next.
+impl Hold for f64 {
+    fn begins(&mut self, _: f64) {}
+
+    fn hold(&mut self, _: f64) -> f64 {
+        *self
+    }
+}
+
+/// Learns for how long to hold sessions back (Deng's thesis, §4.5.2 and appendix A: a bank of experts
+/// with Learn-α, after C. Monteleoni and T. Jaakkola, NIPS 2003).
+///
+/// Each of `n` experts proposes a delay, T_i = 1…n seconds, and the prediction is their mean by weight.
+/// A round begins with a session at t_1 that finds the radio released. At t_1 + n it is known what
+/// each expert would have come to: b_i sessions began from t_1 to t_1 + T_i, Delay_i is the sum of
+/// their waits until t_1 + T_i, and the loss is γ·Delay_i + 1/b_i. It is applied as soon as it is
+/// known, before the next prediction. How fast weights wander from one expert to another is learnt
+/// beside: each of `m` values of α has its own weights, and its own weight by how well it has
+/// predicted. The grid of α is ours, as the thesis gives none: log-spaced from 0.001 to 0.5.
+#[derive(Clone, Debug)]
+pub struct Learn {
+    gamma: f64,
+    /// A weight for each α, and for each α one for each expert.
+    alphas: Vec<Bank>,
+    /// Rounds of which not everything is known: when each began, and the sessions since.
+    rounds: VecDeque<(f64, Vec<f64>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Bank {
+    alpha: f64,
+    weight: f64,
+    experts: Vec<f64>,
+}
+
+/// Values of α.
+const ALPHAS: usize = 10;
+const LEAST_ALPHA: f64 = 0.001;
+const MOST_ALPHA: f64 = 0.5;
+/// More sessions than this in a round are not kept: each of them would only say the same again.
+const SESSIONS: usize = 10_000;
+
+impl Learn {
+    /// With that many experts, at least one; γ was 0.008 in the thesis.
+    pub fn new(n: usize, gamma: f64) -> Self {
+        let n = n.max(1);
+        let ratio = MOST_ALPHA / LEAST_ALPHA;
+        let alpha = |place: usize| LEAST_ALPHA * ratio.powf(place as f64 / (ALPHAS - 1) as f64);
+        let bank = |place| Bank {
+            alpha: alpha(place),
+            weight: 1.0 / ALPHAS as f64,
+            experts: vec![1.0 / n as f64; n],
+        };
+        Self { gamma, alphas: (0..ALPHAS).map(bank).collect(), rounds: VecDeque::new() }
+    }
+
+    fn n(&self) -> usize {
+        self.alphas[0].experts.len()
+    }
+
+    /// Equation A.1.
+    fn prediction(&self) -> f64 {
+        let of = |bank: &Bank| -> f64 {
+            let delays = (1..).map(f64::from);
+            bank.experts.iter().zip(delays).map(|(weight, delay)| weight * delay).sum()
+        };
+        self.alphas.iter().map(|bank| bank.weight * of(bank)).sum()
+    }
+
+    /// Learns from every round of which all is known by now.
+    fn settle(&mut self, now: f64) {
+        while let Some((begin, _)) = self.rounds.front()
+            && begin + (self.n() as f64) < now
+            && let Some((begin, sessions)) = self.rounds.pop_front()
+        {
+            self.learn(begin, &sessions);
+        }
+    }
+
+    fn learn(&mut self, begin: f64, sessions: &[f64]) {
+        let gamma = self.gamma;
+        let losses: Vec<f64> = (1..=self.n())
+            .map(|delay| {
+                let end = begin + delay as f64;
+                let held = sessions.iter().filter(|session| **session <= end);
+                let (count, waits) =
+                    held.fold((0.0, 0.0), |(count, waits), at| (count + 1.0, waits + (end - at)));
+                // The round began with a session.
+                gamma * waits + 1.0 / f64::max(count, 1.0)
+            })
+            .collect();
+        // What all of them lose alike makes no difference, but may be too much for e to the minus of it.
+        let least = losses.iter().copied().fold(f64::INFINITY, f64::min);
+        let likely: Vec<f64> = losses.iter().map(|loss| (least - loss).exp()).collect();
+        let mut all = 0.0;
+        for bank in &mut self.alphas {
+            // With the weights from before: e to the minus of A.3, which goes into A.2…
+            let posterior =
+                bank.experts.iter().zip(&likely).map(|(weight, likely)| weight * likely);
+            let posterior: Vec<f64> = posterior.collect();
+            let sum: f64 = posterior.iter().sum();
+            bank.weight *= sum;
+            all += bank.weight;
+            // …and then the share of this α moves.
+            let others = (posterior.len() - 1).max(1) as f64;
+            let moves = if posterior.len() > 1 { bank.alpha } else { 0.0 };
+            for (expert, own) in bank.experts.iter_mut().zip(&posterior) {
+                *expert = ((1.0 - moves) * own + moves / others * (sum - own)) / sum;
+            }
+        }
+        for bank in &mut self.alphas {
+            bank.weight /= all;
+        }
+    }
+}
+
+impl Hold for Learn {
+    fn begins(&mut self, now: f64) {
+        self.settle(now);
+        let n = self.n() as f64;
+        for (begin, sessions) in &mut self.rounds {
+            if now <= *begin + n && sessions.len() < SESSIONS {
+                sessions.push(now);
+            }
+        }
+    }
+
+    fn hold(&mut self, now: f64) -> f64 {
+        self.settle(now);
+        // The session itself has been told of, before there was a round.
+        self.rounds.push_back((now, vec![now]));
+        self.prediction()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_it_has_learnt_it_takes_the_middle() {
+        assert!((Learn::new(10, 0.008).prediction() - 5.5).abs() < 1e-12);
+        assert!((Learn::new(1, 0.008).hold(0.0) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_round_by_hand() {
+        // Two experts; sessions at 0 and 1.5: alone with the first, both with the second.
+        let mut learn = Learn::new(2, 0.1);
+        learn.begins(0.0);
+        assert_eq!(learn.hold(0.0), 1.5);
+        learn.begins(1.5);
+        let loss = [0.1 * 1.0 + 1.0, 0.1 * (2.0 + 0.5) + 0.5];
+        let likely = loss.map(|loss: f64| (-loss).exp());
+        let sum = (likely[0] + likely[1]) / 2.0;
+        learn.begins(2.1);
+        // All values of α began alike, so that they stay so by weight, and move by their own share.
+        for bank in &learn.alphas {
+            assert!((bank.weight - 0.1).abs() < 1e-12);
+            let own = likely.map(|likely| likely / 2.0 / sum);
+            let first = (1.0 - bank.alpha) * own[0] + bank.alpha * own[1];
+            assert!((bank.experts[0] - first).abs() < 1e-12);
+            assert!((bank.experts.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        }
+        assert!(learn.prediction() > 1.5);
+    }
+
+    #[test]
+    fn what_is_not_over_is_not_learnt_from() {
+        let mut learn = Learn::new(10, 0.008);
+        learn.begins(0.0);
+        learn.hold(0.0);
+        learn.begins(9.9);
+        assert_eq!(learn.rounds.len(), 1);
+        assert!((learn.prediction() - 5.5).abs() < 1e-12);
+        learn.begins(10.1);
+        assert!(learn.rounds.is_empty());
+        assert!((learn.prediction() - 5.5).abs() > 1e-6);
+    }
+
+    #[test]
+    fn it_learns_how_long_is_worth_it() {
+        let rounds = |others: &[f64], gamma: f64| {
+            let mut learn = Learn::new(10, gamma);
+            for round in 0..300 {
+                let begin = f64::from(round) * 100.0;
+                learn.begins(begin);
+                learn.hold(begin);
+                others.iter().for_each(|later| learn.begins(begin + later));
+            }
+            learn.settle(1e9);
+            learn.prediction()
+        };
+        // Nobody else comes: every second is lost.
+        assert!(rounds(&[], 0.1) < 2.0, "{}", rounds(&[], 0.1));
+        // Many come after three seconds: with four there are all.
+        let with = rounds(&[3.5, 3.6, 3.7, 3.8], 0.008);
+        assert!((3.0..6.0).contains(&with), "{with}");
+    }
+
+    #[test]
+    fn weights_stay_weights() {
+        let mut learn = Learn::new(5, 0.008);
+        for step in 0..5_000_u32 {
+            let now = f64::from(step) * 0.7;
+            learn.begins(now);
+            if step.is_multiple_of(3) {
+                let held = learn.hold(now);
+                assert!((1.0..=5.0).contains(&held), "{held}");
+            }
+        }
+        let sum: f64 = learn.alphas.iter().map(|bank| bank.weight).sum();
+        assert!((sum - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,82 @@
+use manyways_trace::Time;
+use proptest::prelude::*;
+
+use super::*;
+use crate::radio::{Direction, profiles};
+
+fn choice(name: &str) -> Choice {
+    Choice::of(&profiles::named(name).unwrap().unwrap())
+}
+
+fn packet() -> Packet {
+    Packet { at: Time::ZERO, direction: Direction::Up, bytes: 100, app: 0, session: 0 }
+}
+
+fn after(policy: &mut MakeIdle, gaps: &[f64]) -> f64 {
+    let mut wait = policy.observe(&packet(), None);
+    for gap in gaps {
+        wait = policy.observe(&packet(), Some(*gap));
+    }
+    wait
+}
+
+/// C(w) of the rules, gap by gap.
+fn cost(choice: &Choice, gaps: &[f64], wait: f64) -> f64 {
+    let switch = choice.switch().as_joules();
+    let tail = choice.stay.released();
+    let of = |gap: f64| {
+        let awake = choice.stay.energy(gap.min(wait).min(tail));
+        if gap > wait.min(tail) { awake + switch } else { awake }
+    };
+    gaps.iter().map(|gap| of(*gap)).sum()
+}
+
+#[test]
+fn until_it_has_seen_enough_it_leaves_it_to_the_network() {
+    let mut policy = MakeIdle::new(choice("att-hspa"), 10);
+    assert_eq!(after(&mut policy, &[30.0; 9]), NEVER);
+    assert_eq!(policy.observe(&packet(), Some(30.0)), 0.0);
+}
+
+#[test]
+fn it_waits_for_what_comes_soon_and_not_for_what_comes_late() {
+    // Nine packets close to each other, and then a long silence, again and again.
+    let round = [0.1, 0.1, 0.1, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 60.0];
+    let mut policy = MakeIdle::new(choice("att-hspa"), 20);
+    assert_eq!(after(&mut policy, &round.repeat(4)), 0.2);
+    // Only long ones: nothing is worth to wait for.
+    assert_eq!(after(&mut policy, &[60.0; 20]), 0.0);
+    // Only short ones: all of them are. To sleep behind the longest takes as much as never to sleep,
+    // and is the smaller wait.
+    assert_eq!(after(&mut policy, &[1.0; 20]), 1.0);
+}
+
+#[test]
+fn old_gaps_are_forgotten() {
+    let mut policy = MakeIdle::new(choice("att-hspa"), 5);
+    after(&mut policy, &[60.0; 100]);
+    assert_eq!(after(&mut policy, &[0.3; 5]), 0.3);
+    assert_eq!(policy.gaps, [0.3; 5]);
+}
+
+proptest! {
+    /// What it chooses is the smallest minimiser of C among 0, the gaps below T, and T.
+    #[test]
+    fn it_is_the_smallest_minimiser(
+        gaps in prop::collection::vec(
+            prop_oneof![Just(0.0), Just(0.25), 0.0..1.0, 0.0..10.0, 0.0..60.0], 12..40),
+        n in 1_usize..12,
+        name in prop::sample::select(vec!["att-hspa", "tmobile-3g", "verizon-lte"]),
+    ) {
+        let choice = choice(name);
+        let mut policy = MakeIdle::new(choice.clone(), n);
+        let wait = after(&mut policy, &gaps);
+        let last = &gaps[gaps.len() - n..];
+        let tail = choice.stay.released();
+        let mut candidates: Vec<f64> = last.iter().copied().filter(|gap| *gap < tail).collect();
+        candidates.extend([0.0, NEVER]);
+        let of = |wait: f64| cost(&choice, last, wait);
+        let least = candidates.iter().map(|wait| of(*wait)).fold(f64::INFINITY, f64::min);
+        prop_assert!((of(wait) - least).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,236 @@
+//! The profile file (TOML): text in, a [`Profile`] or the place that is wrong out.
+
+use manyways_trace::Span;
+use manyways_trace::human::quoted;
+use manyways_trace::nearest::nearest;
+use manyways_trace::table::{Entry, Fault, Table, document, place};
+
+use super::{Listens, Profile, State, Technology, Transfer};
+use crate::radio::{Energy, Power};
+
+/// The longest profile, in bytes.
+pub const MAX_TEXT: usize = 64 << 10;
+/// The most states of a radio.
+pub const MAX_STATES: usize = 8;
+/// The longest timer, gap or cycle.
+pub const LONGEST: Span = Span::from_secs(86_400);
+/// The most that a radio takes, and the most that a change of state does.
+pub const MOST_POWER: Power = Power::watts(1_000.0);
+/// See [`MOST_POWER`].
+pub const MOST_ENERGY: Energy = Energy::joules(1_000.0);
+
+/// What is wrong with a profile, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {sentence}")]
+pub struct ProfileError {
+    /// Counted from one.
+    pub line: usize,
+    /// In characters, counted from one.
+    pub column: usize,
+    /// What is wrong.
+    pub sentence: String,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+}
+
+/// Reads a profile.
+///
+/// | Key | Value | Default |
+/// |---|---|---|
+/// | `title` | a line | needed |
+/// | `technology` | `3g`, `lte`, `nr`, `wifi`, `bluetooth` | needed |
+/// | `[transfer]` `send`, `receive` | powers | needed |
+/// | `send-per-mbit`, `receive-per-mbit` | energies | none |
+/// | `burst-gap` | a time | `500ms` |
+/// | `source` | a line | needed |
+/// | `[[state]]` `name` | a line, another for each | needed |
+/// | `power` | a power | needed |
+/// | `listen-every`, `listen-for`, `listen-power` | two times and a power: all three or none | none |
+/// | `timer` | a time, until the next state | needed, but for the last |
+/// | `demotion` | the energy to enter it | none |
+/// | `promotion`, `promotion-delay` | energy and time to be brought back | none |
+/// | `released` | whether coming back counts as a switch | of the last only |
+/// | `dormant` | `true` for the one into which the device can go by itself | the first released one |
+/// | `source` | a line | needed |
+///
+/// Limits: [`MAX_TEXT`], [`MAX_STATES`], [`LONGEST`], [`MOST_POWER`], [`MOST_ENERGY`].
+///
+/// # Errors
+/// The first thing that is wrong, and where.
+pub fn parse(text: &str) -> Result<Profile, ProfileError> {
+    let read = match text.len() > MAX_TEXT {
+        true => Err(Fault::new(0, format!("a profile has at most {MAX_TEXT} bytes"))),
+        false => document(text, "the profile", profile),
+    };
+    read.map_err(|fault| {
+        let (line, column) = place(text, fault.at);
+        ProfileError { line, column, sentence: fault.sentence, hint: fault.hint }
+    })
+}
+
+fn profile(root: Table<'_>) -> Result<Profile, Fault> {
+    let root = root.only(&["title", "technology", "transfer", "state"])?;
+    let title = root.required("title")?.one_line()?.to_owned();
+    let technology = technology(&root.required("technology")?)?;
+    let transfer = transfer(root.required("transfer")?.table("the transfer")?)?;
+    let entry = root.required("state")?;
+    let tables = entry.tables("a state")?;
+    if !(2..=MAX_STATES).contains(&tables.len()) {
+        let hint = "the first is that in which data passes, the last that in which it stays";
+        return Err(
+            Fault::new(entry.at(), format!("a radio has 2 to {MAX_STATES} states")).hint(hint)
+        );
+    }
+    let last = tables.len() - 1;
+    let mut states: Vec<State> = Vec::new();
+    let mut dormant = None;
+    for (place, table) in tables.into_iter().enumerate() {
+        let at = table.at;
+        let (state, is_dormant) = state(table, place == last)?;
+        let before = states.last();
+        if states.iter().any(|other| other.name == state.name) {
+            let sentence = format!("two states are called `{}`", quoted(&state.name));
+            return Err(Fault::new(at, sentence));
+        }
+        if place == 0 && state.is_released {
+            return Err(Fault::new(at, "in the first state data passes: it cannot be released"));
+        }
+        if before.is_some_and(|before| before.is_released && !state.is_released) {
+            let sentence = format!("behind a released state, `{}` is one too", quoted(&state.name));
+            return Err(Fault::new(at, sentence));
+        }
+        if is_dormant && (dormant.is_some() || !state.is_released) {
+            let sentence = "one state that is released can be the dormant one";
+            return Err(Fault::new(at, sentence));
+        }
+        dormant = dormant.or(is_dormant.then_some(place));
+        states.push(state);
+    }
+    let released = states.iter().position(|state| state.is_released).unwrap_or(last);
+    Ok(Profile { title, technology, transfer, states, dormant: dormant.unwrap_or(released) })
+}
+
+fn technology(entry: &Entry<'_>) -> Result<Technology, Fault> {
+    let text = entry.string()?;
+    let known = Technology::NAMES.iter().find(|(name, _)| *name == text);
+    known.map(|(_, technology)| *technology).ok_or_else(|| {
+        let names = Technology::NAMES.map(|(name, _)| name);
+        let hint = match nearest(text, names) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("it is one of {}", names.join(", ")),
+        };
+        entry.fault(format!("there is no `{}`", quoted(text))).hint(hint)
+    })
+}
+
+fn transfer(table: Table<'_>) -> Result<Transfer, Fault> {
+    let table = table.only(&[
+        "send",
+        "receive",
+        "send-per-mbit",
+        "receive-per-mbit",
+        "burst-gap",
+        "source",
+    ])?;
+    Ok(Transfer {
+        send: power(&table.required("send")?)?,
+        receive: power(&table.required("receive")?)?,
+        send_per_mbit: optional(&table, "send-per-mbit", energy)?.unwrap_or_default(),
+        receive_per_mbit: optional(&table, "receive-per-mbit", energy)?.unwrap_or_default(),
+        burst_gap: optional(&table, "burst-gap", span)?.unwrap_or(Span::from_millis(500)),
+        source: table.required("source")?.one_line()?.to_owned(),
+    })
+}
+
+fn state(table: Table<'_>, is_last: bool) -> Result<(State, bool), Fault> {
+    let table = table.only(&[
+        "name",
+        "power",
+        "listen-every",
+        "listen-for",
+        "listen-power",
+        "timer",
+        "demotion",
+        "promotion",
+        "promotion-delay",
+        "released",
+        "dormant",
+        "source",
+    ])?;
+    let timer = match is_last {
+        true => match table.entry("timer") {
+            Some(entry) => return Err(entry.fault("nothing comes behind the last state")),
+            None => None,
+        },
+        false => Some(span(&table.required("timer")?)?),
+    };
+    let flag = |key| table.entry(key).map(|entry| entry.flag()).transpose();
+    let is_released = flag("released")?.unwrap_or(is_last);
+    if is_last && !is_released {
+        return Err(Fault::new(table.at, "the last state is one that is released"));
+    }
+    let is_dormant = flag("dormant")?.unwrap_or(false);
+    let state = State {
+        name: table.required("name")?.one_line()?.to_owned(),
+        power: power(&table.required("power")?)?,
+        listens: listens(&table)?,
+        timer,
+        demotion: optional(&table, "demotion", energy)?.unwrap_or_default(),
+        promotion: optional(&table, "promotion", energy)?.unwrap_or_default(),
+        promotion_delay: optional(&table, "promotion-delay", span)?.unwrap_or_default(),
+        is_released,
+        source: table.required("source")?.one_line()?.to_owned(),
+    };
+    Ok((state, is_dormant))
+}
+
+fn listens(table: &Table<'_>) -> Result<Option<Listens>, Fault> {
+    const KEYS: [&str; 3] = ["listen-every", "listen-for", "listen-power"];
+    if KEYS.iter().all(|key| table.entry(key).is_none()) {
+        return Ok(None);
+    }
+    let lasts = table.required(KEYS[1])?;
+    let listens = Listens {
+        cycle: span(&table.required(KEYS[0])?)?,
+        lasts: span(&lasts)?,
+        power: power(&table.required(KEYS[2])?)?,
+    };
+    if listens.cycle.is_zero() || listens.lasts > listens.cycle {
+        return Err(lasts.fault("it cannot listen for longer than from one time to the next"));
+    }
+    Ok(Some(listens))
+}
+
+fn optional<T>(
+    table: &Table<'_>,
+    key: &str,
+    read: fn(&Entry<'_>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    table.entry(key).as_ref().map(read).transpose()
+}
+
+fn power(entry: &Entry<'_>) -> Result<Power, Fault> {
+    within(entry, MOST_POWER)
+}
+
+fn energy(entry: &Entry<'_>) -> Result<Energy, Fault> {
+    within(entry, MOST_ENERGY)
+}
+
+fn span(entry: &Entry<'_>) -> Result<Span, Fault> {
+    within(entry, LONGEST)
+}
+
+fn within<T>(entry: &Entry<'_>, most: T) -> Result<T, Fault>
+where
+    T: std::str::FromStr<Err: std::fmt::Display> + PartialOrd + std::fmt::Display,
+{
+    let value: T = entry.read()?;
+    if value > most {
+        return Err(entry.fault(format!("at most {most} can be given")));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests;

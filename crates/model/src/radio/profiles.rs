@@ -1,0 +1,64 @@
+//! The profiles that come with it.
+
+use super::profile::{self, Profile, ProfileError};
+
+/// Names and texts, by name.
+const ALL: [(&str, &str); 10] = [
+    ("3g-i997", include_str!("../../profiles/3g-i997.toml")),
+    ("3g-imap", include_str!("../../profiles/3g-imap.toml")),
+    ("3g-inspire", include_str!("../../profiles/3g-inspire.toml")),
+    ("att-hspa", include_str!("../../profiles/att-hspa.toml")),
+    ("bluetooth", include_str!("../../profiles/bluetooth.toml")),
+    ("lte", include_str!("../../profiles/lte.toml")),
+    ("tmobile-3g", include_str!("../../profiles/tmobile-3g.toml")),
+    ("verizon-3g", include_str!("../../profiles/verizon-3g.toml")),
+    ("verizon-lte", include_str!("../../profiles/verizon-lte.toml")),
+    ("wifi", include_str!("../../profiles/wifi.toml")),
+];
+
+/// All names, and the text of each.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALL.into_iter()
+}
+
+/// The profile of that name; none where there is no such name.
+///
+/// # Errors
+/// None that a test would not find: they are all read there.
+pub fn named(name: &str) -> Option<Result<Profile, ProfileError>> {
+    let (_, text) = ALL.iter().find(|(one, _)| *one == name)?;
+    Some(profile::parse(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::radio::Choice;
+
+    #[test]
+    fn every_profile_reads_and_every_number_has_a_source() {
+        for (name, text) in all() {
+            let profile = profile::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(!profile.transfer.source.is_empty(), "{name}");
+            assert!(profile.states.iter().all(|state| !state.source.is_empty()), "{name}");
+        }
+        assert!(all().is_sorted(), "they are listed by name");
+        assert!(named("lte").is_some() && named("wimax").is_none());
+    }
+
+    #[test]
+    fn thresholds_are_those_that_were_reckoned() {
+        for (name, threshold) in [
+            ("att-hspa", 1.10 / 0.916),
+            ("tmobile-3g", 0.857 * 3.6),
+            ("verizon-3g", 0.857 * 1.2),
+            ("verizon-lte", 0.857 * 0.6),
+        ] {
+            let choice = Choice::of(&named(name).unwrap().unwrap());
+            let found = choice.threshold();
+            assert!((found - threshold).abs() < 1e-6, "{name}: {found}");
+            let spent = choice.stay.cost(found);
+            assert!((spent - choice.switch().as_joules()).abs() < 1e-9, "{name}: {spent}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::radio::policy::{Holding, Learn, MakeIdle, StatusQuo, Timer};
+use crate::radio::{Choice, Direction, profiles, workload};
+
+fn profile(name: &str) -> Profile {
+    profiles::named(name).unwrap().unwrap()
+}
+
+fn packet(millis: u64, session: u32) -> Packet {
+    Packet { at: Time::from_millis(millis), direction: Direction::Up, bytes: 100, app: 0, session }
+}
+
+fn run(
+    profile: &Profile,
+    decides: Decides<'_>,
+    tolerates: &dyn Fn(&Packet) -> bool,
+    packets: impl IntoIterator<Item = Packet>,
+) -> Outcome {
+    let mut simulation = Simulation::new(profile, decides, tolerates);
+    packets.into_iter().for_each(|packet| simulation.push(packet));
+    simulation.finish()
+}
+
+/// A policy that writes down when packets passed.
+struct Notes<P> {
+    policy: P,
+    passed: Vec<(u64, u32)>,
+}
+
+impl<P: Policy> Policy for Notes<P> {
+    fn observe(&mut self, packet: &Packet, gap: Option<f64>) -> f64 {
+        self.passed.push((packet.at.as_nanos() / 1_000_000, packet.session));
+        self.policy.observe(packet, gap)
+    }
+
+    fn holds(&self) -> bool {
+        self.policy.holds()
+    }
+
+    fn begins(&mut self, now: f64) {
+        self.policy.begins(now);
+    }
+
+    fn hold(&mut self, now: f64) -> f64 {
+        self.policy.hold(now)
+    }
+}
+
+/// Holds everything that can wait for three seconds, and sleeps after one.
+fn holding() -> Notes<Holding<Timer, f64>> {
+    let policy = Holding { sleeps: Timer { wait: 1.0 }, holds: 3.0 };
+    Notes { policy, passed: Vec::new() }
+}
+
+const ALL: fn(&Packet) -> bool = |_| true;
+
+#[test]
+fn sessions_wait_for_each_other_while_the_radio_sleeps() {
+    let mut policy = holding();
+    let packets = [
+        // Held for 3 s, with what follows in the same session…
+        packet(0, 1),
+        packet(400, 1),
+        // …and with another one that comes within them.
+        packet(2_000, 2),
+        // By then it is awake: this one goes at once, between those that are late.
+        packet(3_100, 3),
+        packet(3_300, 3),
+    ];
+    let outcome = run(&profile("att-hspa"), Decides::Policy(&mut policy), &ALL, packets);
+    assert_eq!(policy.passed, [(3_000, 1), (3_000, 2), (3_100, 3), (3_300, 3), (3_400, 1)]);
+    assert_eq!((outcome.delays.count, outcome.delays.held), (3, 2));
+    assert_eq!(outcome.delays.mean(), Some(2.0));
+    assert_eq!(outcome.delays.quantile(0.5), Some(1.0));
+    assert_eq!(outcome.delays.quantile(0.95), Some(3.0));
+    assert_eq!(outcome.account.switches, 1);
+}
+
+#[test]
+fn what_cannot_wait_passes_at_once_and_wakes_the_rest() {
+    let mut policy = holding();
+    let packets = [packet(0, 1), packet(1_000, 2), packet(1_500, 1), packet(9_000, 2)];
+    let tolerates = |packet: &Packet| packet.session == 1;
+    let outcome = run(&profile("att-hspa"), Decides::Policy(&mut policy), &tolerates, packets);
+    // Session 1 has lost one second, and keeps that.
+    assert_eq!(policy.passed, [(1_000, 2), (1_000, 1), (2_500, 1), (9_000, 2)]);
+    assert_eq!((outcome.delays.count, outcome.delays.mean()), (1, Some(1.0)));
+}
+
+#[test]
+fn a_session_that_has_begun_is_not_held_back_again() {
+    let mut policy = holding();
+    // It sleeps between them.
+    let packets = [packet(0, 1), packet(20_000, 1)];
+    run(&profile("att-hspa"), Decides::Policy(&mut policy), &ALL, packets);
+    assert_eq!(policy.passed, [(3_000, 1), (23_000, 1)]);
+}
+
+#[test]
+fn sessions_are_forgotten_when_nothing_passes_for_long() {
+    let mut policy = holding();
+    let packets = (0..5_000).map(|session| packet(session * 2_000_000, session as u32));
+    let mut simulation = Simulation::new(&profile("att-hspa"), Decides::Policy(&mut policy), &ALL);
+    for packet in packets {
+        simulation.push(packet);
+        assert!(simulation.sessions.len() <= SESSIONS);
+    }
+    assert_eq!(simulation.finish().delays.held, 5_000);
+}
+
+#[test]
+fn switches_are_compared_with_those_of_who_knows() {
+    // Gaps of 0.3 s, 1 s, 2 s and 30 s; the threshold is 1.2 s, the timer 0.5 s.
+    let times = [0, 300, 1_300, 3_300, 33_300];
+    let packets = || times.iter().map(|at| packet(*at, 0));
+    let mut timer = Timer { wait: 0.5 };
+    let outcome = run(&profile("att-hspa"), Decides::Policy(&mut timer), &ALL, packets());
+    let switches = Switches { right: 2, wrong: 1, stayed: 1, missed: 0 };
+    assert_eq!(outcome.switches, switches);
+    assert_eq!((switches.false_rate(), switches.missed_rate()), (Some(0.5), Some(0.0)));
+    let outcome = run(&profile("att-hspa"), Decides::Policy(&mut StatusQuo), &ALL, packets());
+    assert_eq!(outcome.switches, Switches { right: 1, wrong: 0, stayed: 2, missed: 1 });
+    let outcome = run(&profile("att-hspa"), Decides::Oracle, &ALL, packets());
+    assert_eq!(outcome.switches, Switches { right: 2, wrong: 0, stayed: 2, missed: 0 });
+    assert_eq!(outcome.lasts, Span::from_millis(33_300));
+}
+
+#[test]
+fn an_empty_trace_takes_nothing() {
+    let outcome = run(&profile("lte"), Decides::Oracle, &ALL, []);
+    assert_eq!((outcome.account.total(), outcome.lasts), (0.0, Span::ZERO));
+}
+
+proptest! {
+    /// What cannot wait is never held back, and everything passes, once.
+    #[test]
+    fn what_cannot_wait_is_not_held_back(
+        all in prop::collection::vec((0_u64..60_000, 0_u32..12), 1..80), n in 1_usize..12,
+    ) {
+        let mut packets: Vec<Packet> =
+            all.iter().map(|(millis, session)| packet(*millis, *session)).collect();
+        packets.sort();
+        let profile = profile("verizon-lte");
+        let policy = Holding {
+            sleeps: MakeIdle::new(Choice::of(&profile), 3),
+            holds: Learn::new(n, 0.008),
+        };
+        let mut policy = Notes { policy, passed: Vec::new() };
+        // Those of even numbers cannot wait.
+        let tolerates = |packet: &Packet| packet.session % 2 == 1;
+        run(&profile, Decides::Policy(&mut policy), &tolerates, packets.iter().copied());
+        prop_assert!(policy.passed.is_sorted_by_key(|(at, _)| *at));
+        for session in 0..12 {
+            let of = |all: &[(u64, u32)]| -> Vec<u64> {
+                all.iter().filter(|one| one.1 == session).map(|one| one.0).collect()
+            };
+            let sent = of(&packets.iter().map(|packet| {
+                (packet.at.as_nanos() / 1_000_000, packet.session)
+            }).collect::<Vec<_>>());
+            let passed = of(&policy.passed);
+            prop_assert_eq!(sent.len(), passed.len());
+            for (sent, passed) in sent.iter().zip(&passed) {
+                let late = passed - sent;
+                let most = if session % 2 == 0 { 0 } else { 1_000 * n as u64 };
+                prop_assert!(late <= most, "{} of {}", late, most);
+            }
+        }
+    }
+}
+
+/// Runs on what was generated: only that all of it goes through. How good a policy is, the benchmark
+/// says.
+#[test]
+fn a_day_goes_through() {
+    let profile = profile("att-hspa");
+    let mut policy = MakeIdle::new(Choice::of(&profile), 100);
+    let packets: Vec<Packet> = workload::mixed(1, Span::from_secs(86_400)).collect();
+    let count = packets.len() as u64;
+    let outcome = run(&profile, Decides::Policy(&mut policy), &ALL, packets);
+    assert_eq!(outcome.account.packets, count);
+}
