@@ -4,7 +4,7 @@ mod read;
 
 use manyways_trace::Span;
 
-pub use self::read::{ProfileError, parse};
+pub use self::read::{LONGEST, MAX_STATES, MAX_TEXT, MOST_ENERGY, MOST_POWER, ProfileError, parse};
 use super::{Energy, Power};
 
 /// What kind of network a radio is for.
