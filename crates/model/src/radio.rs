@@ -5,8 +5,10 @@
 //! which state; those of [`profiles`] come with it. [`Decay`] is the tail, and [`Choice`] what can be
 //! done about it. [`workload`] makes traces of what applications send, [`Packet`] by packet.
 
+pub mod csv;
 mod decay;
 mod draw;
+pub mod infer;
 pub mod meter;
 mod packet;
 pub mod policy;

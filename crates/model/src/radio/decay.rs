@@ -179,6 +179,13 @@ impl Choice {
         Energy::joules(self.demotion + self.sleep.promotion(0.0))
     }
 
+    /// More joules than any silence takes until the network has let go of the device, and the packet
+    /// that ends it.
+    pub fn most(&self) -> f64 {
+        let promotions: f64 = self.stay.steps.iter().map(|step| step.promotion).sum();
+        self.stay.energy(self.stay.released()) + promotions
+    }
+
     /// Joules for a silence of so many seconds that a packet ends, where the device goes to sleep
     /// after `wait`, unless the network has sent it to sleep by then or the packet comes no later.
     pub fn cost(&self, secs: f64, wait: f64) -> f64 {

@@ -3,10 +3,12 @@
 //! A [`Policy`] is told each packet and says how long to stay awake after it. None of them knows what
 //! comes; [`Oracle`](super::meter::Oracle) does, and is no policy.
 
+mod context;
 mod make_active;
 mod make_idle;
 mod timer;
 
+pub use context::Context;
 pub use make_active::{Hold, Holding, Learn};
 pub use make_idle::MakeIdle;
 pub use timer::{Printed, StatusQuo, Timer};

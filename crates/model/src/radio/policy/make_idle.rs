@@ -22,77 +22,112 @@ use crate::radio::{Choice, Packet};
 pub struct MakeIdle {
     choice: Choice,
     released: f64,
-    switch: f64,
+    switch: Units,
+    /// Units in a joule.
+    scale: f64,
     /// The last gaps, oldest first, at most n of them.
     last: VecDeque<f64>,
     n: usize,
-    /// The same, sorted…
-    gaps: Vec<f64>,
-    /// …what each takes if one stays awake for it…
-    stays: Vec<f64>,
-    /// …and what it takes to stay awake for so long while nothing comes.
-    waits: Vec<f64>,
+    /// The same, the shortest first.
+    gaps: Vec<Gap>,
 }
 
+/// Energy in parts of a joule that are so small that n gaps just fit. Whole numbers add up to the same
+/// in any order, and faster than others.
+type Units = i64;
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// Seconds.
+    lasts: f64,
+    /// What it takes if one stays awake for it.
+    stays: Units,
+    /// What it takes to stay awake for so long while nothing comes.
+    waits: Units,
+}
+
+/// The most gaps that MakeIdle looks at.
+const MOST: usize = 65_536;
+
 impl MakeIdle {
-    /// Over the last `n` gaps, at least one.
+    /// Over the last `n` gaps: 1 to 65,536.
     pub fn new(choice: Choice, n: usize) -> Self {
-        let n = n.max(1);
+        let n = n.clamp(1, MOST);
+        let released = choice.stay.released();
+        let switch = choice.switch().as_joules();
+        // A power of two, so that what is equal in joules stays equal.
+        let most = (choice.most() + switch).max(f64::MIN_POSITIVE) * (n + 1) as f64;
+        let scale = (61.0 - most.log2().ceil()).min(60.0).exp2();
         Self {
-            released: choice.stay.released(),
-            switch: choice.switch().as_joules(),
+            released,
+            switch: (switch * scale).round() as Units,
+            scale,
             choice,
             last: VecDeque::with_capacity(n),
             n,
             gaps: Vec::with_capacity(n),
-            stays: Vec::with_capacity(n),
-            waits: Vec::with_capacity(n),
         }
     }
 
-    fn remember(&mut self, gap: f64) {
-        if self.last.len() == self.n
-            && let Some(oldest) = self.last.pop_front()
-        {
-            let place = self.gaps.partition_point(|other| *other < oldest);
-            self.gaps.remove(place);
-            self.stays.remove(place);
-            self.waits.remove(place);
-        }
-        self.last.push_back(gap);
-        let place = self.gaps.partition_point(|other| *other < gap);
-        self.gaps.insert(place, gap);
-        // What follows once it is released is the same whoever has released it.
-        let awake = gap.min(self.released);
-        let is_released = gap > self.released;
-        let stays = match is_released {
-            true => self.choice.stay.energy(awake) + self.switch,
-            false => self.choice.stay.cost(gap),
+    /// What follows once the network has let go of it is the same whoever has: it counts for nothing.
+    fn gap(&self, lasts: f64) -> Gap {
+        let awake = self.choice.stay.energy(lasts.min(self.released));
+        let stays = match lasts > self.released {
+            true => self.units(awake) + self.switch,
+            false => self.units(awake + self.choice.stay.promotion(lasts)),
         };
-        self.stays.insert(place, stays);
-        self.waits.insert(place, self.choice.stay.energy(awake));
+        Gap { lasts, stays, waits: self.units(awake) }
+    }
+
+    fn units(&self, joules: f64) -> Units {
+        (joules * self.scale).round() as Units
+    }
+
+    fn place(&self, lasts: f64) -> usize {
+        self.gaps.partition_point(|gap| gap.lasts < lasts)
+    }
+
+    fn remember(&mut self, lasts: f64) {
+        let new = self.gap(lasts);
+        let to = self.place(lasts);
+        let oldest = if self.last.len() == self.n { self.last.pop_front() } else { None };
+        self.last.push_back(lasts);
+        let Some(oldest) = oldest else { return self.gaps.insert(to, new) };
+        // Only what is between the two moves.
+        let from = self.place(oldest);
+        match from < to {
+            true => {
+                self.gaps.copy_within(from + 1..to, from);
+                self.gaps[to - 1] = new;
+            }
+            false => {
+                self.gaps.copy_within(to..from, to + 1);
+                self.gaps[to] = new;
+            }
+        }
     }
 
     /// The best wait for the gaps that are remembered.
     fn best(&self) -> f64 {
         let count = self.gaps.len();
-        let longer = count - self.gaps.partition_point(|gap| *gap <= 0.0);
-        let (mut best, mut least) = (0.0, longer as f64 * self.switch);
-        let mut spent = 0.0;
-        let mut left = count as f64;
-        for ((gap, stays), waits) in self.gaps.iter().zip(&self.stays).zip(&self.waits) {
-            spent += stays;
-            left -= 1.0;
-            // Of several that are equal, the last one counts, and the others look worse than it.
-            if *gap < self.released {
-                let cost = spent + left * (waits + self.switch);
-                if cost < least {
-                    (best, least) = (*gap, cost);
-                }
+        let longer = count - self.gaps.partition_point(|gap| gap.lasts <= 0.0);
+        let (mut best, mut least) = (0.0, longer as Units * self.switch);
+        let below = self.place(self.released);
+        let (waited, rest) = self.gaps.split_at(below);
+        let mut spent = 0;
+        let mut left = count as Units;
+        for gap in waited {
+            spent += gap.stays;
+            left -= 1;
+            // Of several that are equal the last one counts, and the others look worse than it.
+            let cost = spent + left * (gap.waits + self.switch);
+            if cost < least {
+                (best, least) = (gap.lasts, cost);
             }
         }
-        // By then all were waited for.
-        if spent < least { NEVER } else { best }
+        // The network's timers wait for all of them.
+        let all = spent + rest.iter().map(|gap| gap.stays).sum::<Units>();
+        if all < least { NEVER } else { best }
     }
 }
 

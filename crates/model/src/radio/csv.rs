@@ -1,0 +1,265 @@
+//! A trace as lines of text: `time,bytes,direction[,app][,flow]`.
+
+use std::collections::HashMap;
+
+use manyways_trace::human::quoted;
+use manyways_trace::{Span, Time};
+
+use super::{Direction, Packet};
+
+/// The longest line, in bytes.
+pub const MAX_LINE: usize = 4_096;
+/// The most applications. Those behind it are the last one together.
+pub const MAX_APPS: usize = 10_000;
+/// Where no flow is given, what an application does after such a silence is a new session (the gap
+/// between bursts of AT&T's Video Optimizer).
+const BURST_GAP: Span = Span::from_millis(1_500);
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {sentence}")]
+pub struct CsvError {
+    /// Counted from one.
+    pub line: u64,
+    /// What is wrong.
+    pub sentence: String,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+}
+
+/// Reads line by line; it keeps no packets.
+///
+/// The first line names the columns, in any order, and others may stand between them.
+///
+/// | Column | Value |
+/// |---|---|
+/// | `time` | seconds since any origin, or a time like `2026-01-31T12:00:00.5Z`; never before its predecessor |
+/// | `bytes` | a whole number |
+/// | `direction` | `up` or `down` |
+/// | `app` or `application` | a name; may be empty |
+/// | `flow` | a word, the same for all packets of a session; may be empty |
+///
+/// The table of packets that `manyways flows` exports as CSV is such a trace.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    line: u64,
+    columns: Columns,
+    names: Vec<String>,
+    apps: HashMap<String, u16>,
+    sessions: Sessions,
+    last: Option<Time>,
+}
+
+#[derive(Clone, Debug)]
+struct Columns {
+    count: usize,
+    time: usize,
+    bytes: usize,
+    direction: usize,
+    app: Option<usize>,
+    flow: Option<usize>,
+}
+
+/// Numbers sessions: by flow, or by silences of an application.
+#[derive(Clone, Debug, Default)]
+struct Sessions {
+    next: u32,
+    flows: HashMap<String, u32>,
+    bursts: HashMap<u16, (Time, u32)>,
+}
+
+/// More flows than this are not remembered: the next packet of each begins a new session.
+const MAX_FLOWS: usize = 200_000;
+
+impl Reader {
+    /// Reads the line with the names of the columns.
+    ///
+    /// # Errors
+    /// Where one that is needed is missing.
+    pub fn new(header: &str) -> Result<Self, CsvError> {
+        let header = header.strip_prefix('\u{feff}').unwrap_or(header);
+        let fields = split(header).map_err(|sentence| wrong(1, sentence))?;
+        let names: Vec<String> = fields.iter().map(|name| name.trim().to_lowercase()).collect();
+        let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&&**name));
+        let needed = |wanted: &'static str| {
+            place(&[wanted]).ok_or_else(|| CsvError {
+                hint: Some("the first line is time,bytes,direction[,app][,flow]".to_owned()),
+                ..wrong(1, format!("there is no column `{wanted}`"))
+            })
+        };
+        Ok(Self {
+            line: 1,
+            columns: Columns {
+                count: names.len(),
+                time: needed("time")?,
+                bytes: needed("bytes")?,
+                direction: needed("direction")?,
+                app: place(&["app", "application"]),
+                flow: place(&["flow"]),
+            },
+            names: Vec::new(),
+            apps: HashMap::new(),
+            sessions: Sessions::default(),
+            last: None,
+        })
+    }
+
+    /// The applications by their numbers; the name of one without a name is empty.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Reads the next line; nothing where it is blank.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn line(&mut self, text: &str) -> Result<Option<Packet>, CsvError> {
+        self.line += 1;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let fields = split(text).map_err(|sentence| wrong(self.line, sentence))?;
+        let columns = &self.columns;
+        if fields.len() != columns.count {
+            let sentence = format!("{} values for {} columns", fields.len(), columns.count);
+            return Err(wrong(self.line, sentence));
+        }
+        let field = |place: usize| fields[place].trim();
+        let at = time(field(columns.time)).ok_or_else(|| CsvError {
+            hint: Some("write seconds, like 12.345678, or 2026-01-31T12:00:00.5Z".to_owned()),
+            ..wrong(self.line, format!("`{}` is not a time", quoted(field(columns.time))))
+        })?;
+        if self.last.is_some_and(|last| at < last) {
+            return Err(CsvError {
+                hint: Some("sort the lines by time".to_owned()),
+                ..wrong(self.line, "it is earlier than the line before".to_owned())
+            });
+        }
+        let bytes: u32 = field(columns.bytes).parse().map_err(|_| {
+            let sentence = format!("`{}` is not a number of bytes", quoted(field(columns.bytes)));
+            wrong(self.line, sentence)
+        })?;
+        let direction = match field(columns.direction) {
+            "up" => Direction::Up,
+            "down" => Direction::Down,
+            other => {
+                let sentence = format!("`{}` is not a direction", quoted(other));
+                return Err(CsvError {
+                    hint: Some("it is up, from the device, or down".to_owned()),
+                    ..wrong(self.line, sentence)
+                });
+            }
+        };
+        let name = columns.app.map_or("", field);
+        let flow = columns.flow.map_or("", field);
+        let app = match self.apps.get(name) {
+            Some(app) => *app,
+            None => {
+                let app = self.names.len().min(MAX_APPS - 1) as u16;
+                if self.names.len() < MAX_APPS {
+                    self.names.push(name.to_owned());
+                    self.apps.insert(name.to_owned(), app);
+                }
+                app
+            }
+        };
+        let session = self.sessions.of(at, app, flow);
+        self.last = Some(at);
+        Ok(Some(Packet { at, direction, bytes, app, session }))
+    }
+}
+
+impl Sessions {
+    fn of(&mut self, at: Time, app: u16, flow: &str) -> u32 {
+        if !flow.is_empty() {
+            if let Some(session) = self.flows.get(flow) {
+                return *session;
+            }
+            if self.flows.len() >= MAX_FLOWS {
+                self.flows.clear();
+            }
+            let session = self.begin();
+            self.flows.insert(flow.to_owned(), session);
+            return session;
+        }
+        let session = match self.bursts.get(&app) {
+            Some((last, session)) if at.since(*last) <= BURST_GAP => *session,
+            _ => self.begin(),
+        };
+        self.bursts.insert(app, (at, session));
+        session
+    }
+
+    fn begin(&mut self) -> u32 {
+        self.next = self.next.wrapping_add(1);
+        self.next
+    }
+}
+
+fn wrong(line: u64, sentence: String) -> CsvError {
+    CsvError { line, sentence, hint: None }
+}
+
+/// Seconds in digits, exactly; or a date and time in UTC.
+fn time(text: &str) -> Option<Time> {
+    if text.contains('T') {
+        let moment = humantime::parse_rfc3339(text).ok()?;
+        let since = moment.duration_since(std::time::UNIX_EPOCH).ok()?;
+        return Some(Time::from_nanos(u64::try_from(since.as_nanos()).ok()?));
+    }
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_digits(whole) || !is_digits(part) {
+        return None;
+    }
+    let nanos: String = part.chars().chain("000000000".chars()).take(9).collect();
+    let secs = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
+    // The two largest numbers are one moment.
+    let nanos = secs.checked_add(nanos.parse().ok()?).filter(|nanos| *nanos < u64::MAX)?;
+    Some(Time::from_nanos(nanos))
+}
+
+/// The values of a line, some of them in quotes (RFC 4180); a line break within quotes is none here.
+fn split(line: &str) -> Result<Vec<String>, String> {
+    if line.len() > MAX_LINE {
+        return Err(format!("it has more than {MAX_LINE} bytes"));
+    }
+    let mut fields = Vec::new();
+    let mut rest = line.trim_end_matches(['\r', '\n']);
+    loop {
+        let mut field = String::new();
+        if let Some(inside) = rest.strip_prefix('"') {
+            rest = inside;
+            loop {
+                let (part, behind) =
+                    rest.split_once('"').ok_or("a value in quotes does not end")?;
+                field.push_str(part);
+                match behind.strip_prefix('"') {
+                    Some(more) => {
+                        field.push('"');
+                        rest = more;
+                    }
+                    None => {
+                        rest = behind;
+                        break;
+                    }
+                }
+            }
+            if !rest.is_empty() && !rest.starts_with(',') {
+                return Err("something follows a value in quotes".to_owned());
+            }
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            field.push_str(&rest[..end]);
+            rest = &rest[end..];
+        }
+        fields.push(field);
+        match rest.strip_prefix(',') {
+            Some(more) => rest = more,
+            None => return Ok(fields),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

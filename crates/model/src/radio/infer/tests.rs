@@ -1,0 +1,103 @@
+use manyways_trace::Random;
+use proptest::prelude::*;
+
+use super::*;
+
+/// A network that lets go somewhere between two moments, later for some than for others, pages every
+/// 1.28 s and promotes in 0.26 s.
+fn network(seed: u64, onset: f64, completion: f64) -> Vec<Probe> {
+    let mut random = Random::new(seed);
+    let mut probes = Vec::new();
+    for tenths in 0..200 {
+        let idle = f64::from(tenths) / 10.0;
+        for _ in 0..5 {
+            let released = onset + (completion - onset) * random.unit();
+            let usual = 0.05 + 0.32 * random.unit();
+            let round_trip = match idle > released {
+                true => 0.05 + 0.26 + 1.28 * random.unit(),
+                false => usual,
+            };
+            probes.push(Probe { idle, round_trip });
+        }
+    }
+    probes
+}
+
+#[test]
+fn a_timer_is_found() {
+    for (seed, timer) in [(1, 5.03), (2, 10.04), (3, 10.95), (4, 15.52)] {
+        let found = released(&network(seed, timer, timer)).unwrap();
+        for estimate in [found.onset, found.completion] {
+            assert!(estimate.least <= timer && timer <= estimate.most, "{timer}: {found:?}");
+            assert!((estimate.value - timer).abs() < 0.3, "{timer}: {found:?}");
+        }
+        assert!((found.promotion - 0.26).abs() < 0.1, "{found:?}");
+        assert!(found.slow[0] < 0.05 && found.slow[2] > 0.8, "{found:?}");
+    }
+}
+
+#[test]
+fn a_network_that_does_not_let_go_at_once_has_two_ends() {
+    let found = released(&network(5, 10.0, 14.0)).unwrap();
+    assert!((9.8..11.2).contains(&found.onset.value), "{found:?}");
+    assert!((12.5..14.2).contains(&found.completion.value), "{found:?}");
+}
+
+/// Round trips after silences, of real networks: the timers are those that others found in them.
+#[test]
+fn timers_of_real_networks() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces/rrc");
+    for (file, is_sudden, timer) in [
+        ("SALMONBERRY_299_TMobile_4G", true, 5.0),
+        ("S20US_162_Verizon_4G", true, 10.0),
+        ("RASPBERRY_670_TMobile_NSA", false, 10.2),
+        ("SALMONBERRY_299_Verizon_NSAmmwave", false, 11.2),
+        ("S20US_TMobile_SA", false, 10.2),
+        ("S20US_TMobile_SA", false, 15.0),
+    ] {
+        let path = format!("{folder}/{file}.csv");
+        // The crate itself opens no file.
+        #[expect(clippy::disallowed_methods)]
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            println!("skipped: the shared traces are absent");
+            return;
+        };
+        let probe = |line: &str| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let [_, _, idle, round_trip, _, _, "YEP"] = fields[..] else { return None };
+            let (idle, round_trip) = (idle.parse().ok()?, round_trip.parse::<f64>().ok()? / 1e3);
+            Some(Probe { idle, round_trip })
+        };
+        let probes: Vec<Probe> = text.lines().filter_map(probe).collect();
+        let found = released(&probes).unwrap();
+        println!("{file}: {found:.2?}");
+        let (onset, completion) = (found.onset.value, found.completion.value);
+        match is_sudden {
+            true => assert!((onset - timer).abs() <= 0.3, "{file}: {found:?}"),
+            false => {
+                assert!((onset - 0.3..=completion + 0.3).contains(&timer), "{file}: {found:?}")
+            }
+        }
+    }
+}
+
+#[test]
+fn what_never_changes_has_no_timer() {
+    assert_eq!(released(&network(6, 30.0, 30.0)), Err(NoTimer::NoChange));
+    assert_eq!(released(&[]), Err(NoTimer::TooFew(0)));
+    let few = vec![Probe { idle: 1.0, round_trip: 0.1 }; 100];
+    assert_eq!(released(&few), Err(NoTimer::TooFew(100)));
+    let broken = vec![Probe { idle: f64::NAN, round_trip: 0.1 }; 100];
+    assert_eq!(released(&broken), Err(NoTimer::TooFew(0)));
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics(
+        probes in prop::collection::vec((any::<f64>(), any::<f64>()), 0..200),
+    ) {
+        let probes: Vec<Probe> =
+            probes.iter().map(|(idle, round_trip)| Probe { idle: *idle, round_trip: *round_trip }).collect();
+        let _ = released(&probes);
+    }
+}
