@@ -10,6 +10,7 @@ mod mptcp;
 mod mux;
 mod network;
 mod policy;
+mod radio;
 mod trace;
 mod wire;
 
@@ -166,6 +167,13 @@ pub const ALL: &[Target] = &[
         words: policy::POLICY_WORDS,
         more_seeds: &["../docs/policies"],
     },
+    Target {
+        name: "radio-profile",
+        run: radio::profile,
+        words: radio::PROFILE_WORDS,
+        more_seeds: &["../crates/model/profiles"],
+    },
+    Target { name: "radio-trace", run: radio::trace, words: radio::TRACE_WORDS, more_seeds: &[] },
     Target { name: "mux-message", run: mux::message, words: mux::MESSAGE_WORDS, more_seeds: &[] },
     Target {
         name: "mux-peer",
