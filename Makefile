@@ -10,10 +10,10 @@ MANYWAYS := $(TARGET)/release/manyways
 .DEFAULT_GOAL := help
 
 help: ## Print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 release: ## Build the binary for use: target/trained/manyways (two builds; reads captures faster)
-	@scripts/setup demo
+	@scripts/setup release
 	@scripts/release
 
 demo: ## Fetch a file over emulated Wi-Fi and LTE, and write report.html (needs root)

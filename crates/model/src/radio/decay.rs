@@ -63,7 +63,7 @@ impl Cycle {
 
 impl Decay {
     /// From the state at that place of a profile on, at its beginning; what it took to enter it is
-    /// not in it.
+    /// not in it. The profile has to have that state.
     pub fn from(profile: &Profile, state: usize) -> Self {
         let mut steps: Vec<Step> = Vec::new();
         let mut begins = 0.0;

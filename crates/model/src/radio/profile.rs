@@ -106,24 +106,3 @@ impl Technology {
         Self::NAMES.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
     }
 }
-
-impl State {
-    /// What so long in it takes: without what it took to enter it.
-    pub fn energy(&self, secs: f64) -> f64 {
-        let Some(listens) = &self.listens else { return self.power.as_watts() * secs };
-        let (cycle, lasts) = (listens.cycle.as_secs_f64(), listens.lasts.as_secs_f64());
-        let cycles = (secs / cycle).floor();
-        let rest = secs - cycles * cycle;
-        let listening = cycles * lasts + rest.min(lasts);
-        let silent = secs - listening;
-        self.power.as_watts() * silent + listens.power.as_watts() * listening
-    }
-}
-
-impl Profile {
-    /// How long it is awake after a packet: until it is released.
-    pub fn tail(&self) -> Span {
-        let awake = self.states.iter().take_while(|state| !state.is_released);
-        awake.filter_map(|state| state.timer).fold(Span::ZERO, |sum, timer| sum + timer)
-    }
-}

@@ -1,10 +1,8 @@
 //! Power and energy: `916mW`, `1.1J`.
 
 use std::fmt;
-use std::ops::Mul;
 use std::str::FromStr;
 
-use manyways_trace::Span;
 use manyways_trace::human::InvalidValue;
 
 /// Power in watts; finite and never negative where it was read.
@@ -39,14 +37,6 @@ impl Energy {
     /// In joules.
     pub const fn as_joules(self) -> f64 {
         self.0
-    }
-}
-
-impl Mul<Span> for Power {
-    type Output = Energy;
-
-    fn mul(self, span: Span) -> Energy {
-        Energy(self.0 * span.as_secs_f64())
     }
 }
 

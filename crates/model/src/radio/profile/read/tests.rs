@@ -32,7 +32,7 @@ fn a_profile_reads() {
     assert_eq!(profile.states[1].promotion, Energy::joules(0.3));
     assert!(!profile.states[0].is_released && profile.states[1].is_released);
     assert_eq!(profile.dormant, 1);
-    assert_eq!(profile.tail(), Span::from_secs(10));
+    assert_eq!(profile.states[0].timer, Some(Span::from_secs(10)));
 }
 
 #[test]
