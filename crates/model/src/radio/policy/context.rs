@@ -237,6 +237,18 @@ mod tests {
     }
 
     #[test]
+    fn the_gap_before_says_what_follows() {
+        let mut policy = policy();
+        let mut waits = (0.0, 0.0);
+        for _ in 0..300 {
+            waits.0 = policy.observe(&packet(Direction::Up, 0), Some(60.0));
+            waits.1 = policy.observe(&packet(Direction::Up, 0), Some(0.3));
+        }
+        assert!((0.3..0.5).contains(&waits.0), "{waits:?}");
+        assert_eq!(waits.1, 0.0);
+    }
+
+    #[test]
     fn one_application_says_nothing_of_another() {
         let mut policy = policy();
         for _ in 0..200 {

@@ -123,6 +123,21 @@ fn people_sleep() {
 }
 
 #[test]
+fn nobody_writes_to_who_sleeps() {
+    let mut seen = std::collections::BTreeSet::new();
+    let (mut night, mut day) = (0, 0);
+    for packet in alone(&apps::IM, 1, THREE_DAYS * 10) {
+        // What somebody writes begins with what is received; heartbeats begin with what is sent.
+        if seen.insert(packet.session) && packet.direction == Direction::Down {
+            let hour = seconds(&packet) / HOUR % 24.0;
+            night += u32::from((1.0..6.0).contains(&hour));
+            day += u32::from((16.0..21.0).contains(&hour));
+        }
+    }
+    assert!(day > 3 * night && night > 0, "{day} {night}");
+}
+
+#[test]
 fn users_have_what_their_share_says() {
     let users = 400;
     let mut with_im = 0;
