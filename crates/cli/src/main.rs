@@ -8,6 +8,7 @@ mod flows;
 mod get;
 mod lab;
 mod paths;
+mod radio;
 mod report;
 mod shell_help;
 
@@ -35,6 +36,7 @@ enum Command {
     Get(get::Args),
     Bond(bond::Args),
     Flows(flows::Args),
+    Radio(radio::Args),
     Paths(paths::Args),
     Demo(demo::Args),
     Lab(lab::Args),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Get(args) => get::run(args),
         Command::Bond(args) => bond::run(args),
         Command::Flows(args) => flows::run(args),
+        Command::Radio(args) => radio::run(args),
         Command::Paths(args) => paths::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),

@@ -1,0 +1,51 @@
+//! `manyways radio`: where the radio's energy goes, and how to save it.
+
+mod check;
+mod known;
+mod profiles;
+mod words;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+/// Where the radio's energy goes, and how to save it.
+///
+/// After the last packet a radio stays awake for seconds, in case another one comes. That tail often
+/// takes more than all packets together. These commands say what a trace of packets costs on a
+/// network, what another pattern of traffic would, and which rule for going to sleep saves how much.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways radio profiles
+  manyways radio check my-radio.toml
+
+Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Profiles(profiles::Args),
+    Check(check::Args),
+}
+
+pub fn run(args: Args) -> Result<ExitCode> {
+    match args.command {
+        Command::Profiles(args) => profiles::run(&args),
+        Command::Check(args) => check::run(&args),
+    }
+}
+
+fn print(text: &str) -> Result<ExitCode> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads has read enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,225 @@
+//! `manyways radio check`: is a profile right, and what does it look like.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use manyways_model::radio::{Choice, Profile};
+
+use super::known;
+use super::profiles::{Numbers, numbers};
+use super::words::{joules, seconds, table, watts};
+use crate::report::check_folder;
+use crate::report::curves::{Axis, Curves, Line};
+use crate::report::svg::Drawing;
+use crate::report::{self, Page};
+
+/// Check a profile of your own, and draw it.
+///
+/// Says what is wrong and where, or shows the states that the radio goes through behind the last
+/// packet, and what a silence costs until a packet ends it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways radio check mine.toml
+  manyways radio check mine.toml --report mine.html
+  manyways radio check lte --report lte.html       one of those that are known
+  manyways radio check mine.toml --json
+
+Exit code: 0 when the profile is right; 1 when it is not, or cannot be read.")]
+pub struct Args {
+    /// A profile: a file, or the name of one that is known.
+    #[arg(value_name = "PROFILE")]
+    profile: String,
+    /// Draw it: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Print what it comes to as one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How wide bars are drawn on a terminal.
+const BAR: usize = 40;
+/// Points of a curve.
+const POINTS: usize = 800;
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    args.report.as_deref().map(check_folder).transpose()?;
+    let known = match Path::new(&args.profile).is_file() {
+        true => known::Known {
+            name: args.profile.clone(),
+            profile: known::file(args.profile.as_ref())?.0,
+        },
+        false => known::profile(&args.profile)?,
+    };
+    let numbers = numbers(&known.name, &known.profile);
+    if let Some(file) = &args.report {
+        report::write(file, &html(&known.profile, &numbers))?;
+        eprintln!("The drawing is in {}.", file.display());
+    }
+    match args.json {
+        true => super::print(&(serde_json::to_string_pretty(&numbers)? + "\n")),
+        false => super::print(&text(&numbers)),
+    }
+}
+
+fn text(numbers: &Numbers) -> String {
+    let mut text = format!("{}\n\n", numbers.title);
+    let most = numbers.states.iter().map(|state| state.mean_watts);
+    let most = most.chain([numbers.send_watts, numbers.receive_watts]).fold(0.0, f64::max);
+    let bar = |watts: f64| {
+        let wide = if most > 0.0 { (watts / most * BAR as f64).round() as usize } else { 0 };
+        "█".repeat(wide)
+    };
+    let row =
+        |name: &str, mean: f64, timer: String| vec![name.to_owned(), watts(mean), timer, bar(mean)];
+    let mut rows = vec![["state", "power", "until", ""].map(str::to_owned).to_vec()];
+    rows.push(row("sending", numbers.send_watts, String::new()));
+    rows.push(row("receiving", numbers.receive_watts, String::new()));
+    for state in &numbers.states {
+        let timer = state.timer_seconds.map_or("a packet".to_owned(), seconds);
+        rows.push(row(&state.name, state.mean_watts, timer));
+    }
+    text.push_str(&table(&rows));
+    text.push('\n');
+    for line in lines(numbers) {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// What it comes to, in sentences.
+fn lines(numbers: &Numbers) -> Vec<String> {
+    let mut lines = Vec::new();
+    match numbers.tail_seconds.zip(numbers.tail_joules) {
+        Some((tail, spent)) => lines.push(format!(
+            "Behind the last packet it stays awake for {}, which takes {}.",
+            seconds(tail),
+            joules(spent)
+        )),
+        None => lines.push("The network never lets go of it.".to_owned()),
+    }
+    lines.push(format!(
+        "To be sent to sleep and brought back takes {}.",
+        joules(numbers.switch_joules)
+    ));
+    lines.push(match numbers.threshold_seconds {
+        Some(threshold) => format!(
+            "Sleep at once is worth it before a silence of more than {}.",
+            seconds(threshold)
+        ),
+        None => "To send it to sleep is never worth it.".to_owned(),
+    });
+    for state in numbers.states.iter().filter(|state| state.promotion_delay_seconds > 0.0) {
+        lines.push(format!(
+            "A packet that finds it in {} waits for {}.",
+            state.name,
+            seconds(state.promotion_delay_seconds)
+        ));
+    }
+    lines
+}
+
+fn html(profile: &Profile, numbers: &Numbers) -> String {
+    let mut page = Page::new(&numbers.title, "What this radio takes when nothing passes.");
+    page.notes(&lines(numbers));
+    page.heading("Behind the last packet");
+    page.figure(&power(profile), "What it takes while the network's timers run.");
+    page.heading("What a silence costs");
+    page.figure(
+        &cost(profile),
+        "Until the packet that ends it, with what bringing the radio back takes. Where the lines \
+         cross is the threshold.",
+    );
+    let columns = [
+        ("State", report::Column::Words),
+        ("Power", report::Column::Figures),
+        ("Timer", report::Column::Figures),
+        ("To enter", report::Column::Figures),
+        ("To be brought back", report::Column::Figures),
+        ("Delay", report::Column::Figures),
+        ("Source", report::Column::Words),
+    ];
+    let lines: Vec<report::Line> = numbers
+        .states
+        .iter()
+        .map(|state| report::Line {
+            cells: vec![
+                state.name.clone(),
+                watts(state.mean_watts),
+                state.timer_seconds.map_or("–".to_owned(), seconds),
+                joules(state.demotion_joules),
+                joules(state.promotion_joules),
+                seconds(state.promotion_delay_seconds),
+                state.source.clone(),
+            ],
+            strong: false,
+            faint: state.released,
+        })
+        .collect();
+    page.heading("Its numbers");
+    page.table("States, with the mean power of those that listen", &columns, &lines);
+    page.html(&format!("manyways {} radio check", env!("CARGO_PKG_VERSION")))
+}
+
+/// Until when curves are drawn.
+fn end(choice: &Choice) -> f64 {
+    let tail = choice.stay.released();
+    if tail.is_finite() { (tail * 1.3).max(1e-3) } else { 60.0 }
+}
+
+fn power(profile: &Profile) -> Drawing {
+    let choice = Choice::of(profile);
+    let end = end(&choice);
+    let mut points = Vec::new();
+    // A mean over each step, so that listening shows as what it takes.
+    let step = end / POINTS as f64;
+    for point in 0..POINTS {
+        let at = point as f64 * step;
+        let spent = spent(&choice, at + step) - spent(&choice, at);
+        points.push((at, spent / step));
+    }
+    let curves = Curves {
+        title: "Power behind the last packet".to_owned(),
+        description: "Falls in steps as the radio goes through its states.".to_owned(),
+        across: Axis::linear("seconds behind the last packet"),
+        up: Axis::linear("W"),
+        lines: vec![Line { name: String::new(), points, is_filled: true }],
+    };
+    curves.draw()
+}
+
+/// Joules of the states alone: changes of state take no time, and would be needles.
+fn spent(choice: &Choice, at: f64) -> f64 {
+    choice.stay.parts(at).map(|(_, _, joules, _)| joules).sum()
+}
+
+fn cost(profile: &Profile) -> Drawing {
+    let choice = Choice::of(profile);
+    let end = end(&choice);
+    let line = |name: &str, cost: &dyn Fn(f64) -> f64| Line {
+        name: name.to_owned(),
+        points: (0..=POINTS)
+            .map(|point| {
+                let at = end * point as f64 / POINTS as f64;
+                (at, cost(at))
+            })
+            .collect(),
+        is_filled: false,
+    };
+    let curves = Curves {
+        title: "What a silence costs".to_owned(),
+        description: "Energy by the length of the silence: with the network's timers, and asleep \
+                      at once."
+            .to_owned(),
+        across: Axis::linear("seconds of silence"),
+        up: Axis::linear("J"),
+        lines: vec![
+            line("the network's timers", &|at| choice.stay.cost(at)),
+            line("asleep at once", &|at| choice.cost(at, 0.0)),
+        ],
+    };
+    curves.draw()
+}

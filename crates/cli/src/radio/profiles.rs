@@ -1,0 +1,158 @@
+//! `manyways radio profiles`: the radios that are known.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use manyways_model::radio::{Choice, Profile, profiles};
+use serde::Serialize;
+
+use super::known;
+use super::words::{joules, seconds, table, watts};
+
+/// List the radios that are known, or print one of them as the file that it is.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways radio profiles
+  manyways radio profiles lte                  its file, with the source of every number
+  manyways radio profiles lte > mine.toml      to begin one of your own with
+  manyways radio profiles --json
+
+`tail` is how long the radio stays awake behind the last packet, and what that takes. `threshold` is
+the silence from which on it is worth to send the radio to sleep at once.")]
+pub struct Args {
+    /// Print the file of this one.
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    profiles: Vec<Numbers>,
+}
+
+/// What a profile comes to.
+#[derive(Serialize)]
+pub struct Numbers {
+    pub name: String,
+    pub title: String,
+    pub technology: &'static str,
+    pub send_watts: f64,
+    pub receive_watts: f64,
+    pub send_joules_per_mbit: f64,
+    pub receive_joules_per_mbit: f64,
+    pub burst_gap_seconds: f64,
+    pub states: Vec<State>,
+    /// None where the network never lets go of it.
+    pub tail_seconds: Option<f64>,
+    pub tail_joules: Option<f64>,
+    pub switch_joules: f64,
+    /// None where it is never worth it.
+    pub threshold_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+pub struct State {
+    pub name: String,
+    pub watts: f64,
+    /// With what listening takes, over a cycle.
+    pub mean_watts: f64,
+    pub timer_seconds: Option<f64>,
+    pub listen_every_seconds: Option<f64>,
+    pub listen_for_seconds: Option<f64>,
+    pub listen_watts: Option<f64>,
+    pub demotion_joules: f64,
+    pub promotion_joules: f64,
+    pub promotion_delay_seconds: f64,
+    pub released: bool,
+    pub dormant: bool,
+    pub source: String,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(name) = &args.name {
+        let known = known::profile(name)?;
+        let text = match args.json {
+            true => serde_json::to_string_pretty(&numbers(&known.name, &known.profile))? + "\n",
+            false => match profiles::all().find(|(one, _)| one == name) {
+                Some((_, text)) => text.to_owned(),
+                None => known::file(name.as_ref())?.1,
+            },
+        };
+        return super::print(&text);
+    }
+    let all: Vec<Numbers> = profiles::all()
+        .map(|(name, _)| known::profile(name).map(|known| numbers(name, &known.profile)))
+        .collect::<Result<_, _>>()?;
+    if args.json {
+        let document = Document { schema: "manyways.radio-profiles/1", profiles: all };
+        return super::print(&(serde_json::to_string_pretty(&document)? + "\n"));
+    }
+    let mut rows = vec![
+        ["name", "kind", "send", "receive", "tail", "", "threshold", "title"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for one in &all {
+        rows.push(vec![
+            one.name.clone(),
+            one.technology.to_owned(),
+            watts(one.send_watts),
+            watts(one.receive_watts),
+            one.tail_seconds.map_or("–".to_owned(), seconds),
+            one.tail_joules.map_or("–".to_owned(), joules),
+            one.threshold_seconds.map_or("–".to_owned(), seconds),
+            one.title.clone(),
+        ]);
+    }
+    super::print(&table(&rows))
+}
+
+/// What a profile comes to.
+pub fn numbers(name: &str, profile: &Profile) -> Numbers {
+    let choice = Choice::of(profile);
+    let finite = |value: f64| value.is_finite().then_some(value);
+    let tail = finite(choice.stay.released());
+    let transfer = &profile.transfer;
+    let states = profile.states.iter().enumerate().map(|(place, state)| {
+        let watts = state.power.as_watts();
+        let more = state.listens.map_or(0.0, |listens| {
+            let share = listens.lasts.as_secs_f64() / listens.cycle.as_secs_f64();
+            (listens.power.as_watts() - watts) * share
+        });
+        State {
+            name: state.name.clone(),
+            watts,
+            mean_watts: watts + more,
+            timer_seconds: state.timer.map(|timer| timer.as_secs_f64()),
+            listen_every_seconds: state.listens.map(|listens| listens.cycle.as_secs_f64()),
+            listen_for_seconds: state.listens.map(|listens| listens.lasts.as_secs_f64()),
+            listen_watts: state.listens.map(|listens| listens.power.as_watts()),
+            demotion_joules: state.demotion.as_joules(),
+            promotion_joules: state.promotion.as_joules(),
+            promotion_delay_seconds: state.promotion_delay.as_secs_f64(),
+            released: state.is_released,
+            dormant: place == profile.dormant,
+            source: state.source.clone(),
+        }
+    });
+    Numbers {
+        name: name.to_owned(),
+        title: profile.title.clone(),
+        technology: profile.technology.name(),
+        send_watts: transfer.send.as_watts(),
+        receive_watts: transfer.receive.as_watts(),
+        send_joules_per_mbit: transfer.send_per_mbit.as_joules(),
+        receive_joules_per_mbit: transfer.receive_per_mbit.as_joules(),
+        burst_gap_seconds: transfer.burst_gap.as_secs_f64(),
+        states: states.collect(),
+        tail_seconds: tail,
+        tail_joules: tail.map(|tail| choice.stay.energy(tail)),
+        switch_joules: choice.switch().as_joules(),
+        threshold_seconds: finite(choice.threshold()),
+    }
+}
