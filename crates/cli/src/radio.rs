@@ -1,8 +1,11 @@
 //! `manyways radio`: where the radio's energy goes, and how to save it.
 
 mod check;
+mod energy;
+mod generate;
 mod known;
 mod profiles;
+mod traces;
 mod words;
 
 use std::io::{self, Write};
@@ -29,12 +32,16 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Energy(Box<energy::Args>),
+    Generate(generate::Args),
     Profiles(profiles::Args),
     Check(check::Args),
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
+        Command::Energy(args) => energy::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),
     }

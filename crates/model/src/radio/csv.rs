@@ -158,7 +158,7 @@ fn wrong(line: u64, sentence: String) -> CsvError {
 }
 
 /// Seconds in digits, exactly; or a date and time in UTC.
-fn time(text: &str) -> Option<Time> {
+pub fn time(text: &str) -> Option<Time> {
     if text.contains('T') {
         let moment = humantime::parse_rfc3339(text).ok()?;
         let since = moment.duration_since(std::time::UNIX_EPOCH).ok()?;
