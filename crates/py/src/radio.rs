@@ -111,12 +111,12 @@ impl Radio {
             None => vec![f64::INFINITY; silences.len()],
         };
         same(waits.len(), "waits", silences.len(), "silences")?;
-        for (what, all) in [("a silence", &silences), ("a wait", &waits)] {
-            if let Some((row, secs)) = all.iter().enumerate().find(|(_, secs)| !(**secs >= 0.0)) {
-                let sentence = format!("{what} of {secs} s, in row {row}, is none");
-                return Err(wrong(&sentence, "it is a number of seconds, 0 or more"));
-            }
+        let is_silence = |secs: &f64| secs.is_finite() && *secs >= 0.0;
+        if let Some((row, secs)) = silences.iter().enumerate().find(|(_, secs)| !is_silence(secs)) {
+            let sentence = format!("a silence of {secs} s, in row {row}, is none");
+            return Err(wrong(&sentence, "it is a finite number of seconds, 0 or more"));
         }
+        run::check_waits(&waits)?;
         let bytes: Vec<u8> = py.detach(|| {
             let costs = silences.iter().zip(&waits);
             costs.flat_map(|(secs, wait)| self.choice.cost(*secs, *wait).to_le_bytes()).collect()

@@ -50,9 +50,7 @@ pub fn run<'py>(
         Given::Waits(waits) => {
             let waits = waits.to_vec(py)?;
             same(waits.len(), "waits", packets.len(), "packets")?;
-            if let Some((row, wait)) = waits.iter().enumerate().find(|(_, wait)| !(**wait >= 0.0)) {
-                return Err(no_wait(&wait.to_string(), row));
-            }
+            check_waits(&waits)?;
             py.detach(|| {
                 let mut policy = Waits { waits: waits.iter() };
                 let decides = Decides::Policy(&mut policy);
@@ -72,6 +70,19 @@ pub fn run<'py>(
         }
     };
     told(py, profile, &outcome)
+}
+
+/// Whether it is no wait.
+fn is_none(wait: f64) -> bool {
+    wait.is_nan() || wait < 0.0
+}
+
+/// Raises ValueError where one of them is none.
+pub fn check_waits(waits: &[f64]) -> PyResult<()> {
+    match waits.iter().enumerate().find(|(_, wait)| is_none(**wait)) {
+        Some((row, wait)) => Err(no_wait(&wait.to_string(), row)),
+        None => Ok(()),
+    }
 }
 
 fn interrupted() -> PyResult<()> {
@@ -175,7 +186,7 @@ impl Policy for Called<'_, '_> {
                 return Ok(NEVER);
             }
             let secs: Option<f64> = wait.extract().ok();
-            secs.filter(|secs| *secs >= 0.0).ok_or_else(|| no_wait(&text(&wait), row))
+            secs.filter(|secs| !is_none(*secs)).ok_or_else(|| no_wait(&text(&wait), row))
         };
         self.ask(ask, NEVER)
     }

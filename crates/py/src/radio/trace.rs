@@ -153,6 +153,10 @@ impl Trace {
             let sentence = format!("a heartbeat every {every} s is none");
             return Err(wrong(&sentence, "it is more than 0 s and at most a year"));
         }
+        // Told before all of them are made.
+        if seconds / every >= MOST_PACKETS as f64 {
+            return Err(too_many());
+        }
         let beats = heartbeats(Span::from_secs_f64(every), bytes, lasts);
         Self::made(py, beats, vec!["heartbeat".to_owned()])
     }
@@ -238,8 +242,7 @@ impl Trace {
             py.detach(|| all.extend(packets.by_ref().take(PIECE)));
             py.check_signals()?;
             if all.len() > MOST_PACKETS {
-                let sentence = format!("that makes more than {MOST_PACKETS} packets");
-                return Err(wrong(&sentence, "make a shorter trace"));
+                return Err(too_many());
             }
             if all.len() < before + PIECE {
                 break;
@@ -251,6 +254,10 @@ impl Trace {
         }
         Self::of(all, names, begins)
     }
+}
+
+fn too_many() -> PyErr {
+    wrong(&format!("that makes more than {MOST_PACKETS} packets"), "make a shorter trace")
 }
 
 fn put<const N: usize>(all: &[Packet], mut value: impl FnMut(&Packet) -> [u8; N]) -> Vec<u8> {
