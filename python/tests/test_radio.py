@@ -170,8 +170,14 @@ def test_a_trace_by_hand():
     hasty = radio.simulate(trace, "att-hspa", radio.Policy("fixed", seconds=0.1))
     assert (hasty.false_switch_rate, hasty.missed_switch_rate) == (1.0, 0.0)
     assert hasty.energy == pytest.approx(0.4 * 1.212 + 4 * 0.1 * 0.916 + 5 * 1.1)
-    assert hasty.saved_per_switch == pytest.approx((did.energy - hasty.energy) / 5)
     assert hasty.switches_ratio == 2.5
+    # Asleep once by itself, after the answer; the network releases it twice more.
+    once = radio.simulate(trace, "att-hspa", [math.inf, 0.1, math.inf, math.inf, math.inf])
+    assert (once.switches, once.sleeps, once.mean_wait) == (3, 1, 0.1)
+    saved = 4.9 * 0.916 - 1.1
+    assert once.saved == pytest.approx(saved / did.energy)
+    assert once.saved_tail == pytest.approx(saved / did.tail_energy)
+    assert once.saved_per_switch == pytest.approx(saved / 3)
 
 
 class Fixed:
@@ -248,6 +254,22 @@ def test_makeidle_is_best_for_the_gaps_that_it_remembers():
     assert did.sleeps == len(trace) - 100 and did.mean_wait == 0.0
     wanted = 100 * 3.0 * 0.916 + (len(trace) - 101) * 1.1 + 1.1
     assert did.energy == pytest.approx(wanted, rel=1e-9)
+
+
+def test_timers_by_name(day):
+    profile = radio.profile("verizon-3g")
+    for name, wait in (("printed", 0.0), ("threshold", profile.threshold)):
+        fixed = radio.simulate(day, profile, radio.Policy("fixed", seconds=wait))
+        assert same(radio.simulate(day, profile, name), fixed)
+
+
+def test_context_knows_what_comes_after_what():
+    # A second after what goes out, and a minute after what comes in.
+    rows = [(61.0 * beat + later, way) for beat in range(200) for later, way in ((0, "up"), (1, "down"))]
+    trace = a_trace(*rows)
+    best, own, idle = (radio.simulate(trace, "att-hspa", name) for name in ("oracle", "context", "makeidle"))
+    assert idle.saved < 0.95 * best.saved and own.saved > 0.95 * best.saved
+    assert own.switches == best.switches
 
 
 class Holding(Fixed):
