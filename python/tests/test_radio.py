@@ -383,6 +383,15 @@ def test_columns_are_what_people_have():
     assert first.column("application").to_pylist() == [None] * 4
 
 
+def test_applications_are_bounded():
+    count = 10_002
+    apps = [f"app{number}" for number in range(count)]
+    trace = a_trace(*((at, "up") for at in range(count)), app=apps)
+    # Those behind the last one are that one, as in lines of text.
+    assert trace.apps == apps[:10_000]
+    assert trace.table.column("application").to_pylist()[9_998:] == ["app9998"] + 3 * ["app9999"]
+
+
 def test_a_trace_survives_its_table(day, tmp_path):
     again = radio.trace(day.table)
     assert again.table.equals(day.table) and set(again.apps) <= set(day.apps)

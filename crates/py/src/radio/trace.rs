@@ -77,8 +77,9 @@ impl Trace {
         ] {
             same(count, what, rows, "values of `time`")?;
         }
-        let names = if names.is_empty() { vec![String::new()] } else { names };
-        let last = names.len().min(MAX_APPS) - 1;
+        let mut names = if names.is_empty() { vec![String::new()] } else { names };
+        names.truncate(MAX_APPS);
+        let last = names.len() - 1;
         let mut sessions = Sessions::new(flow.as_deref());
         let begins = times.first().copied().unwrap_or_default();
         let mut packets = Vec::with_capacity(rows);
