@@ -13,6 +13,7 @@ mod draw;
 pub mod infer;
 pub mod meter;
 mod packet;
+pub mod plan;
 pub mod policy;
 pub mod profile;
 pub mod profiles;

@@ -38,7 +38,7 @@ pub fn run<'py>(
     let outcome = match given {
         Given::Plan(plan) => {
             let plan = plan.get();
-            py.detach(|| match plan.is_oracle() {
+            py.detach(|| match plan.0.is_oracle() {
                 true => pump(profile, Decides::Oracle, &tolerates, packets, &interrupted),
                 false => {
                     let mut policy = plan.policy(profile, choice, packets);

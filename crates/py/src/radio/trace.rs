@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use manyways_model::radio::csv::{self, MAX_APPS};
+use manyways_model::radio::csv;
 use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{Workload, alone, heartbeats, mixed};
-use manyways_model::radio::{Direction, Packet};
+use manyways_model::radio::{BURST_GAP, Direction, MAX_APPS, Packet};
 use manyways_trace::{Span, Time};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -17,9 +17,6 @@ use super::{same, unknown, wrong};
 const MOST_PACKETS: usize = 1 << 28;
 /// Nothing is made that lasts longer: a year.
 const LONGEST: f64 = 366.0 * 86_400.0;
-/// Where there is no flow, what an application does after such a silence is a new session: the same
-/// as in the lines of text.
-const BURST_GAP: Span = Span::from_millis(1_500);
 /// A row without a flow.
 const NO_FLOW: u32 = u32::MAX;
 /// Packets between two looks at whether somebody wants it to end.
@@ -128,7 +125,8 @@ impl Trace {
         for packet in &mut packets {
             packet.at = Time::from_nanos(packet.at.as_nanos() - begins);
         }
-        Self::of(packets, reader.names().to_vec(), begins)
+        let names = reader.apps().iter().map(|app| app.name.clone()).collect();
+        Self::of(packets, names, begins)
     }
 
     /// Made from a seed. Raises ValueError where there is no such application, or nothing can last so
