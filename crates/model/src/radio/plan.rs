@@ -240,6 +240,16 @@ impl Plan {
         self.sleeps == Sleeps::Oracle
     }
 
+    /// How long it takes beside others, about: nanoseconds a packet.
+    pub fn weight(&self) -> u32 {
+        let sleeps = match self.sleeps {
+            Sleeps::MakeIdle { n } => 50 + 2 * n as u32,
+            Sleeps::Context => 500,
+            _ => 15,
+        };
+        sleeps + if self.holds() { 100 } else { 0 }
+    }
+
     /// The quantile of a trace's gaps that it asks for.
     pub fn quantile(&self) -> Option<f64> {
         if let Sleeps::Gaps { p } = self.sleeps { Some(p) } else { None }
