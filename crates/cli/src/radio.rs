@@ -5,6 +5,7 @@ mod energy;
 mod generate;
 mod known;
 mod profiles;
+mod simulate;
 mod traces;
 mod words;
 
@@ -33,6 +34,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Energy(Box<energy::Args>),
+    Simulate(Box<simulate::Args>),
     Generate(generate::Args),
     Profiles(profiles::Args),
     Check(check::Args),
@@ -41,6 +43,7 @@ enum Command {
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Energy(args) => energy::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),

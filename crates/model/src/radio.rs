@@ -22,7 +22,7 @@ mod share;
 pub mod simulate;
 mod survey;
 pub mod timeline;
-mod tolerant;
+pub mod tolerant;
 mod unit;
 pub mod workload;
 
