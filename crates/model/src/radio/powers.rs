@@ -134,6 +134,8 @@ impl Fit {
             Phase::Transfer(Direction::Up) => 0,
             Phase::Transfer(Direction::Down) => 1,
             Phase::Promotion => return self.add(segment.begins, PROMOTION, 1.0),
+            // Counted where the state begins, whatever the profile says that it takes.
+            Phase::Demotion => return,
             Phase::State(state) => {
                 if state == self.released {
                     self.add(segment.begins, DEMOTION, 1.0);
@@ -341,21 +343,23 @@ mod tests {
         let mut profile = profiles::named("att-hspa").unwrap().unwrap();
         profile.transfer.send_per_mbit = crate::radio::Energy::joules(0.4);
         profile.transfer.receive_per_mbit = crate::radio::Energy::joules(0.05);
-        let near = |found: Option<Fitted>, wanted: f64, within: f64| {
-            let found = found.unwrap();
-            assert!((found.value - wanted).abs() <= within, "{found:?} {wanted}");
-        };
-        for (noise, within) in [(0.0, 1e-6), (0.5, 0.02)] {
+        // With noise: what is hardly ever seen alone, as sending, has a large error, and says so.
+        for (noise, exact, errors) in [(0.0, 1e-6, 0.0), (0.5, 0.0, 4.0)] {
+            let near = |found: Option<Fitted>, wanted: f64| {
+                let found = found.unwrap();
+                let within = exact + errors * found.error;
+                assert!((found.value - wanted).abs() <= within, "{found:?} {wanted}");
+            };
             let powers = fit(&profile, noise);
-            near(powers.transfer[0], 1.539, within);
-            near(powers.transfer[1], 1.212, within);
-            near(powers.per_mbit[0], 0.4, within);
-            near(powers.per_mbit[1], 0.05, within);
-            near(powers.states[0], 0.916, within);
-            near(powers.states[1], 0.659, within);
-            near(powers.states[2], 0.0, within);
-            near(powers.promotion, 0.55, within);
-            near(powers.demotion, 0.55, within);
+            near(powers.transfer[0], 1.539);
+            near(powers.transfer[1], 1.212);
+            near(powers.per_mbit[0], 0.4);
+            near(powers.per_mbit[1], 0.05);
+            near(powers.states[0], 0.916);
+            near(powers.states[1], 0.659);
+            near(powers.states[2], 0.0);
+            near(powers.promotion, 0.55);
+            near(powers.demotion, 0.55);
             assert!(powers.explained > 0.99, "{powers:?}");
         }
     }
