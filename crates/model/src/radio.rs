@@ -5,6 +5,7 @@
 //! which state; those of [`profiles`] come with it. [`Decay`] is the tail, and [`Choice`] what can be
 //! done about it. [`workload`] makes traces of what applications send, [`Packet`] by packet.
 
+pub mod control;
 pub mod csv;
 mod decay;
 mod draw;
