@@ -1,0 +1,3 @@
+//! Radios of this device, watched and asked as `manyways-model` decides.
+
+pub mod control;
