@@ -1,6 +1,7 @@
 //! `manyways radio`: where the radio's energy goes, and how to save it.
 
 mod check;
+mod control;
 mod known;
 mod profiles;
 mod words;
@@ -20,6 +21,7 @@ use anyhow::{Context, Result};
 Examples:
   manyways radio profiles
   manyways radio check my-radio.toml
+  manyways radio control --interface wwan0 --profile verizon-lte
 
 Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
 pub struct Args {
@@ -31,12 +33,14 @@ pub struct Args {
 enum Command {
     Profiles(profiles::Args),
     Check(check::Args),
+    Control(control::Args),
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Control(args) => control::run(&args),
     }
 }
 
