@@ -285,6 +285,7 @@ struct Summary {
     sent_bytes: u64,
     received_bytes: u64,
     missed_packets: u64,
+    late_packets: u64,
     sleeps: u64,
     false_sleeps: u64,
     /// None where it never slept.
@@ -317,6 +318,7 @@ impl Summary {
             sent_bytes,
             received_bytes,
             missed_packets: outcome.missed,
+            late_packets: control.overtaken,
             sleeps: account.sleeps,
             false_sleeps: control.false_sleeps,
             mean_wait_seconds: (account.sleeps > 0).then(|| account.waits / account.sleeps as f64),

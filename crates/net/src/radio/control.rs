@@ -133,7 +133,7 @@ pub fn run(
         pump.outcome.wakeups += 1;
         pump.take(&mut source, &clock).map_err(|error| error.into(&interface))?;
         let now = clock.now();
-        pump.command(now, &poller).map_err(|error| error.into(&interface))?;
+        pump.command(now).map_err(|error| error.into(&interface))?;
         if ends.is_none() {
             let is_over = pump.outcome.fault.is_some()
                 || deadline.is_some_and(|deadline| now >= deadline)
@@ -253,9 +253,9 @@ impl<P: Policy> Pump<'_, P> {
     }
 
     /// Whether a command is over, or should be.
-    fn command(&mut self, now: Time, poller: &Poller) -> Result<(), Fault> {
+    fn command(&mut self, now: Time) -> Result<(), Fault> {
         let Some(exec) = &mut self.exec else { return Ok(()) };
-        let ended = exec.poll(now, |fd| poller.remove(fd)).map_err(Fault::System)?;
+        let ended = exec.poll(now).map_err(Fault::System)?;
         ended.map_or(Ok(()), |ended| self.ended(now, ended))
     }
 

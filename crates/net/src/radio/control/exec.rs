@@ -89,13 +89,8 @@ impl Exec {
         Running::start(command)
     }
 
-    /// Says whether it is over, and sees to that when it takes too long. What was readable is told
-    /// before it is gone.
-    pub(super) fn poll(
-        &mut self,
-        now: Time,
-        gone: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> io::Result<Option<Ended>> {
+    /// Says whether it is over, and sees to that when it takes too long.
+    pub(super) fn poll(&mut self, now: Time) -> io::Result<Option<Ended>> {
         let Some((running, began)) = &mut self.running else { return Ok(None) };
         let lasts = now.since(*began);
         let how = match running.ended()? {
@@ -109,7 +104,7 @@ impl Exec {
             }
             None => return Ok(None),
         };
-        gone(running.as_fd())?;
+        // With it goes what was readable.
         self.running = None;
         Ok(Some(Ended { how, lasts }))
     }
