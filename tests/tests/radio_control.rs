@@ -188,7 +188,7 @@ fn sleeps_between(arguments: &[&str], header: u64) {
     let cable = Cable::new();
     let socket = cable.socket();
     let control =
-        cable.control(&[&["--policy", "fixed=50ms", "--every", "1ms"], arguments].concat());
+        cable.control(&[&["--policy", "fixed:0.05", "--every", "1ms"], arguments].concat());
     let (mut sent, mut received, mut slept, mut idle) = (0, 0, 0.0, 0.0);
     for round in 0..ROUNDS {
         let (away, back) = ([0; 100], [0; 1_000]);
@@ -264,7 +264,7 @@ fn nothing_passes_unseen_before_a_sleep() {
     }
     let cable = Cable::new();
     let socket = cable.socket();
-    let control = cable.control(&["--policy", "fixed=0", "--every", "0s"]);
+    let control = cable.control(&["--policy", "fixed:0", "--every", "0s"]);
     const PACKETS: usize = 3_000;
     for round in 0..PACKETS {
         socket.send_to(&[0; 10], AWAY).unwrap();
@@ -311,7 +311,7 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
     );
     let control = cable.control(&[
         "--policy",
-        "fixed=0.02",
+        "fixed:0.02",
         "--every",
         "0s",
         "--actuator",
@@ -326,7 +326,7 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
             control.event("radio-wake");
         }
         control.event("radio-sleep");
-        assert_eq!(control.text(), "near fixed=0.02 radio 0.020");
+        assert_eq!(control.text(), "near fixed:0.02 radio 0.020");
         let done = control.event("radio-command");
         assert_eq!((&done["ended"], &done["exit"]), (&"exit".into(), &exit.into()));
     }
@@ -345,7 +345,7 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
     let socket = cable.socket();
     let control = cable.control(&[
         "--policy",
-        "fixed=0.02",
+        "fixed:0.02",
         "--every",
         "0s",
         "--actuator",
@@ -370,6 +370,42 @@ fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
 }
 
 #[test]
+fn no_command_begins_while_another_one_runs() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let control = cable.control(&[
+        "--policy",
+        "fixed:0.02",
+        "--every",
+        "0s",
+        "--actuator",
+        "exec",
+        "--command",
+        "sleep 0.3",
+    ]);
+    let (mut sleeps, mut over) = (0, 0);
+    socket.send_to(&[0; 10], AWAY).unwrap();
+    while over < 2 {
+        let event = control.line();
+        match event["event"].as_str() {
+            Some("radio-sleep") => {
+                sleeps += 1;
+                // For another one, which could come before the command is over.
+                socket.send_to(&[0; 10], AWAY).unwrap();
+            }
+            Some("radio-command") => over += 1,
+            _ => {}
+        }
+        assert!(sleeps <= over + 1, "{event}");
+    }
+    control.end(Signal::SIGINT);
+}
+
+#[test]
 fn a_command_does_not_outlive_the_control() {
     if let Some(lack) = cannot() {
         eprintln!("skipped: {lack}");
@@ -379,7 +415,7 @@ fn a_command_does_not_outlive_the_control() {
     let socket = cable.socket();
     let control = cable.control(&[
         "--policy",
-        "fixed=0.02",
+        "fixed:0.02",
         "--actuator",
         "exec",
         "--timeout",
@@ -452,7 +488,8 @@ fn what_makes_no_sense_is_said() {
     for (arguments, code, words) in [
         (&[][..], 1, "there is no interface no-such0"),
         (&["--policy", "makeidel"], 2, "did you mean `makeidle`?"),
-        (&["--policy", "fixed=x"], 2, "`x` is no number of seconds"),
+        (&["--policy", "oracle"], 2, "oracle has to know beforehand what passes"),
+        (&["--policy", "makeidle+makeactive"], 2, "holds traffic back"),
         (&["--actuator", "exec"], 2, "--command"),
         (&["--command", "true"], 2, "--actuator exec"),
         (&["--counters", "--step", "0s"], 2, "at least 1ms"),

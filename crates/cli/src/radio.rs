@@ -2,8 +2,12 @@
 
 mod check;
 mod control;
+mod energy;
+mod generate;
 mod known;
 mod profiles;
+mod simulate;
+mod traces;
 mod words;
 
 use std::io::{self, Write};
@@ -31,6 +35,9 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Energy(Box<energy::Args>),
+    Simulate(Box<simulate::Args>),
+    Generate(generate::Args),
     Profiles(profiles::Args),
     Check(check::Args),
     Control(control::Args),
@@ -38,6 +45,9 @@ enum Command {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
+        Command::Energy(args) => energy::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Control(args) => control::run(&args),

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use manyways_model::radio::policy::{Context, MakeIdle, Policy, StatusQuo, Timer};
-use manyways_model::radio::{Choice, Profile};
+use manyways_model::radio::Profile;
+use manyways_model::radio::plan::{Learned, Plan};
+use manyways_model::radio::policy::{NEVER, Policy};
 use manyways_net::radio::control::{
     self, ControlError, Ended, Event, Exec, How, Listener, OpenError, Options, Outcome, Source,
     Watch,
@@ -13,7 +14,6 @@ use manyways_net::radio::control::{
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_trace::event::{Header, line};
-use manyways_trace::nearest::nearest;
 use manyways_trace::{Span, Time};
 use serde::Serialize;
 
@@ -31,13 +31,12 @@ use crate::failure::Failure;
 Examples:
   manyways radio control --interface wwan0 --profile verizon-lte
   manyways radio control --interface wwan0 --profile mine.toml --policy context --json
-  manyways radio control --interface wwan0 --profile att-hspa --policy makeidle=50 \\
+  manyways radio control --interface wwan0 --profile att-hspa --policy makeidle:50 \\
       --actuator exec --command './ask-modem-for-dormancy'
   manyways radio control --interface wwan0 --profile lte --counters --for 10min
 
-Policies: status-quo leaves it to the network's timers; fixed=SECONDS waits for so long after each
-packet, threshold for the profile's threshold; makeidle[=N] waits for what would have been best for the
-last N gaps (100); context for what has been best after packets like the last one.
+Policies are those of `manyways radio simulate` that know nothing beforehand and hold nothing back:
+status-quo, fixed:SECONDS, threshold, makeidle[:N] and context.
 
 The command is run by /bin/sh, one at a time, and finds MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
 MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. What asks a modem
@@ -52,7 +51,7 @@ pub struct Args {
     /// The radio behind it: the name of a profile that is known, or a file.
     #[arg(long, value_name = "PROFILE")]
     profile: String,
-    /// When to sleep: status-quo, fixed=SECONDS, threshold, makeidle[=N] or context.
+    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle[:N] or context.
     #[arg(long, value_name = "POLICY", default_value = "makeidle")]
     policy: String,
     /// What to do then.
@@ -382,87 +381,44 @@ impl Summary {
     }
 }
 
-/// The policies that can run without knowing what comes. To be replaced by the list that the other
-/// commands share, `radio/policy.rs`, once that is there.
-fn policy(text: &str, profile: &Profile) -> Result<Box<dyn Policy>, Failure> {
-    const NAMES: [&str; 5] = ["status-quo", "fixed", "threshold", "makeidle", "context"];
-    const FORMS: &str = "it is status-quo, fixed=SECONDS, threshold, makeidle[=N] or context";
-    let (name, value) = match text.split_once('=') {
-        Some((name, value)) => (name, Some(value)),
-        None => (text, None),
+/// A policy that can run while packets pass.
+fn policy(text: &str, profile: &Profile) -> Result<Box<dyn Policy + Send>, Failure> {
+    let plan =
+        Plan::parse(text).map_err(|error| Failure::usage(error.to_string()).hint(error.hint))?;
+    let sentence = match () {
+        () if plan.is_oracle() || plan.quantile().is_some() => {
+            format!("{text} has to know beforehand what passes")
+        }
+        () if plan.holds() => format!("{text} holds traffic back, which this command cannot"),
+        () => {
+            // It asks for nothing of what is learned.
+            return Ok(plan.policy(profile, Learned { gap: NEVER, bursts: 0.0 }));
+        }
     };
-    let choice = Choice::of(profile);
-    let wrong = |sentence: String| Err(Failure::usage(sentence).hint(FORMS));
-    Ok(match (name, value) {
-        ("status-quo", None) => Box::new(StatusQuo),
-        ("threshold", None) => Box::new(Timer { wait: choice.threshold() }),
-        ("context", None) => Box::new(Context::new(choice)),
-        ("makeidle", None) => Box::new(MakeIdle::new(choice, 100)),
-        ("makeidle", Some(value)) => match value.parse() {
-            Ok(n @ 1..=65_536) => Box::new(MakeIdle::new(choice, n)),
-            _ => return wrong(format!("`{value}` is no number of gaps from 1 to 65536")),
-        },
-        ("fixed", Some(value)) => match wait(value) {
-            Some(wait) => Box::new(Timer { wait }),
-            None => return wrong(format!("`{value}` is no number of seconds")),
-        },
-        (name, value) if NAMES.contains(&name) => {
-            let verb = if value.is_some() { "takes no" } else { "needs a" };
-            return wrong(format!("the policy {name} {verb} number"));
-        }
-        _ => {
-            let failure = Failure::usage(format!("there is no policy `{name}`"));
-            return Err(match nearest(name, NAMES) {
-                Some(nearest) => failure.hint(format!("did you mean `{nearest}`? {FORMS}")),
-                None => failure.hint(FORMS),
-            });
-        }
-    })
-}
-
-/// Seconds, with or without their unit.
-fn wait(text: &str) -> Option<f64> {
-    let bare = text.parse::<f64>().ok();
-    let wait = bare.or_else(|| text.parse::<Span>().ok().map(Span::as_secs_f64))?;
-    (0.0..=86_400.0).contains(&wait).then_some(wait)
+    Err(Failure::usage(sentence).hint("take makeidle, context, threshold or fixed:SECONDS"))
 }
 
 #[cfg(test)]
 mod tests {
-    use manyways_model::radio::{Direction, Packet, profiles};
+    use manyways_model::radio::{Choice, Direction, Packet, profiles};
 
     use super::*;
 
     #[test]
-    fn policies_have_names_and_numbers() {
+    fn policies_that_know_no_more_than_what_was_can_run() {
         let profile = profiles::named("att-hspa").unwrap().unwrap();
         let packet =
             Packet { at: Time::ZERO, direction: Direction::Up, bytes: 60, app: 0, session: 0 };
         let wait = |text: &str| policy(text, &profile).map(|mut one| one.observe(&packet, None));
-        for text in ["status-quo", "makeidle", "makeidle=65536", "context"] {
+        for text in ["status-quo", "makeidle", "makeidle:50", "context"] {
             assert_eq!(wait(text).unwrap(), f64::INFINITY, "{text}");
         }
         let threshold = Choice::of(&profile).threshold();
-        let waits = ["fixed=4.5s", "fixed=4.5", "fixed=90ms", "threshold"].map(wait);
-        assert_eq!(waits.map(Result::unwrap), [4.5, 4.5, 0.09, threshold]);
-        for text in [
-            "",
-            "nothing",
-            "fixed",
-            "fixed=",
-            "fixed=-1",
-            "fixed=NaN",
-            "fixed=inf",
-            "makeidle=0",
-            "makeidle=x",
-            "makeidle=65537",
-            "context=3",
-            "status-quo=1",
-        ] {
+        let waits = ["fixed", "fixed:0.5", "threshold"].map(wait);
+        assert_eq!(waits.map(Result::unwrap), [4.5, 0.5, threshold]);
+        for text in ["oracle", "iat", "makeactive", "makeidle+makeactive", "nothing"] {
             let failure = wait(text).unwrap_err();
             assert!(failure.is_usage() && failure.hinted().is_some(), "{text}");
         }
-        let failure = wait("makeidel").unwrap_err();
-        assert!(failure.hinted().unwrap().contains("did you mean `makeidle`?"));
     }
 }

@@ -71,6 +71,16 @@ pub fn watts(watts: f64) -> String {
     }
 }
 
+/// Bytes in the unit that fits.
+pub fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        ..1e3 => format!("{bytes} B"),
+        value @ ..1e6 => format!("{} kB", short(value / 1e3)),
+        value @ ..1e9 => format!("{} MB", short(value / 1e6)),
+        value => format!("{} GB", short(value / 1e9)),
+    }
+}
+
 /// A share of something, as per cent.
 pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{:.1} %", share * 100.0) } else { "–".to_owned() }
