@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let summary = Summary::of(&outcome);
     super::print(&if args.json {
-        line(&Line { time: outcome.lasts.as_secs_f64(), what: What::RadioSummary(&summary) })
+        line(&Line { time: outcome.lasts.as_secs_f64(), what: What::Summary(&summary) })
     } else {
         summary.text()
     })?;
@@ -159,32 +159,30 @@ struct Line<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
+#[serde(tag = "event")]
 enum What<'a> {
-    RadioBegin {
+    #[serde(rename = "radio-begin")]
+    Begin {
         interface: &'a str,
         profile: &'a str,
         policy: &'a str,
         actuator: &'static str,
         source: &'static str,
     },
-    RadioSleep {
-        idle_seconds: f64,
-        wait_seconds: f64,
-    },
-    RadioWake {
+    #[serde(rename = "radio-sleep")]
+    Sleep { idle_seconds: f64, wait_seconds: f64 },
+    #[serde(rename = "radio-wake")]
+    Wake {
         slept_seconds: f64,
         #[serde(rename = "false")]
         is_false: bool,
     },
-    RadioCommand {
-        ended: &'static str,
-        exit: Option<i32>,
-        signal: Option<i32>,
-        seconds: f64,
-    },
-    RadioDown,
-    RadioSummary(&'a Summary),
+    #[serde(rename = "radio-command")]
+    Command { ended: &'static str, exit: Option<i32>, signal: Option<i32>, seconds: f64 },
+    #[serde(rename = "radio-down")]
+    Down,
+    #[serde(rename = "radio-summary")]
+    Summary(&'a Summary),
 }
 
 impl Teller {
@@ -200,7 +198,7 @@ impl Teller {
         let version = env!("CARGO_PKG_VERSION");
         let header = Header::new("radio control", version, Clock::start().epoch());
         let header = Header { subject: Some(interface.to_owned()), ..header };
-        let what = What::RadioBegin { interface, profile, policy, actuator, source };
+        let what = What::Begin { interface, profile, policy, actuator, source };
         write(&(line(&header) + &line(&Line { time: 0.0, what })))
     }
 }
@@ -226,10 +224,10 @@ fn write(text: &str) -> io::Result<()> {
 fn what(event: &Event) -> Option<What<'static>> {
     Some(match event {
         Event::Sleep(sleep) => {
-            What::RadioSleep { idle_seconds: sleep.idle.as_secs_f64(), wait_seconds: sleep.wait }
+            What::Sleep { idle_seconds: sleep.idle.as_secs_f64(), wait_seconds: sleep.wait }
         }
         Event::Wake(wake) => {
-            What::RadioWake { slept_seconds: wake.slept.as_secs_f64(), is_false: wake.is_false }
+            What::Wake { slept_seconds: wake.slept.as_secs_f64(), is_false: wake.is_false }
         }
         Event::Command(Ended { how, lasts }) => {
             let (ended, exit, signal) = match how {
@@ -239,9 +237,9 @@ fn what(event: &Event) -> Option<What<'static>> {
                 How::Stopped => ("stopped", None, None),
                 How::NotStarted(_) => ("not-started", None, None),
             };
-            What::RadioCommand { ended, exit, signal, seconds: lasts.as_secs_f64() }
+            What::Command { ended, exit, signal, seconds: lasts.as_secs_f64() }
         }
-        Event::Down => What::RadioDown,
+        Event::Down => What::Down,
         _ => return None,
     })
 }

@@ -147,11 +147,8 @@ impl<P: Policy> Controller<P> {
 
     /// When to poll, if no packet comes until then.
     pub fn next_wakeup(&self) -> Option<Time> {
-        let (last, wait) = self.last.filter(|_| self.asleep.is_none())?;
-        // Written so that a wait that is no number is none either.
-        if !(wait < self.released) {
-            return None;
-        }
+        let can_sleep = |wait| self.asleep.is_none() && wait < self.released;
+        let (last, wait) = self.last.filter(|(_, wait)| can_sleep(*wait))?;
         let due = behind(last, wait).max(self.earliest);
         (due.since(last).as_secs_f64() < self.released).then_some(due)
     }
