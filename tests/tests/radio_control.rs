@@ -192,7 +192,7 @@ fn sleeps_between(arguments: &[&str], header: u64) {
     let (mut sent, mut received, mut slept, mut idle) = (0, 0, 0.0, 0.0);
     for round in 0..ROUNDS {
         let (away, back) = ([0; 100], [0; 1_000]);
-        socket.send_to(&away, AWAY).unwrap();
+        socket.send_to(&away, AWAY).expect("it is sent");
         sent += 28 + header + 100;
         if round > 0 {
             slept += number(&control.event("radio-wake"), "slept_seconds");
@@ -200,7 +200,7 @@ fn sleeps_between(arguments: &[&str], header: u64) {
         let sleep = control.event("radio-sleep");
         assert!(number(&sleep, "idle_seconds") > 0.05, "{sleep}");
         assert_eq!(number(&sleep, "wait_seconds"), 0.05);
-        socket.send_to(&back, BACK).unwrap();
+        socket.send_to(&back, BACK).expect("it is sent");
         received += 28 + header + 1_000;
         slept += number(&control.event("radio-wake"), "slept_seconds");
         idle = number(&control.event("radio-sleep"), "idle_seconds");
