@@ -1,6 +1,7 @@
 //! `manyways radio`: where the radio's energy goes, and how to save it.
 
 mod check;
+mod control;
 mod energy;
 mod generate;
 mod known;
@@ -25,6 +26,7 @@ use anyhow::{Context, Result};
 Examples:
   manyways radio profiles
   manyways radio check my-radio.toml
+  manyways radio control --interface wwan0 --profile verizon-lte
 
 Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
 pub struct Args {
@@ -40,6 +42,7 @@ enum Command {
     Generate(generate::Args),
     Profiles(profiles::Args),
     Check(check::Args),
+    Control(control::Args),
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -50,6 +53,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Generate(args) => generate::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Control(args) => control::run(&args),
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod burst;
 pub mod change;
+pub mod control;
 pub mod csv;
 mod decay;
 mod draw;
