@@ -9,6 +9,7 @@ pub mod csv;
 mod decay;
 mod draw;
 pub mod infer;
+pub mod machine;
 pub mod meter;
 mod packet;
 pub mod policy;
@@ -20,6 +21,7 @@ pub mod workload;
 
 pub use decay::{Choice, Decay};
 pub use draw::Draw;
+pub use machine::Machine;
 pub use packet::{Direction, Packet};
 pub use profile::Profile;
 pub use unit::{Energy, Power};
