@@ -133,6 +133,10 @@ fn the_device_can_ask_for_sleep() {
     assert!(machine.sleep(ms(200)));
     assert_eq!(machine.state(ms(200)), 2);
     assert_eq!(changes(&mut machine, ms(200)), [(ms(120), 2, 0), (ms(200), 0, 2)]);
+    let mut listening = Machine::new(&radio());
+    listening.pass(ms(0), Direction::Up);
+    listening.pass(ms(430), Direction::Down);
+    assert!(!listening.sleep(ms(440)), "a packet waits until it listens");
     // Paged from then on.
     assert_eq!(machine.pass(ms(250), Direction::Down), ms(370));
     assert!(machine.sleep(ms(900)), "from any state that is not released");
