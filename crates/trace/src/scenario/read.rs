@@ -56,6 +56,17 @@ pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Scenario, ScenarioErro
     })
 }
 
+/// Where the file says what the radio of a link is, for its owner to say what is wrong with it: line
+/// and column as in [`ScenarioError`]. None where the text is not the one that was read.
+pub fn place_of_radio(text: &str, link: &str) -> Option<(usize, usize)> {
+    let at = document(text, "the scenario", |root| {
+        let table = root.required("link")?.table("the links")?;
+        let table = table.required(link)?.table("a link")?;
+        Ok(table.required("rrc")?.at())
+    });
+    at.ok().map(|at| place(text, at))
+}
+
 fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
     let root = root.only(&[
         "name",
@@ -111,7 +122,8 @@ fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, Fault
             let mut link = LinkSpec::new(entry.key);
             let settings: Result<Vec<Setting>, Fault> =
                 table.entries.iter().map(|entry| link_setting(entry, read)).collect();
-            link.configure(settings?);
+            let rrc = table.entry("rrc").map_or(table.at, |entry| entry.at());
+            link.configure(settings?).map_err(|error| link_fault(rrc, &error))?;
             Ok(link)
         })
         .collect()
