@@ -254,9 +254,10 @@ impl Pipe {
         self.held = until.max(self.now);
     }
 
-    /// When the wire was last busy, as of the latest `now`: that very moment while a packet is being
-    /// sent or waits for anything but the end of a [`hold`](Self::hold); none if never.
-    pub fn last_busy(&self) -> Option<Time> {
+    /// When the wire was last busy, up to `now`: that very moment while a packet is being sent or waits
+    /// for anything but the end of a [`hold`](Self::hold); none if never.
+    pub fn last_busy(&mut self, now: Time) -> Option<Time> {
+        self.advance(now);
         let is_busy = self.service.is_some() || !self.queue.is_empty() && self.held <= self.now;
         if is_busy { Some(self.now) } else { self.departed }
     }

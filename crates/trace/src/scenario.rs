@@ -350,7 +350,8 @@ pub struct Workload {
 pub struct Expectation {
     /// Which workload.
     pub workload: String,
-    /// `exit`, `seconds`, or the down/up bytes of a link (`wifi.down_bytes`).
+    /// `exit`, `seconds`, the down/up bytes of a link (`wifi.down_bytes`), or how often its radio was
+    /// brought back (`lte.promotions`).
     pub value: String,
     /// `<`, `<=`, `==`, `>=` or `>`.
     pub op: String,
