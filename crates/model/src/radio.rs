@@ -5,6 +5,8 @@
 //! which state; those of [`profiles`] come with it. [`Decay`] is the tail, and [`Choice`] what can be
 //! done about it. [`workload`] makes traces of what applications send, [`Packet`] by packet.
 
+pub mod burst;
+pub mod change;
 pub mod csv;
 mod decay;
 mod draw;
@@ -15,7 +17,12 @@ mod packet;
 pub mod policy;
 pub mod profile;
 pub mod profiles;
+mod session;
+mod share;
 pub mod simulate;
+mod survey;
+pub mod timeline;
+mod tolerant;
 mod unit;
 pub mod workload;
 
@@ -24,4 +31,8 @@ pub use draw::Draw;
 pub use machine::Machine;
 pub use packet::{Direction, Packet};
 pub use profile::Profile;
+pub use session::{App, Apps, BURST_GAP, MAX_APPS, Sessions};
+pub use share::{Share, Shares};
+pub use survey::{Gaps, Survey};
+pub use tolerant::{Tolerant, TolerantError};
 pub use unit::{Energy, Power};

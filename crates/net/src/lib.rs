@@ -11,4 +11,5 @@ pub mod fetch;
 pub mod flows;
 pub mod lab;
 mod pcapng;
+pub mod radio;
 pub mod resolve;

@@ -86,7 +86,7 @@ pub(super) fn trace(bytes: &[u8]) {
             Ok(None) => {}
             Ok(Some(packet)) => {
                 assert!(packet.at >= last);
-                assert!(usize::from(packet.app) < reader.names().len());
+                assert!(usize::from(packet.app) < reader.apps().len());
                 last = packet.at;
             }
             Err(error) => {

@@ -1,19 +1,15 @@
-//! A trace as lines of text: `time,bytes,direction[,app][,flow]`.
+//! A trace as lines of text: `time,bytes,direction[,app][,port][,flow]`.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
+use manyways_trace::Time;
 use manyways_trace::human::quoted;
-use manyways_trace::{Span, Time};
 
-use super::{Direction, Packet};
+use super::session::{Apps, Sessions};
+use super::{App, Direction, Packet};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 4_096;
-/// The most applications. Those behind it are the last one together.
-pub const MAX_APPS: usize = 10_000;
-/// Where no flow is given, what an application does after such a silence is a new session (the gap
-/// between bursts of AT&T's Video Optimizer).
-const BURST_GAP: Span = Span::from_millis(1_500);
 
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +33,7 @@ pub struct CsvError {
 /// | `bytes` | a whole number |
 /// | `direction` | `up` or `down` |
 /// | `app` or `application` | a name; may be empty |
+/// | `port` | the number of the server's port; may be empty |
 /// | `flow` | a word, the same for all packets of a session; may be empty |
 ///
 /// The table of packets that `manyways flows` exports as CSV is such a trace.
@@ -44,8 +41,7 @@ pub struct CsvError {
 pub struct Reader {
     line: u64,
     columns: Columns,
-    names: Vec<String>,
-    apps: HashMap<String, u16>,
+    apps: Apps,
     sessions: Sessions,
     last: Option<Time>,
 }
@@ -57,19 +53,9 @@ struct Columns {
     bytes: usize,
     direction: usize,
     app: Option<usize>,
+    port: Option<usize>,
     flow: Option<usize>,
 }
-
-/// Numbers sessions: by flow, or by silences of an application.
-#[derive(Clone, Debug, Default)]
-struct Sessions {
-    next: u32,
-    flows: HashMap<String, u32>,
-    bursts: HashMap<u16, (Time, u32)>,
-}
-
-/// More flows than this are not remembered: the next packet of each begins a new session.
-const MAX_FLOWS: usize = 200_000;
 
 impl Reader {
     /// Reads the line with the names of the columns.
@@ -83,7 +69,7 @@ impl Reader {
         let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&&**name));
         let needed = |wanted: &'static str| {
             place(&[wanted]).ok_or_else(|| CsvError {
-                hint: Some("the first line is time,bytes,direction[,app][,flow]".to_owned()),
+                hint: Some("the first line is time,bytes,direction[,app][,port][,flow]".to_owned()),
                 ..wrong(1, format!("there is no column `{wanted}`"))
             })
         };
@@ -95,18 +81,18 @@ impl Reader {
                 bytes: needed("bytes")?,
                 direction: needed("direction")?,
                 app: place(&["app", "application"]),
+                port: place(&["port"]),
                 flow: place(&["flow"]),
             },
-            names: Vec::new(),
-            apps: HashMap::new(),
+            apps: Apps::default(),
             sessions: Sessions::default(),
             last: None,
         })
     }
 
-    /// The applications by their numbers; the name of one without a name is empty.
-    pub fn names(&self) -> &[String] {
-        &self.names
+    /// The applications by their numbers.
+    pub fn apps(&self) -> &[App] {
+        self.apps.all()
     }
 
     /// Reads the next line; nothing where it is blank.
@@ -150,49 +136,20 @@ impl Reader {
                 });
             }
         };
-        let name = columns.app.map_or("", field);
-        let flow = columns.flow.map_or("", field);
-        let app = match self.apps.get(name) {
-            Some(app) => *app,
-            None => {
-                let app = self.names.len().min(MAX_APPS - 1) as u16;
-                if self.names.len() < MAX_APPS {
-                    self.names.push(name.to_owned());
-                    self.apps.insert(name.to_owned(), app);
-                }
-                app
-            }
+        let port = columns.port.map_or("", field);
+        let port = match port.is_empty() {
+            true => None,
+            false => Some(port.parse::<u16>().map_err(|_| {
+                wrong(self.line, format!("`{}` is not the number of a port", quoted(port)))
+            })?),
         };
+        let app = self.apps.number(columns.app.map_or("", field), port);
+        let flow = columns.flow.map_or("", field);
+        let flow = (!flow.is_empty())
+            .then(|| BuildHasherDefault::<DefaultHasher>::default().hash_one(flow));
         let session = self.sessions.of(at, app, flow);
         self.last = Some(at);
         Ok(Some(Packet { at, direction, bytes, app, session }))
-    }
-}
-
-impl Sessions {
-    fn of(&mut self, at: Time, app: u16, flow: &str) -> u32 {
-        if !flow.is_empty() {
-            if let Some(session) = self.flows.get(flow) {
-                return *session;
-            }
-            if self.flows.len() >= MAX_FLOWS {
-                self.flows.clear();
-            }
-            let session = self.begin();
-            self.flows.insert(flow.to_owned(), session);
-            return session;
-        }
-        let session = match self.bursts.get(&app) {
-            Some((last, session)) if at.since(*last) <= BURST_GAP => *session,
-            _ => self.begin(),
-        };
-        self.bursts.insert(app, (at, session));
-        session
-    }
-
-    fn begin(&mut self) -> u32 {
-        self.next = self.next.wrapping_add(1);
-        self.next
     }
 }
 

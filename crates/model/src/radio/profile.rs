@@ -92,6 +92,26 @@ pub struct Listens {
     pub power: Power,
 }
 
+impl Profile {
+    /// The same radio, of which going to sleep and being brought back takes so many times as much.
+    pub fn with_switches(mut self, factor: f64) -> Self {
+        for state in &mut self.states {
+            state.demotion = Energy::joules(state.demotion.as_joules() * factor);
+            state.promotion = Energy::joules(state.promotion.as_joules() * factor);
+        }
+        self
+    }
+
+    /// The same radio, where to release it takes so large a share of what turning the data connection
+    /// off takes. Profiles have a half, as Deng's thesis does (§4.6.1).
+    pub fn with_turn_off(mut self, share: f64) -> Self {
+        for state in &mut self.states {
+            state.demotion = Energy::joules(state.demotion.as_joules() * share / 0.5);
+        }
+        self
+    }
+}
+
 impl Technology {
     const NAMES: [(&'static str, Self); 5] = [
         ("3g", Self::ThreeG),

@@ -12,7 +12,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 4] = [0xfd, b'7', b'z', b'X'];
 const BZIP2: [u8; 3] = *b"BZh";
 /// What captures begin with: pcap in both orders and its variants, pcapng, btsnoop.
-const CAPTURES: [[u8; 4]; 8] = [
+pub(crate) const CAPTURES: [[u8; 4]; 8] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0xa1, 0xb2, 0x3c, 0x4d],
@@ -180,7 +180,7 @@ impl Source {
     }
 
     /// Opens it. What is read comes decompressed.
-    pub(super) fn open(
+    pub(crate) fn open(
         &self,
         read: &std::sync::Arc<std::sync::atomic::AtomicU64>,
     ) -> Result<Box<dyn Read + Send>, SourceError> {

@@ -113,6 +113,14 @@ impl Tables {
         Ok(Self { path: path.to_owned(), files })
     }
 
+    /// One file, which has to be the table of that name.
+    pub fn file(path: &Path, table: &str) -> Result<Self, TablesError> {
+        let is_masked = open(path)?.is_masked();
+        let part = Part { path: path.to_owned(), shard: None, is_masked };
+        let files = BTreeMap::from([(table.to_owned(), vec![part])]);
+        Ok(Self { path: path.to_owned(), files })
+    }
+
     /// Where they are.
     pub fn path(&self) -> &Path {
         &self.path

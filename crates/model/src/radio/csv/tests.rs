@@ -1,3 +1,4 @@
+use manyways_trace::Span;
 use proptest::prelude::*;
 
 use super::*;

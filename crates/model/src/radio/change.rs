@@ -1,0 +1,253 @@
+//! What if an application sent at other times?
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use manyways_trace::{Span, Time};
+
+use super::Packet;
+
+/// What becomes of the sessions of an application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// They begin together, at the next multiple of so long a time since the first packet of the
+    /// trace: later than they would.
+    Batch(Span),
+    /// With the first of them also all that would begin within so long a time behind it begin: sooner
+    /// than they would.
+    Prefetch(Span),
+    /// They are not there.
+    Drop,
+}
+
+/// How sessions were moved.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Moved {
+    /// Sessions that the change is about.
+    pub sessions: u64,
+    /// Those that begin at another time now, or not at all.
+    pub moved: u64,
+    /// Seconds of all of them.
+    pub secs: f64,
+    /// Seconds of the one that was moved the farthest.
+    pub most: f64,
+}
+
+/// Changes a trace: packets in, packets out, both in order. All packets of a session move by the same
+/// time.
+///
+/// What it keeps grows with the length of a change and with the sessions that are going on; one of
+/// which nothing passed for 15 minutes is forgotten.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    change: Change,
+    first: Option<Time>,
+    /// Prefetches: when the last one began.
+    opened: Option<Time>,
+    sessions: HashMap<u32, Going>,
+    forgets_at: usize,
+    waiting: BinaryHeap<Reverse<(Time, u64, Packet)>>,
+    count: u64,
+    moved: Moved,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Going {
+    seen: Time,
+    /// Where it began, and where it begins now.
+    was: Time,
+    is: Time,
+}
+
+const FORGOTTEN: Span = Span::from_secs(900);
+const SESSIONS: usize = 1_024;
+
+impl Changed {
+    /// Nothing has passed yet.
+    pub fn new(change: Change) -> Self {
+        Self {
+            change,
+            first: None,
+            opened: None,
+            sessions: HashMap::new(),
+            forgets_at: SESSIONS,
+            waiting: BinaryHeap::new(),
+            count: 0,
+            moved: Moved::default(),
+        }
+    }
+
+    /// The next packet, and whether it is of an application that changes; what passes by then is
+    /// handed out.
+    pub fn next(&mut self, packet: Packet, changes: bool, mut each: impl FnMut(Packet)) {
+        let now = packet.at;
+        let first = *self.first.get_or_insert(now);
+        let at = if changes { self.place(&packet, first) } else { Some(now) };
+        if let Some(at) = at {
+            self.waiting.push(Reverse((at, self.count, Packet { at, ..packet })));
+            self.count += 1;
+        }
+        // Nothing that comes can be earlier than this.
+        let ahead = if let Change::Prefetch(ahead) = self.change { ahead } else { Span::ZERO };
+        let safe = Time::from_nanos(now.as_nanos().saturating_sub(ahead.as_nanos()));
+        while let Some(Reverse((at, ..))) = self.waiting.peek()
+            && *at <= safe
+            && let Some(Reverse((_, _, packet))) = self.waiting.pop()
+        {
+            each(packet);
+        }
+    }
+
+    /// Nothing comes any more.
+    pub fn end(&mut self, mut each: impl FnMut(Packet)) {
+        while let Some(Reverse((_, _, packet))) = self.waiting.pop() {
+            each(packet);
+        }
+    }
+
+    /// How far sessions were moved so far.
+    pub fn moved(&self) -> Moved {
+        self.moved
+    }
+
+    /// When it passes now; none where it does not.
+    fn place(&mut self, packet: &Packet, first: Time) -> Option<Time> {
+        let now = packet.at;
+        if self.sessions.len() >= self.forgets_at {
+            self.sessions.retain(|_, going| now.since(going.seen) < FORGOTTEN);
+            self.forgets_at = (2 * self.sessions.len()).max(SESSIONS);
+        }
+        let known = self.sessions.get_mut(&packet.session);
+        let going = match known.filter(|going| now.since(going.seen) < FORGOTTEN) {
+            Some(going) => {
+                going.seen = now;
+                *going
+            }
+            None => {
+                let is = self.begin(now, first);
+                let going = Going { seen: now, was: now, is };
+                self.sessions.insert(packet.session, going);
+                going
+            }
+        };
+        if self.change == Change::Drop {
+            return None;
+        }
+        Some(going.is + now.since(going.was))
+    }
+
+    /// When a session begins that would begin now.
+    fn begin(&mut self, now: Time, first: Time) -> Time {
+        let is = match self.change {
+            Change::Batch(every) => {
+                let (since, every) = (now.since(first).as_nanos(), every.as_nanos().max(1));
+                first + Span::from_nanos(since.div_ceil(every) * every)
+            }
+            Change::Prefetch(ahead) => match self.opened {
+                Some(opened) if now.since(opened) <= ahead => opened,
+                _ => {
+                    self.opened = Some(now);
+                    now
+                }
+            },
+            Change::Drop => now,
+        };
+        let by = is.since(now).max(now.since(is)).as_secs_f64();
+        self.moved.sessions += 1;
+        if by > 0.0 || self.change == Change::Drop {
+            self.moved.moved += 1;
+            self.moved.secs += by;
+            self.moved.most = self.moved.most.max(by);
+        }
+        is
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::radio::Direction;
+
+    fn packet(millis: u64, app: u16, session: u32) -> Packet {
+        let at = Time::from_millis(millis);
+        Packet { at, direction: Direction::Up, bytes: 100, app, session }
+    }
+
+    fn run(change: Change, packets: &[Packet]) -> (Vec<(u64, u16)>, Moved) {
+        let mut changed = Changed::new(change);
+        let mut out = Vec::new();
+        for packet in packets {
+            changed.next(*packet, packet.app == 1, |packet| out.push(packet));
+        }
+        changed.end(|packet| out.push(packet));
+        let out = out.iter().map(|packet| (packet.at.as_nanos() / 1_000_000, packet.app));
+        (out.collect(), changed.moved())
+    }
+
+    fn trace() -> Vec<Packet> {
+        vec![
+            packet(1_000, 0, 1),
+            packet(5_000, 1, 2),
+            packet(5_200, 1, 2),
+            packet(8_000, 0, 3),
+            packet(9_000, 1, 4),
+            packet(30_000, 1, 5),
+        ]
+    }
+
+    #[test]
+    fn a_batch_waits_for_its_time() {
+        // Multiples of ten seconds since the first packet.
+        let (out, moved) = run(Change::Batch(Span::from_secs(10)), &trace());
+        let expected = [(1_000, 0), (8_000, 0), (11_000, 1), (11_000, 1), (11_200, 1), (31_000, 1)];
+        assert_eq!(out, expected);
+        assert_eq!((moved.sessions, moved.moved), (3, 3));
+        assert!((moved.secs - (6.0 + 2.0 + 1.0)).abs() < 1e-9 && moved.most == 6.0);
+    }
+
+    #[test]
+    fn a_prefetch_brings_what_comes_soon() {
+        let (out, moved) = run(Change::Prefetch(Span::from_secs(10)), &trace());
+        let expected = [(1_000, 0), (5_000, 1), (5_000, 1), (5_200, 1), (8_000, 0), (30_000, 1)];
+        assert_eq!(out, expected);
+        assert_eq!((moved.sessions, moved.moved, moved.most), (3, 1, 4.0));
+    }
+
+    #[test]
+    fn what_is_dropped_is_not_there() {
+        let (out, moved) = run(Change::Drop, &trace());
+        assert_eq!(out, [(1_000, 0), (8_000, 0)]);
+        assert_eq!((moved.sessions, moved.moved), (3, 3));
+    }
+
+    proptest! {
+        /// Nothing is lost, everything is in order, and others stay where they are.
+        #[test]
+        fn a_change_moves_only_what_it_is_about(
+            gaps in prop::collection::vec((0_u64..20_000, 0_u16..2, 0_u32..20), 1..200),
+            secs in 1_u64..60,
+            is_batch: bool,
+        ) {
+            let mut now = 0;
+            let packets: Vec<Packet> = gaps
+                .iter()
+                .map(|(gap, app, session)| {
+                    now += gap;
+                    packet(now, *app, *session * 2 + u32::from(*app))
+                })
+                .collect();
+            let span = Span::from_secs(secs);
+            let change = if is_batch { Change::Batch(span) } else { Change::Prefetch(span) };
+            let (out, moved) = run(change, &packets);
+            prop_assert_eq!(out.len(), packets.len());
+            prop_assert!(out.is_sorted_by_key(|(at, _)| *at));
+            let of = |app| out.iter().filter(move |(_, one)| *one == app).map(|(at, _)| *at);
+            let stay = packets.iter().filter(|packet| packet.app == 0);
+            let stay: Vec<u64> = stay.map(|packet| packet.at.as_nanos() / 1_000_000).collect();
+            prop_assert_eq!(of(0).collect::<Vec<_>>(), stay);
+            prop_assert!(moved.most <= secs as f64 + 1e-9);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Which packets belong together.
+
+use std::collections::HashMap;
+
+use manyways_trace::{Span, Time};
+
+/// Where no flow is known, what an application does after such a silence is a new session (the gap
+/// between bursts of AT&T's Video Optimizer).
+pub const BURST_GAP: Span = Span::from_millis(1_500);
+/// More flows than this are not remembered: the next packet of each begins a new session.
+const MAX_FLOWS: usize = 200_000;
+/// The most applications. Those behind it are the last one together.
+pub const MAX_APPS: usize = 10_000;
+
+/// Numbers sessions: by flow, or by silences of an application.
+#[derive(Clone, Debug, Default)]
+pub struct Sessions {
+    next: u32,
+    flows: HashMap<u64, u32>,
+    bursts: HashMap<u16, (Time, u32)>,
+}
+
+/// Who sends and receives.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub struct App {
+    /// As the trace calls it; empty where it does not.
+    pub name: String,
+    /// The server's port, where the trace says it.
+    pub port: Option<u16>,
+}
+
+/// Numbers applications: each pair of a name and a port.
+#[derive(Clone, Debug, Default)]
+pub struct Apps {
+    all: Vec<App>,
+    numbers: HashMap<Option<u16>, HashMap<String, u16>>,
+}
+
+impl Sessions {
+    /// The number of the session of a packet that passes now.
+    pub fn of(&mut self, at: Time, app: u16, flow: Option<u64>) -> u32 {
+        if let Some(flow) = flow {
+            if let Some(session) = self.flows.get(&flow) {
+                return *session;
+            }
+            if self.flows.len() >= MAX_FLOWS {
+                self.flows.clear();
+            }
+            let session = self.begin();
+            self.flows.insert(flow, session);
+            return session;
+        }
+        let session = match self.bursts.get(&app) {
+            Some((last, session)) if at.since(*last) <= BURST_GAP => *session,
+            _ => self.begin(),
+        };
+        self.bursts.insert(app, (at, session));
+        session
+    }
+
+    fn begin(&mut self) -> u32 {
+        self.next = self.next.wrapping_add(1);
+        self.next
+    }
+}
+
+impl Apps {
+    /// The number of an application.
+    pub fn number(&mut self, name: &str, port: Option<u16>) -> u16 {
+        if let Some(number) = self.numbers.get(&port).and_then(|names| names.get(name)) {
+            return *number;
+        }
+        if self.all.len() == MAX_APPS {
+            return (MAX_APPS - 1) as u16;
+        }
+        let number = self.all.len() as u16;
+        self.all.push(App { name: name.to_owned(), port });
+        self.numbers.entry(port).or_default().insert(name.to_owned(), number);
+        number
+    }
+
+    /// By their numbers.
+    pub fn all(&self) -> &[App] {
+        &self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_a_session_and_else_a_silence_ends_it() {
+        let mut sessions = Sessions::default();
+        let at = Time::from_millis;
+        let of = |sessions: &mut Sessions, millis, app, flow| sessions.of(at(millis), app, flow);
+        assert_eq!(of(&mut sessions, 0, 0, Some(9)), 1);
+        assert_eq!(of(&mut sessions, 0, 0, None), 2);
+        assert_eq!(of(&mut sessions, 1_500, 0, None), 2);
+        assert_eq!(of(&mut sessions, 1_500, 1, None), 3);
+        assert_eq!(of(&mut sessions, 3_001, 0, None), 4);
+        assert_eq!(of(&mut sessions, 90_000, 5, Some(9)), 1);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (mut sessions, mut apps) = (Sessions::default(), Apps::default());
+        for number in 0..300_000 {
+            sessions.of(Time::ZERO, 0, Some(number));
+            apps.number(&number.to_string(), None);
+        }
+        assert!(sessions.flows.len() <= MAX_FLOWS);
+        assert_eq!(apps.all().len(), MAX_APPS);
+        assert_eq!(apps.number("7", None), 7);
+        assert_eq!(apps.number("new", Some(7)), (MAX_APPS - 1) as u16);
+    }
+
+    #[test]
+    fn an_application_at_two_ports_is_two() {
+        let mut apps = Apps::default();
+        assert_eq!(apps.number("a", None), 0);
+        assert_eq!(apps.number("a", Some(443)), 1);
+        assert_eq!(apps.number("a", None), 0);
+        assert_eq!(apps.all()[1], App { name: "a".to_owned(), port: Some(443) });
+    }
+}

@@ -1,0 +1,249 @@
+//! In which state a radio is when, under the network's timers.
+
+use manyways_trace::{Span, Time};
+
+use super::{Decay, Direction, Packet, Profile};
+
+/// What a radio does for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Phase {
+    /// Packets follow each other; by the direction of the one that ends a gap.
+    Transfer(Direction),
+    /// Nothing passes: the state at that place of the profile.
+    State(usize),
+    /// It is brought back. That takes energy here, and no time: packets are where they are.
+    Promotion,
+}
+
+/// A while.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Segment {
+    /// When it begins.
+    pub begins: Time,
+    /// When it ends; the same moment where it is only energy.
+    pub ends: Time,
+    /// What the radio does.
+    pub phase: Phase,
+    /// What that takes, with the change into it.
+    pub joules: f64,
+}
+
+/// Goes along with a trace. The joules of its segments add up to what the
+/// [`Meter`](super::meter::Meter) counts without a policy.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    stay: Decay,
+    burst_gap: f64,
+    power: [f64; 2],
+    bit: [f64; 2],
+    last: Option<Time>,
+    /// A transfer that may go on.
+    transfer: Option<Segment>,
+}
+
+impl Timeline {
+    /// Nothing has passed yet.
+    pub fn new(profile: &Profile) -> Self {
+        let transfer = &profile.transfer;
+        Self {
+            stay: Decay::from(profile, 0),
+            burst_gap: transfer.burst_gap.as_secs_f64(),
+            power: [transfer.send.as_watts(), transfer.receive.as_watts()],
+            bit: [transfer.send_per_mbit, transfer.receive_per_mbit]
+                .map(|energy| energy.as_joules() / 1e6),
+            last: None,
+            transfer: None,
+        }
+    }
+
+    /// The next packet; what is over by then is handed out.
+    pub fn next(&mut self, packet: &Packet, mut each: impl FnMut(Segment)) {
+        let way = usize::from(packet.direction == Direction::Down);
+        let bits = f64::from(packet.bytes) * 8.0 * self.bit[way];
+        let at = self.last.map_or(packet.at, |last| last.max(packet.at));
+        let phase = Phase::Transfer(packet.direction);
+        let moment = |phase, joules| Segment { begins: at, ends: at, phase, joules };
+        let gap = self.last.map(|last| at.since(last).as_secs_f64());
+        match gap {
+            Some(gap) if gap <= self.burst_gap => {
+                let joules = gap * self.power[way] + bits;
+                match &mut self.transfer {
+                    Some(transfer) if transfer.phase == phase => {
+                        transfer.ends = at;
+                        transfer.joules += joules;
+                    }
+                    _ => {
+                        let begins = self.last.unwrap_or(at);
+                        let new = Segment { begins, ends: at, phase, joules };
+                        self.transfer.replace(new).into_iter().for_each(&mut each);
+                    }
+                }
+            }
+            _ => {
+                self.transfer.take().into_iter().for_each(&mut each);
+                if let (Some(gap), Some(last)) = (gap, self.last) {
+                    self.silence(last, gap, at, &mut each);
+                }
+                let promotion = self.stay.promotion(gap.unwrap_or(f64::INFINITY));
+                if promotion > 0.0 {
+                    each(moment(Phase::Promotion, promotion));
+                }
+                if bits > 0.0 {
+                    self.transfer = Some(moment(phase, bits));
+                }
+            }
+        }
+        self.last = Some(at);
+    }
+
+    /// Nothing comes any more: its tail ends.
+    pub fn end(&mut self, mut each: impl FnMut(Segment)) {
+        self.transfer.take().into_iter().for_each(&mut each);
+        let Some(last) = self.last else { return };
+        let gap = self.stay.released().next_up();
+        if gap.is_finite() {
+            self.silence(last, gap, last + Span::from_secs_f64(gap), &mut each);
+        }
+    }
+
+    fn silence(&self, last: Time, gap: f64, ends: Time, each: &mut impl FnMut(Segment)) {
+        let mut begins = last;
+        let mut until = 0.0;
+        for (state, secs, joules, demotion) in self.stay.parts(gap) {
+            until += secs;
+            let end = if until >= gap { ends } else { last + Span::from_secs_f64(until) };
+            let end = end.min(ends);
+            let phase = Phase::State(state);
+            each(Segment { begins, ends: end, phase, joules: joules + demotion });
+            begins = end;
+        }
+    }
+}
+
+/// Energy over time in a bounded number of steps, which grow wider when the trace grows longer.
+#[derive(Clone, Debug)]
+pub struct Steps {
+    most: usize,
+    width: f64,
+    /// Joules of each step.
+    joules: Vec<f64>,
+}
+
+impl Steps {
+    /// At most so many, at least two; each so many seconds wide at first.
+    pub fn new(most: usize, width: f64) -> Self {
+        Self { most: most.max(2), width: width.max(1e-6), joules: Vec::new() }
+    }
+
+    /// Adds energy that was spent from one moment to another, in seconds from the beginning.
+    pub fn add(&mut self, from: f64, to: f64, joules: f64) {
+        let to = to.max(from);
+        while to >= self.width * self.most as f64 {
+            self.width *= 2.0;
+            self.joules = self.joules.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+        let (first, last) = ((from / self.width) as usize, (to / self.width) as usize);
+        if self.joules.len() <= last {
+            self.joules.resize(last + 1, 0.0);
+        }
+        if first == last {
+            self.joules[first] += joules;
+            return;
+        }
+        for step in first..=last {
+            let (begin, end) = (step as f64 * self.width, (step + 1) as f64 * self.width);
+            let part = (end.min(to) - begin.max(from)).max(0.0);
+            self.joules[step] += joules * part / (to - from);
+        }
+    }
+
+    /// How wide a step is, in seconds.
+    pub fn width(&self) -> f64 {
+        self.width
+    }
+
+    /// When each step begins, in seconds, and the mean power in it, in watts.
+    pub fn power(&self) -> impl Iterator<Item = (f64, f64)> {
+        let steps = self.joules.iter().enumerate();
+        steps.map(|(step, joules)| (step as f64 * self.width, joules / self.width))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::radio::meter::Meter;
+    use crate::radio::policy::NEVER;
+    use crate::radio::{profiles, workload};
+
+    fn run(profile: &Profile, packets: impl Iterator<Item = Packet>) -> (Vec<Segment>, f64) {
+        let (mut timeline, mut meter) = (Timeline::new(profile), Meter::new(profile));
+        let mut segments = Vec::new();
+        let mut last = None;
+        for packet in packets {
+            match last {
+                None => meter.begin(&packet),
+                Some(last) => {
+                    meter.next(&packet, packet.at.since(last).as_secs_f64(), NEVER);
+                }
+            }
+            timeline.next(&packet, |segment| segments.push(segment));
+            last = Some(packet.at);
+        }
+        timeline.end(|segment| segments.push(segment));
+        meter.end(NEVER);
+        (segments, meter.account().total())
+    }
+
+    #[test]
+    fn segments_follow_each_other_and_add_up() {
+        for (name, _) in profiles::all() {
+            let profile = profiles::named(name).unwrap().unwrap();
+            let (segments, total) = run(&profile, workload::mixed(5, Span::from_secs(30_000)));
+            let sum: f64 = segments.iter().map(|segment| segment.joules).sum();
+            assert!((sum / total - 1.0).abs() < 1e-9, "{name}: {sum} {total}");
+            for pair in segments.windows(2) {
+                assert_eq!(pair[0].ends, pair[1].begins, "{name}: {pair:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_is_a_tail_by_hand() {
+        let profile = profiles::named("att-hspa").unwrap().unwrap();
+        let beats = workload::heartbeats(Span::from_secs(60), 100, Span::from_secs(60));
+        let (segments, _) = run(&profile, beats);
+        let seen: Vec<_> = segments
+            .iter()
+            .map(|one| (one.begins.as_nanos() / 1_000_000, one.phase, (one.joules * 1e6).round()))
+            .collect();
+        let tail = |from: u64| {
+            [
+                (from, Phase::State(0), 5_679_200.0),
+                (from + 6_200, Phase::State(1), 6_853_600.0),
+                (from + 16_600, Phase::State(2), 550_000.0),
+            ]
+        };
+        let begin = [(0, Phase::Promotion, 550_000.0)];
+        let next = [(60_000, Phase::Promotion, 550_000.0)];
+        let all = [&begin[..], &tail(0), &next, &tail(60_000)].concat();
+        assert_eq!(seen, all);
+    }
+
+    #[test]
+    fn steps_keep_all_energy_in_bounded_room() {
+        let mut steps = Steps::new(10, 1.0);
+        steps.add(0.5, 2.5, 2.0);
+        let power: Vec<_> = steps.power().collect();
+        assert_eq!(power, [(0.0, 0.5), (1.0, 1.0), (2.0, 0.5)]);
+        let mut sum = 2.0;
+        for second in 3..1_000 {
+            steps.add(f64::from(second), f64::from(second) + 0.7, 0.3);
+            sum += 0.3;
+        }
+        let power: Vec<_> = steps.power().collect();
+        assert!(power.len() <= 10, "{}", power.len());
+        let all: f64 = power.iter().map(|(_, watts)| watts * steps.width()).sum();
+        assert!((all - sum).abs() < 1e-9, "{all} {sum}");
+    }
+}

@@ -1,0 +1,317 @@
+//! Which traffic may wait: a file of rules (TOML).
+
+use manyways_trace::human::quoted;
+use manyways_trace::table::{Entry, Fault, Table, document, place};
+
+use super::App;
+
+/// The longest file of rules, in bytes.
+pub const MAX_TEXT: usize = 64 << 10;
+/// The most rules in it, and the most entries of a rule's list.
+pub const MAX_RULES: usize = 1_000;
+
+/// What may wait. Everything else never does.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Tolerant {
+    rules: Vec<Rule>,
+}
+
+/// All that is given has to fit; of a list, any entry.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+struct Rule {
+    applications: Vec<String>,
+    domains: Vec<String>,
+    ports: Vec<(u16, u16)>,
+}
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {sentence}")]
+pub struct TolerantError {
+    /// Counted from one.
+    pub line: usize,
+    /// In characters, counted from one.
+    pub column: usize,
+    /// What is wrong.
+    pub sentence: String,
+    /// What the user can do about it.
+    pub hint: Option<String>,
+}
+
+impl Tolerant {
+    /// These applications may wait, by their names; `*` stands for any characters.
+    pub fn applications(names: &[String]) -> Self {
+        let applications = names.iter().map(|name| name.to_lowercase()).collect();
+        match names.is_empty() {
+            true => Self::default(),
+            false => Self { rules: vec![Rule { applications, ..Rule::default() }] },
+        }
+    }
+
+    /// Reads a file: any number of `[[delay-tolerant]]`, each with one or more of these keys, whose
+    /// values are one entry or a list. All keys of a rule have to fit, and any entry of each.
+    ///
+    /// | Key | Entry | Fits |
+    /// |---|---|---|
+    /// | `application` | `"mail"`, `"news*"` | the name that the trace has for it; `*` stands for any characters |
+    /// | `domain` | `"example.org"`, `"*.example.org"`, `".example.org"` | the name as the server's: itself; all below; both |
+    /// | `port` | `993`, `"5222-5228"` | the server's port, where the trace says it |
+    ///
+    /// Small and capital letters are the same.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, and where.
+    pub fn parse(text: &str) -> Result<Self, TolerantError> {
+        let read = match text.len() > MAX_TEXT {
+            true => Err(Fault::new(0, format!("rules have at most {MAX_TEXT} bytes"))),
+            false => document(text, "the rules", rules),
+        };
+        read.map_err(|fault| {
+            let (line, column) = place(text, fault.at);
+            TolerantError { line, column, sentence: fault.sentence, hint: fault.hint }
+        })
+    }
+
+    /// What either of them says.
+    pub fn or(mut self, other: Self) -> Self {
+        self.rules.extend(other.rules);
+        self
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Whether the sessions of an application may wait.
+    pub fn may_wait(&self, app: &App) -> bool {
+        let name = app.name.to_lowercase();
+        self.rules.iter().any(|rule| rule.fits(&name, app.port))
+    }
+}
+
+impl Rule {
+    fn fits(&self, name: &str, port: Option<u16>) -> bool {
+        let applications = &self.applications;
+        let is_one = applications.is_empty() || applications.iter().any(|one| glob(one, name));
+        let is_below =
+            self.domains.is_empty() || self.domains.iter().any(|domain| is_in(domain, name));
+        let is_at = |port: u16| self.ports.iter().any(|(from, to)| (*from..=*to).contains(&port));
+        is_one && is_below && (self.ports.is_empty() || port.is_some_and(is_at))
+    }
+}
+
+/// A star stands for any characters, also for none.
+fn glob(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+fn is_in(domain: &str, name: &str) -> bool {
+    if let Some(parent) = domain.strip_prefix("*.") {
+        return name
+            .strip_suffix(parent)
+            .is_some_and(|below| below.len() > 1 && below.ends_with('.'));
+    }
+    match domain.strip_prefix('.') {
+        Some(parent) => name == parent || is_in(&format!("*.{parent}"), name),
+        None => name == domain,
+    }
+}
+
+fn rules(root: Table<'_>) -> Result<Tolerant, Fault> {
+    const WHAT: &str = "delay-tolerant";
+    let root = root.only(&[WHAT])?;
+    let Some(entry) = root.entry(WHAT) else {
+        return Err(Fault::new(0, "there is no rule in it")
+            .hint("write [[delay-tolerant]] and below it application = \"mail\""));
+    };
+    let tables = entry.tables("a rule")?;
+    if tables.len() > MAX_RULES {
+        return Err(entry.fault(format!("there are at most {MAX_RULES} rules")));
+    }
+    let rules = tables.into_iter().map(rule).collect::<Result<_, _>>()?;
+    Ok(Tolerant { rules })
+}
+
+fn rule(table: Table<'_>) -> Result<Rule, Fault> {
+    const KEYS: [&str; 3] = ["application", "domain", "port"];
+    let at = table.at;
+    let table = table.only(&KEYS)?;
+    if KEYS.iter().all(|key| table.entry(key).is_none()) {
+        return Err(Fault::new(at, "a rule says what may wait")
+            .hint("give it an application, a domain or a port"));
+    }
+    Ok(Rule {
+        applications: each(&table, "application", word)?,
+        domains: each(&table, "domain", domain)?,
+        ports: each(&table, "port", ports)?,
+    })
+}
+
+fn each<T>(
+    table: &Table<'_>,
+    key: &str,
+    read: fn(&Entry<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let Some(entry) = table.entry(key) else { return Ok(Vec::new()) };
+    let entries = entry.items();
+    if entries.is_empty() || entries.len() > MAX_RULES {
+        return Err(entry.fault(format!("a list has 1 to {MAX_RULES} entries")));
+    }
+    entries.iter().map(read).collect()
+}
+
+fn word(entry: &Entry<'_>) -> Result<String, Fault> {
+    let text = entry.one_line()?;
+    match text.trim().is_empty() {
+        true => Err(entry.fault("it is empty")),
+        false => Ok(text.to_lowercase()),
+    }
+}
+
+fn domain(entry: &Entry<'_>) -> Result<String, Fault> {
+    let text = word(entry)?;
+    let rest = text.strip_prefix("*.").or(text.strip_prefix('.')).unwrap_or(&text);
+    match rest.is_empty() || rest.contains(['*', ' ', '/', ':']) || rest.starts_with('.') {
+        true => Err(entry
+            .fault(format!("`{}` is not a domain", quoted(&text)))
+            .hint("write example.org, *.example.org for all below, or .example.org for both")),
+        false => Ok(text),
+    }
+}
+
+fn ports(entry: &Entry<'_>) -> Result<(u16, u16), Fault> {
+    let wrong = |text: &str| {
+        let sentence = format!("`{}` is neither a port nor several", quoted(text));
+        entry.fault(sentence).hint("write 993 or \"5222-5228\"")
+    };
+    if let Ok(number) = entry.whole() {
+        let port = u16::try_from(number).map_err(|_| wrong(&number.to_string()))?;
+        return Ok((port, port));
+    }
+    let text = entry.string()?;
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let read = |text: &str| text.trim().parse::<u16>().map_err(|_| wrong(text));
+    let (from, to) = (read(from)?, read(to)?);
+    if from > to { Err(wrong(text)) } else { Ok((from, to)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app(name: &str, port: Option<u16>) -> App {
+        App { name: name.to_owned(), port }
+    }
+
+    #[test]
+    fn all_keys_have_to_fit_and_any_entry() {
+        let rules = Tolerant::parse(
+            "[[delay-tolerant]]\n\
+             application = [\"Mail\", \"news*\"]\n\
+             [[delay-tolerant]]\n\
+             domain = \".example.org\"\n\
+             port = [993, \"5222-5228\"]\n",
+        )
+        .unwrap();
+        for (name, port, expected) in [
+            ("mail", None, true),
+            ("MAIL", Some(1), true),
+            ("mailbox", None, false),
+            ("news", None, true),
+            ("newsreader", None, true),
+            ("example.org", Some(993), true),
+            ("a.b.example.org", Some(5_225), true),
+            ("example.org", None, false),
+            ("example.org", Some(443), false),
+            ("anexample.org", Some(993), false),
+            (".example.org", Some(993), false),
+            ("", None, false),
+        ] {
+            assert_eq!(rules.may_wait(&app(name, port)), expected, "{name} {port:?}");
+        }
+    }
+
+    #[test]
+    fn domains_are_themselves_or_what_is_below() {
+        for (domain, name, expected) in [
+            ("example.org", "example.org", true),
+            ("example.org", "www.example.org", false),
+            ("*.example.org", "example.org", false),
+            ("*.example.org", "www.example.org", true),
+            (".example.org", "example.org", true),
+            (".example.org", "a.www.example.org", true),
+        ] {
+            assert_eq!(is_in(domain, name), expected, "{domain} {name}");
+        }
+    }
+
+    #[test]
+    fn stars_stand_for_any_characters() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("a*b", "ab", true),
+            ("a*b", "axxb", true),
+            ("a*b*", "axxbyy", true),
+            ("a*b", "axxc", false),
+            ("a*aa", "aa", false),
+            ("*a*a*", "xaya", true),
+            ("*a*a", "a", false),
+        ] {
+            assert_eq!(glob(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn without_rules_nothing_waits() {
+        assert!(!Tolerant::default().may_wait(&app("mail", None)));
+        assert!(!Tolerant::applications(&[]).may_wait(&app("", None)));
+        let named = Tolerant::applications(&["mail".to_owned()]);
+        let both = Tolerant::default().or(named);
+        assert!(both.may_wait(&app("mail", None)) && !both.may_wait(&app("news", None)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let fault = |text: &str| Tolerant::parse(text).unwrap_err().to_string();
+        assert_eq!(fault(""), "line 1, column 1: there is no rule in it");
+        assert_eq!(fault("[[delay-tolerant]]"), "line 1, column 1: a rule says what may wait");
+        let rule = |line: &str| fault(&format!("[[delay-tolerant]]\n{line}"));
+        assert_eq!(
+            rule("port = 70000"),
+            "line 2, column 8: port: `70000` is neither a port nor several"
+        );
+        assert_eq!(
+            rule("port = \"9-1\""),
+            "line 2, column 8: port: `9-1` is neither a port nor several"
+        );
+        assert_eq!(
+            rule("domain = \"a*b.org\""),
+            "line 2, column 10: domain: `a*b.org` is not a domain"
+        );
+        assert_eq!(
+            rule("application = []"),
+            "line 2, column 15: application: a list has 1 to 1000 entries"
+        );
+        assert_eq!(rule("application = \" \""), "line 2, column 15: application: it is empty");
+        assert!(rule("app = \"x\"").contains("app"), "{}", rule("app = \"x\""));
+        assert!(fault(&"#".repeat(MAX_TEXT + 1)).contains("at most"));
+    }
+}

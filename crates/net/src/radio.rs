@@ -1,0 +1,3 @@
+//! The radio's shells: traces of packets out of files.
+
+pub mod trace;

@@ -1,0 +1,165 @@
+use std::io::Write;
+
+use super::*;
+
+fn read(trace: &mut Trace) -> Result<(Vec<Packet>, Seen), TraceError> {
+    let mut packets = Vec::new();
+    let seen = trace.read(&Progress::default(), |packet| packets.push(*packet))?;
+    Ok((packets, seen))
+}
+
+fn open(path: &Path) -> Result<Trace, TraceError> {
+    Trace::open(path, &Wanted::default(), &Progress::default())
+}
+
+/// A pcap file with datagrams of IP, at these milliseconds: from, to, port of each, bytes of payload.
+fn capture(datagrams: &[(u64, [u8; 2], [u16; 2], u16)]) -> Vec<u8> {
+    let mut file = Vec::new();
+    file.extend(0xa1b2_3c4d_u32.to_le_bytes());
+    file.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    file.extend(65_535_u32.to_le_bytes());
+    file.extend(101_u32.to_le_bytes());
+    for (millis, [from, to], ports, payload) in datagrams {
+        let length = 28 + payload;
+        let secs = (millis / 1_000) as u32;
+        file.extend(secs.to_le_bytes());
+        file.extend(((millis % 1_000) as u32 * 1_000_000).to_le_bytes());
+        file.extend(u32::from(length).to_le_bytes());
+        file.extend(u32::from(length).to_le_bytes());
+        file.extend([0x45, 0]);
+        file.extend(length.to_be_bytes());
+        file.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, *from, 10, 0, 0, *to]);
+        file.extend(ports[0].to_be_bytes());
+        file.extend(ports[1].to_be_bytes());
+        file.extend((payload + 8).to_be_bytes());
+        file.extend([0, 0]);
+        file.extend(vec![0; usize::from(*payload)]);
+    }
+    file
+}
+
+const TALK: [(u64, [u8; 2], [u16; 2], u16); 3] = [
+    (1_000, [1, 2], [40_000, 9_000], 100),
+    (1_050, [2, 1], [9_000, 40_000], 200),
+    (9_000, [1, 3], [40_001, 9_001], 50),
+];
+
+#[test]
+fn lines_are_read_again_and_again_also_compressed() {
+    let text = "time,bytes,direction,app,port\n1,60,up,mail,993\n2.5,1500,down,mail,993\n";
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, packed) = (folder.path().join("a.csv"), folder.path().join("a.csv.gz"));
+    fs::write(&plain, text).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    fs::write(&packed, gzip.finish().unwrap()).unwrap();
+    for path in [plain, packed] {
+        let mut trace = open(&path).unwrap();
+        for _ in 0..2 {
+            let (packets, seen) = read(&mut trace).unwrap();
+            assert_eq!(packets.len(), 2);
+            assert_eq!((packets[1].bytes, packets[1].direction), (1_500, Direction::Down));
+            assert_eq!(seen.last, Some(Time::from_millis(2_500)));
+            assert_eq!(trace.apps(), [App { name: "mail".to_owned(), port: Some(993) }]);
+        }
+    }
+}
+
+#[test]
+fn a_capture_is_a_trace_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    fs::write(&path, capture(&TALK)).unwrap();
+    let mut trace = open(&path).unwrap();
+    let Form::Table { _kept: Some(TempFolder(temp)), .. } = &trace.form else { panic!() };
+    let temp = temp.clone();
+    assert!(temp.is_dir());
+    let (packets, _) = read(&mut trace).unwrap();
+    let what: Vec<_> = packets.iter().map(|one| (one.bytes, one.direction)).collect();
+    assert_eq!(what, [(128, Direction::Up), (228, Direction::Down), (78, Direction::Up)]);
+    assert_eq!(packets[1].at.since(packets[0].at), Span::from_millis(50));
+    assert_eq!(packets[0].session, packets[1].session);
+    assert_ne!(packets[0].session, packets[2].session);
+    let ports: Vec<_> = trace.apps().iter().map(|app| app.port).collect();
+    assert_eq!(ports, [Some(9_000), Some(9_001)]);
+    drop(trace);
+    assert!(!temp.exists());
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed() {
+    let home = tempfile::tempdir().unwrap();
+    // No process has the number 0.
+    let names =
+        ["manyways-radio-0-3", "manyways-radio-x", "other-0-3"].map(|name| home.path().join(name));
+    let own = home.path().join(format!("{FOLDER}{}-0", std::process::id()));
+    for path in names.iter().chain([&own]) {
+        fs::create_dir(path).unwrap();
+    }
+    sweep(home.path());
+    assert_eq!(names.map(|path| path.exists()), [false, true, true]);
+    assert!(own.exists());
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let fault = |path: &Path| {
+        let error = open(path).and_then(|mut trace| read(&mut trace)).unwrap_err();
+        assert!(!error.hint().is_empty(), "{error}");
+        error.to_string().replace(&*folder.path().to_string_lossy(), "")
+    };
+    assert_eq!(fault(&write("a", b"")), "there is no packet in /a");
+    assert_eq!(fault(&write("b", b"time,bytes,direction\n")), "there is no packet in /b");
+    assert_eq!(fault(&write("c", b"time,bytes\n")), "/c, line 1: there is no column `direction`");
+    let unsorted = b"time,bytes,direction\n2,1,up\n1,1,up\n";
+    assert_eq!(fault(&write("d", unsorted)), "/d, line 3: it is earlier than the line before");
+    assert_eq!(fault(&write("e", b"time,bytes,direction\n\xff\n")), "/e, line 2: it is not text");
+    let long = [b"time,bytes,direction\n1,1,".as_slice(), &[b'x'; 1 << 20]].concat();
+    assert_eq!(fault(&write("f", &long)), "/f, line 2: it has more than 4096 bytes");
+    assert!(fault(&folder.path().join("none")).starts_with("cannot read /none"));
+    assert_eq!(fault(folder.path()), " has no tables of flows");
+    assert_eq!(fault(&write("g", &capture(&[]))), "there is no packet in /g");
+    let parquet = fault(&write("h", b"PAR1 and no more"));
+    assert!(parquet.starts_with("/h cannot be read"), "{parquet}");
+}
+
+#[test]
+fn a_capture_that_is_cut_says_so_and_has_what_was_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    let whole = capture(&TALK);
+    fs::write(&path, &whole[..whole.len() - 10]).unwrap();
+    let mut trace = open(&path).unwrap();
+    assert_eq!(trace.faults().len(), 1);
+    assert_eq!(read(&mut trace).unwrap().0.len(), 2);
+}
+
+#[test]
+fn a_trace_from_a_seed_is_the_same_each_time() {
+    let made = |app: &str| Made { app: app.to_owned(), seed: 7, lasts: Span::from_secs(7_200) };
+    let mut trace = Trace::made(made("mixed-day")).unwrap();
+    let first = read(&mut trace).unwrap();
+    assert_eq!(first, read(&mut trace).unwrap());
+    assert!(trace.apps().len() > 1);
+    assert!(matches!(Trace::made(made("none")), Err(TraceError::Unknown(_))));
+}
+
+#[test]
+fn it_stops_when_it_is_told_to() {
+    let made = Made { app: "mixed-day".to_owned(), seed: 7, lasts: Span::from_secs(30 * 86_400) };
+    let mut trace = Trace::made(made).unwrap();
+    let progress = Progress::default();
+    let mut count = 0;
+    let seen = trace.read(&progress, |_| {
+        count += 1;
+        progress.stop.store(count > 10_000, Ordering::Relaxed);
+    });
+    let seen = seen.unwrap();
+    assert!(seen.is_stopped && seen.packets < 10_000 + 2 * LOOK, "{seen:?}");
+}
