@@ -11,6 +11,7 @@ pub mod csv;
 mod decay;
 mod draw;
 pub mod infer;
+pub mod ladder;
 pub mod machine;
 pub mod meter;
 mod packet;
