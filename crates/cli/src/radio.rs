@@ -2,6 +2,7 @@
 
 mod check;
 mod known;
+mod probe;
 mod profiles;
 mod words;
 
@@ -20,6 +21,7 @@ use anyhow::{Context, Result};
 Examples:
   manyways radio profiles
   manyways radio check my-radio.toml
+  manyways radio probe --interface wwan0 --target example.org
 
 Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
 pub struct Args {
@@ -31,12 +33,14 @@ pub struct Args {
 enum Command {
     Profiles(profiles::Args),
     Check(check::Args),
+    Probe(probe::Args),
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Probe(args) => probe::run(args),
     }
 }
 

@@ -292,24 +292,43 @@ impl Plan {
     }
 }
 
-/// The timers of a radio with any number of states, the shortest silence first: where round trips
-/// become slower, and where those behind become slower still. Each has the round trips before it as
-/// the usual ones, and its `promotion` is how much longer they are behind it.
+/// One of a radio's timers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Timer {
+    /// When it ends, against what is before it.
+    pub ends: Released,
+    /// The shortest usual round trips behind it, in seconds (the second percentile).
+    pub round_trip: f64,
+    /// How much longer these are than those behind the shortest silences of all: what it takes at least
+    /// to be brought back.
+    pub promotion: f64,
+}
+
+/// The timers of a radio with any number of states, the shortest silence first: what [`released`] finds,
+/// and what it finds again before and behind that.
 ///
 /// # Errors
 /// As [`released`], where not even one is found.
-pub fn timers(probes: &[Probe]) -> Result<Vec<Released>, NoTimer> {
-    let mut found = vec![released(probes)?];
-    while let Some(last) = found.last() {
-        let from = last.completion.value;
-        let behind: Vec<Probe> =
-            probes.iter().filter(|probe| probe.idle >= from).copied().collect();
-        match released(&behind) {
-            Ok(next) => found.push(next),
-            Err(_) => break,
+pub fn timers(probes: &[Probe]) -> Result<Vec<Timer>, NoTimer> {
+    let mut all = vec![released(probes)?];
+    // Each time fewer probes are looked at, so that it ends.
+    let mut parts: Vec<(f64, f64)> =
+        vec![(0.0, all[0].onset.value), (all[0].completion.value, f64::INFINITY)];
+    while let Some((from, to)) = parts.pop() {
+        let within = |probe: &&Probe| from <= probe.idle && probe.idle < to;
+        let part: Vec<Probe> = probes.iter().filter(within).copied().collect();
+        if let Ok(found) = released(&part) {
+            parts.extend([(from, found.onset.value), (found.completion.value, to)]);
+            all.push(found);
         }
     }
-    Ok(found)
+    all.sort_by(|one, other| one.onset.value.total_cmp(&other.onset.value));
+    let usual = all[0].awake;
+    let timer = |ends: Released| {
+        let round_trip = ends.awake + ends.promotion;
+        Timer { ends, round_trip, promotion: (round_trip - usual).max(0.0) }
+    };
+    Ok(all.into_iter().map(timer).collect())
 }
 
 #[cfg(test)]

@@ -117,10 +117,18 @@ fn probes(samples: &[Sample]) -> Vec<Probe> {
 
 #[test]
 fn the_timers_of_a_radio_are_found() {
-    let mut plan = Plan::new(&ladder(50, 1_500, 50, 3), 1, &[]).unwrap();
-    assert_eq!((plan.planned(), plan.left()), (90, ms(3 * 30 * 775)));
+    // A fifth of the silences is shorter than the first timer, or is not.
+    for most in [1_100, 1_500, 2_500] {
+        find(most);
+    }
+}
+
+fn find(most: u64) {
+    let mut plan = Plan::new(&ladder(50, most, 50, 3), 1, &[]).unwrap();
+    let count = 3 * most as usize / 50;
+    assert_eq!((plan.planned(), plan.left()), (count, ms(count as u64 * (most + 50) / 2)));
     let samples = World::new(1).run(&mut plan, usize::MAX);
-    assert_eq!((samples.len(), plan.answered(), plan.left()), (90, 90, Span::ZERO));
+    assert_eq!((samples.len(), plan.answered(), plan.left()), (count, count, Span::ZERO));
     assert_eq!((plan.disturbed(), plan.lost(), plan.given_up()), (0, 0, &[][..]));
     for sample in &samples {
         assert!(
@@ -130,10 +138,11 @@ fn the_timers_of_a_radio_are_found() {
     }
     let found = timers(&probes(&samples)).unwrap();
     assert_eq!(found.len(), 2, "{found:?}");
-    for (found, timer, longer) in [(&found[0], 0.3, 0.06), (&found[1], 0.9, 0.06)] {
-        assert!((found.onset.value - timer).abs() <= 0.05 + 1e-9, "{found:?}");
-        assert!((found.completion.value - timer).abs() <= 0.05 + 1e-9, "{found:?}");
-        assert!((found.promotion - longer).abs() < 0.004, "{found:?}");
+    for (found, timer, promotion) in [(&found[0], 0.3, 0.06), (&found[1], 0.9, 0.12)] {
+        assert!((found.ends.onset.value - timer).abs() <= 0.05 + 1e-9, "{found:?}");
+        assert!((found.ends.completion.value - timer).abs() <= 0.05 + 1e-9, "{found:?}");
+        assert!((found.promotion - promotion).abs() < 0.004, "{found:?}");
+        assert!((found.round_trip - 0.02 - promotion).abs() < 0.004, "{found:?}");
     }
 }
 
@@ -220,6 +229,18 @@ fn lost_probes_come_again() {
     let samples = world.run(&mut plan, usize::MAX);
     assert!(plan.lost() >= 3, "{}", plan.lost());
     assert_eq!(samples.len() + plan.given_up().len(), 40);
+}
+
+#[test]
+fn a_lost_probe_comes_again_in_its_round() {
+    let mut plan = Plan::new(&ladder(50, 500, 50, 2), 1, &[]).unwrap();
+    let mut world = World::new(1);
+    plan.begin(world.now, world.packets);
+    let first = plan.idle();
+    plan.probed(Time::ZERO, None, 1, Time::ZERO, world.packets + 1);
+    assert_ne!(plan.idle(), first);
+    let round: Vec<Span> = world.run(&mut plan, 10).iter().map(|sample| sample.idle).collect();
+    assert_eq!(round.last().copied(), first);
 }
 
 #[test]
