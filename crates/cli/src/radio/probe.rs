@@ -89,13 +89,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     // Before a file is made for it.
     let wrong = |error| Failure::usage(format!("{error}")).hint("choose --from, --to and --step");
     Plan::new(&ladder, args.seed, &[]).map_err(wrong)?;
-    let termination = Termination::take().context("cannot watch for signals")?;
     let interface = interface_named(&args.interface)?;
+    let path =
+        args.output.unwrap_or_else(|| PathBuf::from(format!("radio-probe-{}.csv", interface.name)));
+    if path.exists() && !args.resume {
+        return Err(unopened(&ErrorKind::AlreadyExists.into(), &path).into());
+    }
+    let termination = Termination::take().context("cannot watch for signals")?;
     let target = address(&interface, host)?;
     let mut line = Line::open(&interface.name, &interface.addresses, target, port)
         .map_err(|error| failure(&error, None))?;
-    let path =
-        args.output.unwrap_or_else(|| PathBuf::from(format!("radio-probe-{}.csv", interface.name)));
     let mut record = Record::open(&path, args.resume).map_err(|error| unopened(&error, &path))?;
     let mut plan = Plan::new(&ladder, args.seed, &record.done()).map_err(wrong)?;
     let bar = begin(&plan, &line, &interface.name, target, &path);
@@ -190,6 +193,10 @@ fn begin(
     path: &Path,
 ) -> ProgressBar {
     let left = plan.planned() - plan.answered();
+    if left == 0 {
+        eprintln!("Nothing is left to probe: {} has it all.", path.display());
+        return ProgressBar::hidden();
+    }
     eprintln!(
         "{} to {target} over {interface} by {}: {} in about {}, written to {}.",
         if plan.answered() == 0 { "Probing" } else { "Probing on" },
