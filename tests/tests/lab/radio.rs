@@ -68,6 +68,12 @@ fn a_packet_wakes_the_radio_and_the_device_sends_it_to_sleep() {
     lab.set(&["lte", "rrc=dormant"]).succeeded();
     let seen = radio(&lab);
     assert_eq!((&seen["state"], &seen["sleeps"]), (&"idle".into(), &1.into()), "{seen}");
+    // What is lost before it reaches the radio wakes nobody.
+    lab.set(&["lte", "state=silent"]).succeeded();
+    assert_eq!(lab.device("ping -n -c 1 -W 1 198.18.0.1").code(), 1);
+    lab.set(&["lte", "state=up"]).succeeded();
+    let seen = radio(&lab);
+    assert_eq!((&seen["state"], &seen["promotions"]), (&"idle".into(), &1.into()), "{seen}");
     // Now it is the far side that wakes it, and the answer finds it awake.
     lab.host("origin", "ping -n -c 1 -W 60 10.64.1.2").succeeded();
     let seen = radio(&lab);
@@ -92,6 +98,16 @@ fn a_silence_lets_the_radio_go() {
     let lab = Lab::start(&["--link", &format!("lte:rrc={file}")]);
     lab.device("ping -n -c 3 -i 2 198.18.0.1").succeeded();
     assert_eq!(radio(&lab)["promotions"], 3);
+}
+
+/// 1428 bytes take longer than the timer, and the answer comes right behind them.
+#[test]
+fn what_is_being_sent_keeps_the_radio_awake() {
+    needs!(Need::Root, Need::Command("ping"), Need::Command("ip"));
+    let (_files, file) = written("400ms");
+    let lab = Lab::start(&["--link", &format!("lte:up=10kbit,rrc={file}")]);
+    lab.device("ping -n -c 1 -s 1400 -W 60 198.18.0.1").succeeded();
+    assert_eq!(radio(&lab)["promotions"], 1);
 }
 
 /// What waits for the radio waits in the link's queue.
