@@ -4,7 +4,8 @@
 //! `manyways-bench bond` compares `manyways bond` with the kernel's Multipath TCP, one network and
 //! no gateway; `manyways-bench get` compares `manyways get` with one network, fixed chunks, aria2 and the
 //! kernel's Multipath TCP; `manyways-bench flows` compares `manyways flows` with tshark, tcptrace and
-//! NFStream; `manyways-bench rattan` compares the emulator with Rattan. What only
+//! NFStream; `manyways-bench radio` compares policies for the radio on traces that nobody has developed
+//! with; `manyways-bench rattan` compares the emulator with Rattan. What only
 //! concerns manyways itself is measured by `manyways lab bench`.
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ mod machine;
 mod order;
 mod programs;
 mod progress;
+mod radio;
 mod rattan;
 mod results;
 mod sample;
@@ -45,6 +47,7 @@ enum Command {
     Bond(bond::BondArgs),
     Flows(flows::FlowsArgs),
     Get(get::GetArgs),
+    Radio(radio::RadioArgs),
     Rattan(RattanArgs),
     #[command(hide = true)]
     Capture(flows::Shape),
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Bond(args) => bond::run(args),
         Command::Flows(args) => flows::run(args),
         Command::Get(args) => get::run(args),
+        Command::Radio(args) => radio::run(args),
         Command::Rattan(args) => run(args).map(|()| ExitCode::SUCCESS),
         Command::Capture(shape) => flows::make(&shape).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => traffic::load(&args).map(|()| ExitCode::SUCCESS),

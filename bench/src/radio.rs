@@ -1,0 +1,165 @@
+//! `manyways radio`: what its policies save on traces that nobody has developed with, how fast they
+//! run, and what is inferred of networks whose radio is known.
+//!
+//! Everything here but speed and what is emulated comes out the same in every run.
+
+mod emulated;
+mod page;
+mod pings;
+mod quality;
+mod speed;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use self::emulated::{Control, Probed, Recording};
+use self::quality::{Carrier, Constant, OfApps, Swept};
+use self::speed::{Memory, Speed};
+use crate::machine::Machine;
+use crate::programs::beside_this;
+use crate::target::Target;
+use crate::write;
+
+/// Measure what policies for the radio save, and how fast they are (about 10 minutes; as root, for
+/// what is emulated).
+///
+/// Traces are made from seeds that are held back: nothing was developed with them.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways-bench radio --json radio.json --markdown radio.md
+  manyways-bench radio --quick")]
+pub struct RadioArgs {
+    /// Write the figures as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the tables as Markdown to this file.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// A look: fewer traces and rounds, and nothing emulated.
+    #[arg(long)]
+    quick: bool,
+    /// How often speed is measured.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// A folder with recorded round trips after silences (the RRC probes of Narayanan et al., SIGCOMM
+    /// 2021), to infer timers from.
+    #[arg(long, value_name = "DIR")]
+    recordings: Option<PathBuf>,
+    /// The binary to measure; by default the one beside this program.
+    #[arg(long, value_name = "FILE")]
+    manyways: Option<PathBuf>,
+}
+
+/// Everything that was measured.
+#[derive(Serialize)]
+pub struct Results {
+    schema: &'static str,
+    machine: Machine,
+    mode: &'static str,
+    seconds: f64,
+    /// What was not measured, and why.
+    left_out: Vec<String>,
+    targets: Vec<Target>,
+    /// Traces of mixed days: how many, and how many packets they have together.
+    traces: usize,
+    packets: u64,
+    days: u64,
+    carriers: Vec<Carrier>,
+    constants: Vec<Constant>,
+    apps: Vec<OfApps>,
+    swept: Vec<Swept>,
+    /// The largest relative difference from the closed form.
+    pings: Vec<pings::Ping>,
+    speed: Vec<Speed>,
+    memory: Vec<Memory>,
+    recordings: Vec<Recording>,
+    probed: Vec<Probed>,
+    control: Vec<Control>,
+}
+
+/// Runs it.
+pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
+    let began = std::time::SystemTime::now();
+    let binary = match args.manyways {
+        Some(binary) => binary,
+        None => beside_this().map_err(|error| format!("cannot tell where this is: {error}"))?,
+    };
+    let binary = std::path::absolute(&binary)
+        .map_err(|error| format!("{}: {error}", binary.display()))?;
+    let (seeds, days, rounds) = if args.quick { (4, 1, 3) } else { (40, 3, 10) };
+    let rounds = args.rounds.unwrap_or(rounds);
+    let tell = |what: &str| eprintln!("measuring: {what}");
+    let mut left_out = Vec::new();
+    tell("policies on mixed days");
+    let (mixed, constants) = quality::mixed(seeds, days)?;
+    tell("policies on single applications");
+    let apps = quality::apps(if args.quick { 1 } else { 5 })?;
+    tell("other energies of a switch");
+    let swept = quality::sweep(if args.quick { 1 } else { 10 }, days)?;
+    tell("pings");
+    let pings = pings::pings();
+    tell("speed");
+    let speed = speed::speed(rounds);
+    let memory = speed::memory(&binary, if args.quick { &[1, 4] } else { &[2, 20, 200] })?;
+    let recordings = match &args.recordings {
+        Some(folder) => emulated::recordings(&binary, folder)?,
+        None => {
+            left_out.push("recorded round trips: no folder was given (--recordings)".to_owned());
+            Vec::new()
+        }
+    };
+    let is_root = nix_root();
+    if !is_root || args.quick {
+        let why = if args.quick { "a look only" } else { "it takes root" };
+        left_out.push(format!("emulated radios: {why}"));
+    }
+    let (mut probed, mut control) = (Vec::new(), Vec::new());
+    if is_root && !args.quick {
+        tell("probing emulated radios");
+        probed = emulated::probe(&binary, 5)?;
+        tell("the live controller");
+        control = emulated::control(&binary)?;
+    }
+    let mut results = Results {
+        schema: "manyways.bench-radio/1",
+        machine: Machine::here(&binary, Vec::new())?,
+        mode: if args.quick { "quick" } else { "default" },
+        seconds: began.elapsed().map_or(0.0, |time| time.as_secs_f64()),
+        left_out,
+        targets: Vec::new(),
+        traces: mixed.traces,
+        packets: mixed.packets,
+        days,
+        carriers: mixed.carriers,
+        constants,
+        apps,
+        swept,
+        pings,
+        speed,
+        memory,
+        recordings,
+        probed,
+        control,
+    };
+    results.targets = page::targets(&results);
+    let page = page::page(&results);
+    if let Some(file) = &args.markdown {
+        write(file, &page)?;
+    }
+    if let Some(file) = &args.json {
+        let json = serde_json::to_string_pretty(&results).map_err(|error| error.to_string())?;
+        write(file, &(json + "\n"))?;
+    }
+    print!("{page}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn nix_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|found| {
+        use std::os::unix::fs::MetadataExt;
+        found.uid() == 0
+    })
+}

@@ -1,0 +1,82 @@
+//! Packets at even distances, for which every energy can be worked out by hand.
+
+use manyways_model::radio::plan::{Learned, Plan};
+use manyways_model::radio::simulate::{Decides, Outcome, Simulation};
+use manyways_model::radio::{Packet, profiles, workload};
+use manyways_trace::Span;
+use serde::Serialize;
+
+/// Pings on a carrier.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ping {
+    pub carrier: String,
+    pub every: u64,
+    /// The share of the tail that the oracle saves, by the closed form.
+    pub oracle: f64,
+    /// By simulation.
+    pub makeidle: f64,
+    pub context: f64,
+    /// The largest relative difference from the closed form, of the energies of the network's timers
+    /// and of the oracle.
+    pub difference: f64,
+}
+
+/// Powers, timers and the energy of a switch, as they are printed: not out of the profiles.
+const CARRIERS: [(&str, [f64; 2], [f64; 2], f64); 4] = [
+    ("att-hspa", [0.916, 0.659], [6.2, 10.4], 1.10),
+    ("tmobile-3g", [0.445, 0.343], [3.2, 16.3], 0.857 * 0.445 * 3.6),
+    ("verizon-3g", [1.130, 1.130], [9.8, 0.0], 0.857 * 1.130 * 1.2),
+    ("verizon-lte", [1.325, 0.0], [10.2, 0.0], 0.857 * 1.325 * 0.6),
+];
+
+/// Every 5 to 60 seconds, on each carrier.
+pub fn pings() -> Vec<Ping> {
+    let each = CARRIERS.iter().flat_map(|carrier| (1..=12).map(move |n| (carrier, 5 * n)));
+    each.filter_map(|(carrier, every)| ping(carrier, every)).collect()
+}
+
+fn ping(
+    (name, power, timers, switch): &(&str, [f64; 2], [f64; 2], f64),
+    every: u64,
+) -> Option<Ping> {
+    const BEATS: u64 = 400;
+    let profile = profiles::named(name)?.ok()?;
+    let packets = || {
+        workload::heartbeats(Span::from_secs(every), 100, Span::from_secs(every * (BEATS - 1)))
+    };
+    let run = |text: &str| -> Option<Outcome> {
+        let plan = Plan::parse(text).ok()?;
+        let learned = Learned { gap: f64::INFINITY, bursts: 1.0 };
+        let mut policy = plan.policy(&profile, learned);
+        let never = |_: &Packet| false;
+        let decides =
+            if plan.is_oracle() { Decides::Oracle } else { Decides::Policy(&mut *policy) };
+        let mut simulation = Simulation::new(&profile, decides, &never);
+        packets().for_each(|packet| simulation.push(packet));
+        Some(simulation.finish())
+    };
+    let gap = every as f64;
+    let awake = [gap.min(timers[0]), (gap - timers[0]).clamp(0.0, timers[1])];
+    let tail: f64 = awake.iter().zip(power).map(|(secs, watts)| secs * watts).sum();
+    let is_released = gap > timers[0] + timers[1];
+    let stay = tail + if is_released { *switch } else { 0.0 };
+    // The first packet finds it released, and behind the last one it is let go: a switch in all.
+    let whole: f64 = timers.iter().zip(power).map(|(secs, watts)| secs * watts).sum();
+    let status_quo = switch + (BEATS - 1) as f64 * stay + whole;
+    let oracle = switch + (BEATS - 1) as f64 * stay.min(*switch);
+    let (simulated, knows) = (run("status-quo")?, run("oracle")?);
+    let difference = |simulated: f64, closed: f64| (simulated / closed - 1.0).abs();
+    let difference = difference(simulated.account.total(), status_quo)
+        .max(difference(knows.account.total(), oracle));
+    let saved = |outcome: &Outcome| {
+        (simulated.account.total() - outcome.account.total()) / simulated.account.tail()
+    };
+    Some(Ping {
+        carrier: (*name).to_owned(),
+        every,
+        oracle: 1.0 - oracle / status_quo,
+        makeidle: saved(&run("makeidle")?),
+        context: saved(&run("context")?),
+        difference,
+    })
+}
