@@ -1,9 +1,15 @@
 //! `manyways radio`: where the radio's energy goes, and how to save it.
 
 mod check;
+mod control;
+mod energy;
+mod generate;
 mod known;
 mod probe;
 mod profiles;
+mod simulate;
+mod traces;
+mod whatif;
 mod words;
 
 use std::io::{self, Write};
@@ -22,6 +28,7 @@ Examples:
   manyways radio profiles
   manyways radio check my-radio.toml
   manyways radio probe --interface wwan0 --target example.org
+  manyways radio control --interface wwan0 --profile verizon-lte
 
 Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
 pub struct Args {
@@ -31,16 +38,26 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Energy(Box<energy::Args>),
+    Whatif(whatif::Args),
+    Simulate(Box<simulate::Args>),
+    Generate(generate::Args),
     Profiles(profiles::Args),
     Check(check::Args),
     Probe(probe::Args),
+    Control(control::Args),
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
+        Command::Energy(args) => energy::run(&args),
+        Command::Whatif(args) => whatif::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Probe(args) => probe::run(args),
+        Command::Control(args) => control::run(&args),
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod burst;
 pub mod change;
+pub mod control;
 pub mod csv;
 mod decay;
 mod draw;
@@ -15,7 +16,10 @@ pub mod ladder;
 pub mod machine;
 pub mod meter;
 mod packet;
+pub mod plan;
 pub mod policy;
+pub mod powers;
+pub mod probes;
 pub mod profile;
 pub mod profiles;
 mod session;
@@ -23,7 +27,7 @@ mod share;
 pub mod simulate;
 mod survey;
 pub mod timeline;
-mod tolerant;
+pub mod tolerant;
 mod unit;
 pub mod workload;
 

@@ -23,7 +23,7 @@ mod work;
 
 pub use self::align::{AlignError, Alignment, LOG, Site, Taken, align};
 pub use self::export::{Export, ExportError, Format, Written};
-pub use self::folder::{Folder, FolderError};
+pub use self::folder::{Folder, FolderError, write_table};
 pub(crate) use self::input::CAPTURES;
 pub use self::input::{Source, SourceError, Sources};
 pub use self::live::{Devices, Listener, Live, LiveError, Watch, follow};

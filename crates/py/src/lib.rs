@@ -1,4 +1,5 @@
-//! `manyways._native`: captures to columns, for the Python package in `python/`.
+//! `manyways._native`: captures to columns, and the energy of radios, for the Python package in
+//! `python/`.
 //!
 //! Python opens files and decompresses them; here their bytes become tables, or smaller captures. A column crosses as
 //! the buffers that Arrow's format has for it, and Python puts them together: no library of Arrow
@@ -9,6 +10,7 @@ mod capture;
 mod columns;
 mod excerpt;
 mod file;
+mod radio;
 
 use manyways_wire::{analysis, table};
 use pyo3::prelude::*;
@@ -21,6 +23,8 @@ mod _native {
     use super::capture::Captures;
     #[pymodule_export]
     use super::excerpt::Excerpt;
+    #[pymodule_export]
+    use super::radio::{Plan, Radio, Trace, plans, radios, workloads};
     #[pymodule_export]
     use super::schemas;
 

@@ -8,6 +8,7 @@
 
 pub mod capture;
 pub mod clock;
+pub mod command;
 pub mod foreign;
 pub mod interface;
 pub mod memory;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use manyways_model::radio::profile::{self, MAX_TEXT, ProfileError};
-use manyways_model::radio::{Profile, profiles};
+use manyways_model::radio::{Profile, Tolerant, profiles, tolerant};
 use manyways_trace::nearest::nearest;
 
 use crate::failure::Failure;
@@ -42,17 +42,35 @@ pub fn profile(text: &str) -> Result<Known, Failure> {
 /// The profile in a file, and its text.
 pub fn file(path: &Path) -> Result<(Profile, String), Failure> {
     let name = path.display().to_string();
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_TEXT as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| {
-            Failure::new(format!("cannot read {name}: {error}"))
-                .hint("manyways radio profiles NAME prints one to begin with")
-        })?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Failure::new(format!("{name} is not UTF-8, and no profile")))?;
+    let text = text(path, MAX_TEXT).map_err(|why| {
+        Failure::new(format!("cannot read {name}: {why}"))
+            .hint("manyways radio profiles NAME prints one to begin with")
+    })?;
     let profile = profile::parse(&text).map_err(|error| wrong(&name, &error))?;
     Ok((profile, text))
+}
+
+/// What may wait, by a file of rules.
+pub fn tolerant(path: &Path) -> Result<Tolerant, Failure> {
+    let name = path.display().to_string();
+    let text = text(path, tolerant::MAX_TEXT)
+        .map_err(|why| Failure::new(format!("cannot read {name}: {why}")))?;
+    Tolerant::parse(&text).map_err(|error| {
+        let failure = Failure::new(format!("{name}: {error}"));
+        match &error.hint {
+            Some(hint) => failure.hint(hint.clone()),
+            None => failure,
+        }
+    })
+}
+
+/// As much of a file as is read at most, and a byte more where there is one.
+fn text(path: &Path, most: usize) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
 }
 
 fn wrong(name: &str, error: &ProfileError) -> Failure {

@@ -45,7 +45,7 @@ pub fn seconds(secs: f64) -> String {
         ..5e-7 => "0 s".to_owned(),
         ..1e-3 => format!("{:.0} µs", secs * 1e6),
         ..1.0 => format!("{} ms", short(secs * 1e3)),
-        ..600.0 => format!("{} s", short(secs)),
+        ..120.0 => format!("{} s", short(secs)),
         ..36_000.0 => format!("{} min", short(secs / 60.0)),
         ..864_000.0 => format!("{} h", short(secs / 3_600.0)),
         _ => format!("{} d", short(secs / 86_400.0)),
@@ -68,6 +68,16 @@ pub fn watts(watts: f64) -> String {
         0.0 => "0 W".to_owned(),
         ..1.0 => format!("{} mW", short(watts * 1e3)),
         _ => format!("{} W", short(watts)),
+    }
+}
+
+/// Bytes in the unit that fits.
+pub fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        ..1e3 => format!("{bytes} B"),
+        value @ ..1e6 => format!("{} kB", short(value / 1e3)),
+        value @ ..1e9 => format!("{} MB", short(value / 1e6)),
+        value => format!("{} GB", short(value / 1e9)),
     }
 }
 

@@ -26,6 +26,8 @@ struct Step {
     begins: f64,
     /// Joules until then, its demotion included.
     before: f64,
+    /// Joules to enter it from the state before.
+    demotion: f64,
     /// Watts where it does not listen.
     power: f64,
     listens: Option<Cycle>,
@@ -69,9 +71,8 @@ impl Decay {
         let mut begins = 0.0;
         let mut before = 0.0;
         for (place, state) in profile.states.iter().enumerate().skip(state) {
-            if !steps.is_empty() {
-                before += state.demotion.as_joules();
-            }
+            let demotion = if steps.is_empty() { 0.0 } else { state.demotion.as_joules() };
+            before += demotion;
             let power = state.power.as_watts();
             let listens = state.listens.as_ref().map(|listens| Cycle {
                 every: listens.cycle.as_secs_f64(),
@@ -82,6 +83,7 @@ impl Decay {
                 state: place,
                 begins,
                 before,
+                demotion,
                 power,
                 listens,
                 promotion: state.promotion.as_joules(),
@@ -143,11 +145,7 @@ impl Decay {
                 let end = next.map_or(secs, |next| next.begins.min(secs));
                 let lasts = (end - step.begins).max(0.0);
                 let spent = step.energy(lasts);
-                let before = match number.checked_sub(1).and_then(|before| self.steps.get(before)) {
-                    Some(before) => before.before + before.energy(step.begins - before.begins),
-                    None => 0.0,
-                };
-                (step.state, lasts, spent, step.before - before)
+                (step.state, lasts, spent, step.demotion)
             },
         )
     }

@@ -76,8 +76,10 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         &mut self.others
     }
 
-    /// The next packet, so many seconds after the one before it.
-    pub fn next(&mut self, owner: K, packet: &Packet, gap: Option<f64>) {
+    /// The next packet, so many seconds after the one before it. Says what the tail before it took, and
+    /// what is its own: transfer and promotion.
+    pub fn next(&mut self, owner: K, packet: &Packet, gap: Option<f64>) -> (f64, f64) {
+        let mut tail = 0.0;
         let way = usize::from(packet.direction == Direction::Down);
         let mut transfer = f64::from(packet.bytes) * 8.0 * self.bit[way];
         let mut promotion = 0.0;
@@ -85,7 +87,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         match gap {
             Some(gap) if gap <= self.burst_gap => transfer += gap * self.power[way],
             Some(gap) => {
-                self.silence(gap);
+                tail = self.silence(gap);
                 promotion = self.choice.stay.promotion(gap);
                 is_released = self.choice.stay.is_released(gap);
             }
@@ -101,15 +103,16 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         share.promotion += promotion;
         share.switches += u64::from(is_released);
         self.last = Some(owner);
+        (tail, transfer + promotion)
     }
 
-    /// Nothing comes any more.
-    pub fn end(&mut self) {
-        self.silence(self.choice.stay.released().next_up());
+    /// Nothing comes any more. Says what the last tail takes.
+    pub fn end(&mut self) -> f64 {
+        self.silence(self.choice.stay.released().next_up())
     }
 
-    fn silence(&mut self, gap: f64) {
-        let Some(owner) = self.last else { return };
+    fn silence(&mut self, gap: f64) -> f64 {
+        let Some(owner) = self.last else { return 0.0 };
         let released = self.choice.stay.released();
         let all = self.choice.stay.energy(gap);
         let tail = match gap > released {
@@ -119,6 +122,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         };
         self.idle += all - tail;
         self.of(owner).tail += tail;
+        tail
     }
 
     /// Everybody's, and that of all who came later than those.

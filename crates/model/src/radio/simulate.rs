@@ -89,6 +89,19 @@ impl Delays {
         }
     }
 
+    /// Those of another trace as well.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.held += other.held;
+        self.sum += other.sum;
+        if self.hundredths.len() < other.hundredths.len() {
+            self.hundredths.resize(other.hundredths.len(), 0);
+        }
+        for (sum, count) in self.hundredths.iter_mut().zip(&other.hundredths) {
+            *sum += count;
+        }
+    }
+
     /// Mean of those that were held back, in seconds.
     pub fn mean(&self) -> Option<f64> {
         (self.held > 0).then(|| self.sum / self.held as f64)

@@ -19,7 +19,8 @@ pub struct Gaps {
 pub struct Survey {
     gaps: Gaps,
     last: Option<Time>,
-    /// For each radio: its burst gap, when it is released, how many gaps are longer than each.
+    /// For each radio: its burst gap, when it is released, how many gaps are longer than the first and
+    /// than both.
     radios: Vec<(f64, f64, u64, u64)>,
 }
 
@@ -84,7 +85,7 @@ impl Survey {
             let secs = gap.as_secs_f64();
             for (burst_gap, released, bursts, periods) in &mut self.radios {
                 *bursts += u64::from(secs > *burst_gap);
-                *periods += u64::from(secs > *released);
+                *periods += u64::from(secs > *burst_gap && secs > *released);
             }
         }
         self.last = Some(last);

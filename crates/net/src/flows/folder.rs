@@ -6,7 +6,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use manyways_wire::analysis::schemas;
-use manyways_wire::table::{Batch, Schema};
+use manyways_wire::table::{Batch, Schema, VERSION};
 use thiserror::Error;
 
 use super::parquet::Table;
@@ -72,7 +72,7 @@ impl Folder {
         let wrong = |error: io::Error| FolderError::Write { path: path.clone(), error };
         if !self.tables.contains_key(schema.table) {
             let file = BufWriter::new(File::create(&path).map_err(wrong)?);
-            let table = Table::new(schema, batch.is_masked(), file)
+            let table = Table::new(schema, &version(), batch.is_masked(), file)
                 .map_err(|error| wrong(into_io(error)))?;
             self.tables.insert(schema.table, (table, 0));
         }
@@ -113,6 +113,26 @@ impl Folder {
     fn part(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.{PART}"))
     }
+}
+
+/// The version of the schemas of all tables of flows.
+fn version() -> String {
+    format!("manyways-flows/{VERSION}")
+}
+
+/// Writes a table of any kind as a file, in the place of one that is there. `version` is that of its
+/// schema: a name, a slash and a number.
+///
+/// # Errors
+/// Where the system refuses.
+pub fn write_table(path: &Path, schema: &Schema, version: &str, batch: &Batch) -> io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let file = BufWriter::new(File::create(&part)?);
+    let mut table = Table::new(schema, version, false, file).map_err(into_io)?;
+    table.write(batch).and_then(|()| table.close()).map_err(into_io)?;
+    fs::rename(&part, path)
 }
 
 fn into_io(error: parquet::errors::ParquetError) -> io::Error {

@@ -5,7 +5,7 @@ pub(super) mod reader;
 use std::io::Write;
 use std::sync::Arc;
 
-use manyways_wire::table::{Batch, Data, Kind, Schema, VERSION, Values};
+use manyways_wire::table::{Batch, Data, Kind, Schema, Values};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::Result;
@@ -24,10 +24,10 @@ pub(super) struct Table<W: Write + Send> {
 
 impl<W: Write + Send> Table<W> {
     /// A file for rows of this kind. What the columns mean is in its metadata as well, and whether
-    /// names and addresses are hidden.
-    pub(super) fn new(schema: &Schema, is_masked: bool, out: W) -> Result<Self> {
+    /// names and addresses are hidden. `version` is that of the schema: a name, a slash and a number.
+    pub(super) fn new(schema: &Schema, version: &str, is_masked: bool, out: W) -> Result<Self> {
         let mut notes = vec![
-            note("manyways.schema", format!("manyways-flows/{VERSION}")),
+            note("manyways.schema", version.to_owned()),
             note("manyways.table", schema.about.to_owned()),
         ];
         if is_masked {

@@ -1,0 +1,422 @@
+//! `manyways radio control`: sends a radio to sleep as a policy says, while packets pass.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use manyways_model::radio::Profile;
+use manyways_model::radio::plan::{Learned, Plan};
+use manyways_model::radio::policy::{NEVER, Policy};
+use manyways_net::radio::control::{
+    self, ControlError, Ended, Event, Exec, How, Listener, OpenError, Options, Outcome, Source,
+    Watch,
+};
+use manyways_sys::clock::Clock;
+use manyways_sys::signal::Termination;
+use manyways_trace::event::{Header, line};
+use manyways_trace::{Span, Time};
+use serde::Serialize;
+
+use super::known::{self, Known};
+use super::words::{count, joules, percent, seconds, short};
+use crate::failure::Failure;
+
+/// Send the radio to sleep as a policy says, while packets pass.
+///
+/// Watches the packets of an interface, runs a policy on them, and says when the radio is to sleep, or
+/// runs a command that sends it. At the end it says what the radio has taken by its profile, and what
+/// it would have taken with the network's timers alone.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways radio control --interface wwan0 --profile verizon-lte
+  manyways radio control --interface wwan0 --profile mine.toml --policy context --json
+  manyways radio control --interface wwan0 --profile att-hspa --policy makeidle:50 \\
+      --actuator exec --command './ask-modem-for-dormancy'
+  manyways radio control --interface wwan0 --profile lte --counters --for 10min
+
+Policies are those of `manyways radio simulate` that know nothing beforehand and hold nothing back:
+status-quo, fixed:SECONDS, threshold, makeidle[:N] and context.
+
+The command is run by /bin/sh, one at a time, and finds MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
+MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. What asks a modem
+for dormancy differs from one to another: try it by hand first.
+
+Exit code: 0 when its time is up or a signal ends it; 1 when it fails, or the interface goes away; 2
+when the request makes no sense.")]
+pub struct Args {
+    /// The interface whose packets to watch.
+    #[arg(long, value_name = "IFACE")]
+    interface: String,
+    /// The radio behind it: the name of a profile that is known, or a file.
+    #[arg(long, value_name = "PROFILE")]
+    profile: String,
+    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle[:N] or context.
+    #[arg(long, value_name = "POLICY", default_value = "makeidle")]
+    policy: String,
+    /// What to do then.
+    #[arg(long, value_enum, default_value_t = Actuator::Log)]
+    actuator: Actuator,
+    /// What `exec` runs.
+    #[arg(long, value_name = "CMD", required_if_eq("actuator", "exec"))]
+    command: Option<String>,
+    /// Kill the command when it takes longer.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = at_least_a_millisecond,
+          requires = "command")]
+    timeout: Span,
+    /// From one sleep to the next, at least.
+    #[arg(long, value_name = "DURATION", default_value = "1s")]
+    every: Span,
+    /// Watch the interface's counters instead of its packets: less exact, but everybody may.
+    #[arg(long)]
+    counters: bool,
+    /// How often to look at the counters.
+    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = at_least_a_millisecond,
+          requires = "counters")]
+    step: Span,
+    /// Print what happens as JSON, one object a line.
+    #[arg(long)]
+    json: bool,
+    /// Stop after this: 90s, 15min.
+    #[arg(long = "for", value_name = "DURATION", value_parser = at_least_a_millisecond)]
+    duration: Option<Span>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Actuator {
+    /// Say so.
+    Log,
+    /// Run a command.
+    Exec,
+}
+
+fn at_least_a_millisecond(text: &str) -> Result<Span, String> {
+    let span: Span = text.parse().map_err(|error| format!("{error}"))?;
+    if span < Span::from_millis(1) { Err("at least 1ms".to_owned()) } else { Ok(span) }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.command.is_some() && args.actuator != Actuator::Exec {
+        let failure = Failure::usage("there is a --command, but nothing that runs it");
+        return Err(failure.hint("add --actuator exec").into());
+    }
+    let Known { name: profile_name, profile } = known::profile(&args.profile)?;
+    let policy = policy(&args.policy, &profile)?;
+    // Before any thread is started.
+    let termination = Termination::take().context("cannot watch for signals")?;
+    let watch = if args.counters { Watch::Counters(args.step) } else { Watch::Capture };
+    let source = Source::open(&args.interface, watch).map_err(|error| failure(&error))?;
+    let exec = args.command.as_ref().map(|command| {
+        let variables = vec![
+            ("MANYWAYS_INTERFACE", args.interface.clone()),
+            ("MANYWAYS_PROFILE", profile_name.clone()),
+            ("MANYWAYS_POLICY", args.policy.clone()),
+        ];
+        Exec::new(command.clone(), args.timeout, variables)
+    });
+    let options = Options { exec, every: args.every, duration: args.duration };
+    let mut teller = Teller { json: args.json };
+    let told = teller.begin(args, &profile_name).map_err(ControlError::Listener);
+    let run = || control::run(source, &profile, policy, options, &termination, &mut teller);
+    let outcome = match told.and_then(|()| run()) {
+        // Whoever reads has read enough.
+        Err(ControlError::Listener(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return Ok(ExitCode::SUCCESS);
+        }
+        outcome => outcome.map_err(|error| Failure::new(error.to_string()))?,
+    };
+    let summary = Summary::of(&outcome);
+    super::print(&if args.json {
+        line(&Line { time: outcome.lasts.as_secs_f64(), what: What::Summary(&summary) })
+    } else {
+        summary.text()
+    })?;
+    match &outcome.fault {
+        Some(fault) => Err(Failure::new(format!("{}: {fault}", args.interface)).into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn failure(error: &OpenError) -> Failure {
+    let failure = Failure::new(error.to_string());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// Says what happens, as it does.
+struct Teller {
+    json: bool,
+}
+
+/// A line behind the header of an event log.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: f64,
+    #[serde(flatten)]
+    what: What<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event")]
+enum What<'a> {
+    #[serde(rename = "radio-begin")]
+    Begin {
+        interface: &'a str,
+        profile: &'a str,
+        policy: &'a str,
+        actuator: &'static str,
+        source: &'static str,
+    },
+    #[serde(rename = "radio-sleep")]
+    Sleep { idle_seconds: f64, wait_seconds: f64 },
+    #[serde(rename = "radio-wake")]
+    Wake {
+        slept_seconds: f64,
+        #[serde(rename = "false")]
+        is_false: bool,
+    },
+    #[serde(rename = "radio-command")]
+    Command { ended: &'static str, exit: Option<i32>, signal: Option<i32>, seconds: f64 },
+    #[serde(rename = "radio-down")]
+    Down,
+    #[serde(rename = "radio-summary")]
+    Summary(&'a Summary),
+}
+
+impl Teller {
+    fn begin(&mut self, args: &Args, profile: &str) -> io::Result<()> {
+        let source = if args.counters { "counters" } else { "capture" };
+        let actuator = if args.command.is_some() { "exec" } else { "log" };
+        let (interface, policy) = (args.interface.as_str(), args.policy.as_str());
+        if !self.json {
+            let what = format!("{interface} by its {source}, {policy} on {profile}");
+            eprintln!("manyways: watching {what}");
+            return Ok(());
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        let header = Header::new("radio control", version, Clock::start().epoch());
+        let header = Header { subject: Some(interface.to_owned()), ..header };
+        let what = What::Begin { interface, profile, policy, actuator, source };
+        write(&(line(&header) + &line(&Line { time: 0.0, what })))
+    }
+}
+
+impl Listener for Teller {
+    fn event(&mut self, at: Time, event: &Event) -> io::Result<()> {
+        let time = at.as_secs_f64();
+        let text = match self.json {
+            true => what(event).map(|what| line(&Line { time, what })),
+            false => words(event).map(|words| format!("{time:10.3} s  {words}\n")),
+        };
+        text.map_or(Ok(()), |text| write(&text))
+    }
+}
+
+/// At once: somebody may wait for it.
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn what(event: &Event) -> Option<What<'static>> {
+    Some(match event {
+        Event::Sleep(sleep) => {
+            What::Sleep { idle_seconds: sleep.idle.as_secs_f64(), wait_seconds: sleep.wait }
+        }
+        Event::Wake(wake) => {
+            What::Wake { slept_seconds: wake.slept.as_secs_f64(), is_false: wake.is_false }
+        }
+        Event::Command(Ended { how, lasts }) => {
+            let (ended, exit, signal) = match how {
+                How::Exit(code) => ("exit", Some(*code), None),
+                How::Signal(signal) => ("signal", None, Some(*signal)),
+                How::TimedOut => ("timed-out", None, None),
+                How::Stopped => ("stopped", None, None),
+                How::NotStarted(_) => ("not-started", None, None),
+            };
+            What::Command { ended, exit, signal, seconds: lasts.as_secs_f64() }
+        }
+        Event::Down => What::Down,
+        _ => return None,
+    })
+}
+
+fn words(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Sleep(sleep) => format!(
+            "asleep   nothing for {} (wait {})",
+            seconds(sleep.idle.as_secs_f64()),
+            seconds(sleep.wait)
+        ),
+        Event::Wake(wake) => format!(
+            "awake    after {}{}",
+            seconds(wake.slept.as_secs_f64()),
+            if wake.is_false { ": that took more than it saved" } else { "" }
+        ),
+        Event::Command(Ended { how, lasts }) => {
+            let after = seconds(lasts.as_secs_f64());
+            match how {
+                How::Exit(0) => format!("command  done after {after}"),
+                How::Exit(code) => format!("command  failed with exit code {code} after {after}"),
+                How::Signal(signal) => format!("command  ended by signal {signal} after {after}"),
+                How::TimedOut => format!("command  killed: it took more than {after}"),
+                How::Stopped => format!("command  killed at the end, after {after}"),
+                How::NotStarted(number) => {
+                    format!("command  not started: {}", io::Error::from_raw_os_error(*number))
+                }
+            }
+        }
+        Event::Down => "down     the interface is down".to_owned(),
+        _ => return None,
+    })
+}
+
+/// What it came to.
+#[derive(Serialize)]
+struct Summary {
+    seconds: f64,
+    packets: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    missed_packets: u64,
+    late_packets: u64,
+    sleeps: u64,
+    false_sleeps: u64,
+    /// None where it never slept.
+    mean_wait_seconds: Option<f64>,
+    switches: u64,
+    status_quo_switches: u64,
+    joules: f64,
+    status_quo_joules: f64,
+    /// Of all energy, and of that of the tails. None where there was none.
+    saved_share: Option<f64>,
+    saved_tail_share: Option<f64>,
+    commands: u64,
+    failed_commands: u64,
+    cpu_seconds: f64,
+    cpu_share: f64,
+    wakeups: u64,
+    fault: Option<String>,
+}
+
+impl Summary {
+    fn of(outcome: &Outcome) -> Self {
+        let control = &outcome.control;
+        let (account, status_quo) = (&control.account, &control.status_quo);
+        let [sent_bytes, received_bytes] = account.bytes;
+        let saved = |now: f64, before: f64| (before > 0.0).then(|| 1.0 - now / before);
+        let (lasts, cpu) = (outcome.lasts.as_secs_f64(), outcome.cpu.as_secs_f64());
+        Self {
+            seconds: lasts,
+            packets: account.packets,
+            sent_bytes,
+            received_bytes,
+            missed_packets: outcome.missed,
+            late_packets: control.overtaken,
+            sleeps: account.sleeps,
+            false_sleeps: control.false_sleeps,
+            mean_wait_seconds: (account.sleeps > 0).then(|| account.waits / account.sleeps as f64),
+            switches: account.switches,
+            status_quo_switches: status_quo.switches,
+            joules: account.total(),
+            status_quo_joules: status_quo.total(),
+            saved_share: saved(account.total(), status_quo.total()),
+            saved_tail_share: saved(account.tail(), status_quo.tail()),
+            commands: outcome.commands,
+            failed_commands: outcome.failed,
+            cpu_seconds: cpu,
+            cpu_share: if lasts > 0.0 { cpu / lasts } else { 0.0 },
+            wakeups: outcome.wakeups,
+            fault: outcome.fault.clone(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let packets = match self.missed_packets {
+            0 => format!("{} packets", count(self.packets)),
+            missed => format!("{} packets, {} missed", count(self.packets), count(missed)),
+        };
+        let mut lines = vec![("Watched", format!("{}, {packets}", seconds(self.seconds)))];
+        lines.push((
+            "Sleeps",
+            match self.mean_wait_seconds {
+                None => "none".to_owned(),
+                Some(wait) => format!(
+                    "{}, after {} on average; {} took more than they saved",
+                    count(self.sleeps),
+                    seconds(wait),
+                    count(self.false_sleeps)
+                ),
+            },
+        ));
+        lines.push((
+            "Switches",
+            format!(
+                "{}, with the network's timers {}",
+                count(self.switches),
+                count(self.status_quo_switches)
+            ),
+        ));
+        let shares = self.saved_share.zip(self.saved_tail_share);
+        let saved = shares.map_or(String::new(), |(all, tail)| {
+            format!(": {} less, {} of the tails", percent(all), percent(tail))
+        });
+        let (now, before) = (joules(self.joules), joules(self.status_quo_joules));
+        lines.push(("Energy", format!("{now}, with the network's timers {before}{saved}")));
+        if self.commands > 0 {
+            let (all, failed) = (count(self.commands), count(self.failed_commands));
+            lines.push(("Commands", format!("{all}, {failed} failed")));
+        }
+        let often = if self.seconds > 0.0 { self.wakeups as f64 / self.seconds } else { 0.0 };
+        lines.push((
+            "Processor",
+            format!("{:.2} % of a core, {} wakeups/s", self.cpu_share * 100.0, short(often)),
+        ));
+        lines.into_iter().map(|(name, what)| format!("{name:<10} {what}\n")).collect()
+    }
+}
+
+/// A policy that can run while packets pass.
+fn policy(text: &str, profile: &Profile) -> Result<Box<dyn Policy + Send>, Failure> {
+    let plan =
+        Plan::parse(text).map_err(|error| Failure::usage(error.to_string()).hint(error.hint))?;
+    let sentence = match () {
+        () if plan.is_oracle() || plan.quantile().is_some() => {
+            format!("{text} has to know beforehand what passes")
+        }
+        () if plan.holds() => format!("{text} holds traffic back, which this command cannot"),
+        () => {
+            // It asks for nothing of what is learned.
+            return Ok(plan.policy(profile, Learned { gap: NEVER, bursts: 0.0 }));
+        }
+    };
+    Err(Failure::usage(sentence).hint("take makeidle, context, threshold or fixed:SECONDS"))
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_model::radio::{Choice, Direction, Packet, profiles};
+
+    use super::*;
+
+    #[test]
+    fn policies_that_know_no_more_than_what_was_can_run() {
+        let profile = profiles::named("att-hspa").unwrap().unwrap();
+        let packet =
+            Packet { at: Time::ZERO, direction: Direction::Up, bytes: 60, app: 0, session: 0 };
+        let wait = |text: &str| policy(text, &profile).map(|mut one| one.observe(&packet, None));
+        for text in ["status-quo", "makeidle", "makeidle:50", "context"] {
+            assert_eq!(wait(text).unwrap(), f64::INFINITY, "{text}");
+        }
+        let threshold = Choice::of(&profile).threshold();
+        let waits = ["fixed", "fixed:0.5", "threshold"].map(wait);
+        assert_eq!(waits.map(Result::unwrap), [4.5, 0.5, threshold]);
+        for text in ["oracle", "iat", "makeactive", "makeidle+makeactive", "nothing"] {
+            let failure = wait(text).unwrap_err();
+            assert!(failure.is_usage() && failure.hinted().is_some(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The results for programs.
+
+use serde::Serialize;
+
+use super::{OfTrace, Results, Sum};
+
+#[derive(Serialize)]
+pub struct Document {
+    schema: &'static str,
+    /// Stopped by a signal: all of it is of what was read until then.
+    stopped: bool,
+    traces: Vec<Trace>,
+    /// Over all traces, summed before dividing.
+    totals: Vec<Run>,
+    /// Of each trace.
+    runs: Vec<Run>,
+}
+
+#[derive(Serialize)]
+struct Trace {
+    name: String,
+    packets: u64,
+    seconds: f64,
+}
+
+/// What a policy came to on a radio.
+#[derive(Serialize)]
+pub struct Run {
+    /// None where it is all of them.
+    pub trace: Option<String>,
+    pub profile: String,
+    /// What was tried of the profile.
+    pub variant: String,
+    pub policy: String,
+    pub joules: f64,
+    pub saved: Option<f64>,
+    pub saved_of_tail: Option<f64>,
+    pub saved_of_oracle: Option<f64>,
+    pub switches: u64,
+    pub switches_by_status_quo: Option<f64>,
+    pub switches_by_oracle: Option<f64>,
+    pub joules_saved_per_switch: Option<f64>,
+    pub false_switches: Option<f64>,
+    pub missed_switches: Option<f64>,
+    pub sleeps: u64,
+    pub mean_wait_seconds: Option<f64>,
+    /// Sessions that could wait.
+    pub sessions: u64,
+    pub held: u64,
+    pub mean_delay_seconds: Option<f64>,
+    pub median_delay_seconds: Option<f64>,
+    pub p95_delay_seconds: Option<f64>,
+}
+
+pub fn document(results: &Results, is_stopped: bool) -> Document {
+    let traces = results.traces.iter().map(|trace| Trace {
+        name: trace.trace.clone(),
+        packets: trace.seen.packets,
+        seconds: trace
+            .seen
+            .first
+            .zip(trace.seen.last)
+            .map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
+    });
+    Document {
+        schema: "manyways.radio-simulate/1",
+        stopped: is_stopped,
+        traces: traces.collect(),
+        totals: totals(results),
+        runs: runs(results),
+    }
+}
+
+/// Over all traces.
+pub fn totals(results: &Results) -> Vec<Run> {
+    let runs = 0..results.variants.jobs.len();
+    runs.map(|run| {
+        let delay = |share| results.delay(run, share);
+        of(results, run, None, &results.sum(run), [delay(0.5), delay(0.95)])
+    })
+    .collect()
+}
+
+/// Of each trace.
+pub fn runs(results: &Results) -> Vec<Run> {
+    let each = |trace: &OfTrace| {
+        let runs = 0..results.variants.jobs.len();
+        let runs = runs.map(|run| {
+            let delays = &trace.ran[run].outcome.delays;
+            let quantiles = [delays.quantile(0.5), delays.quantile(0.95)];
+            of(results, run, Some(trace), &results.one(trace, run), quantiles)
+        });
+        runs.collect::<Vec<Run>>()
+    };
+    results.traces.iter().flat_map(each).collect()
+}
+
+fn of(
+    results: &Results,
+    run: usize,
+    trace: Option<&OfTrace>,
+    sum: &Sum,
+    [median, p95]: [Option<f64>; 2],
+) -> Run {
+    let finite = |value: f64| value.is_finite().then_some(value);
+    let variants = &results.variants;
+    let (profile, variant) = variants.names[variants.jobs[run].profile].clone();
+    Run {
+        trace: trace.map(|trace| trace.trace.clone()),
+        profile,
+        variant,
+        policy: variants.policies[run].clone(),
+        joules: sum.joules,
+        saved: finite(sum.saved()),
+        saved_of_tail: finite(sum.saved_of_tail()),
+        saved_of_oracle: finite(sum.of_oracle()),
+        switches: sum.switches,
+        switches_by_status_quo: finite(sum.switches()),
+        switches_by_oracle: finite(sum.switches_of_oracle()),
+        joules_saved_per_switch: finite(sum.saved_per_switch()),
+        false_switches: finite(sum.false_switches()),
+        missed_switches: finite(sum.missed_switches()),
+        sleeps: sum.sleeps,
+        mean_wait_seconds: finite(sum.wait()),
+        sessions: sum.sessions,
+        held: sum.held,
+        mean_delay_seconds: finite(sum.delay()),
+        median_delay_seconds: median,
+        p95_delay_seconds: p95,
+    }
+}

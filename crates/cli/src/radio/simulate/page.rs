@@ -1,0 +1,342 @@
+//! The results as a page.
+
+use super::text::cells;
+use super::{Results, Sum};
+use crate::radio::words::{count, percent, seconds, short};
+use crate::report::bars::{Bar, Bars};
+use crate::report::curves::{Axis, Curves, Line};
+use crate::report::svg::Drawing;
+use crate::report::{self, Column, Page};
+
+/// So many traces have lines of their own.
+const TRACES: usize = 40;
+
+pub fn html(results: &Results) -> String {
+    let variants = &results.variants;
+    let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
+    let lead = format!(
+        "Policies that send the radio to sleep, over {} of {} packets.",
+        match results.traces.len() {
+            1 => "a trace".to_owned(),
+            many => format!("{many} traces"),
+        },
+        count(packets)
+    );
+    let mut page = Page::new("What a policy for the radio saves", &lead);
+    for profile in 0..variants.profiles.len() {
+        page.heading(&variants.name(profile));
+        page.notes(&[variants.profiles[profile].title.clone()]);
+        page.figure(
+            &bars(
+                results,
+                profile,
+                "Energy saved",
+                "share of the energy under the network's timers",
+                |sum| (sum.saved().max(0.0), percent(sum.saved()), String::new()),
+            ),
+            "Energy saved over the network's timers (as figures 4-9 and 4-17 of Deng's thesis).",
+        );
+        page.figure(
+            &bars(results, profile, "Signalling", "times as many switches as under the network's timers", |sum| {
+                let about = format!("{} J saved each", short(sum.saved_per_switch()));
+                (sum.switches(), format!("{:.2}", sum.switches()), about)
+            }),
+            "How often the radio is brought back (as figures 4-10, 4-11 and 4-18), and what each time \
+             saves.",
+        );
+        page.figure(
+            &wrongs(results, profile),
+            "Beside one who knows what comes: sleep that was wrong, and sleep that was missed (as \
+             figure 4-12).",
+        );
+        if let Some(drawing) = delays(results, profile) {
+            page.figure(&drawing, "For how long sessions were held back (as figure 4-15).");
+        }
+        all(&mut page, results, profile);
+        if (2..=TRACES).contains(&results.traces.len()) {
+            traces(&mut page, results, profile);
+        }
+    }
+    for (drawing, caption) in swept(results) {
+        page.figure(&drawing, &caption);
+    }
+    decisions(&mut page, results);
+    page.heading("How to read this");
+    page.notes(&[
+        "Sums over all traces are divided, not shares averaged. The network's timers alone are 100 %."
+            .to_owned(),
+        "The oracle knows what comes and delays nothing: nobody who delays nothing saves more."
+            .to_owned(),
+        "False: of the silences in which the oracle stays awake, the share in which the radio was \
+         released. Missed: of those in which it sleeps, the share in which it was not."
+            .to_owned(),
+    ]);
+    page.html(&format!("manyways {} radio simulate", env!("CARGO_PKG_VERSION")))
+}
+
+/// Who says when to sleep, and who holds back.
+fn split(policy: &str) -> (String, String) {
+    match policy.split_once('+') {
+        Some((sleeps, holds)) => (sleeps.to_owned(), format!("+ {holds}")),
+        None => (policy.to_owned(), String::new()),
+    }
+}
+
+fn bars(
+    results: &Results,
+    profile: usize,
+    title: &str,
+    axis: &str,
+    value: impl Fn(&Sum) -> (f64, String, String),
+) -> Drawing {
+    let variants = &results.variants;
+    let bar = |run: usize| {
+        let (value, words, about) = value(&results.sum(run));
+        let name = split(&variants.policies[run]);
+        Bar {
+            label: name.0,
+            about: name.1,
+            value: value.is_finite().then_some(value),
+            words: (words, about),
+            parts: vec![1.0],
+            strong: false,
+        }
+    };
+    Bars {
+        title: title.to_owned(),
+        description: "A bar for each policy.".to_owned(),
+        axis: axis.to_owned(),
+        mark: None,
+        legend: Vec::new(),
+        bars: variants.runs(profile).into_iter().map(bar).collect(),
+    }
+    .draw()
+}
+
+fn wrongs(results: &Results, profile: usize) -> Drawing {
+    let variants = &results.variants;
+    let bar = |run: usize| {
+        let name = split(&variants.policies[run]);
+        let sum = results.sum(run);
+        let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
+        let (wrong, missed) = (finite(sum.false_switches()), finite(sum.missed_switches()));
+        let all = wrong + missed;
+        Bar {
+            label: name.0,
+            about: name.1,
+            value: Some(all),
+            words: (format!("{} + {}", percent(wrong), percent(missed)), String::new()),
+            parts: if all > 0.0 { vec![wrong / all, missed / all] } else { vec![1.0] },
+            strong: false,
+        }
+    };
+    Bars {
+        title: "Wrong decisions".to_owned(),
+        description: "For each policy the shares of false and of missed switches.".to_owned(),
+        axis: "false and missed, each as a share of its own".to_owned(),
+        mark: None,
+        legend: ["false", "missed"].map(str::to_owned).to_vec(),
+        bars: variants.runs(profile).into_iter().map(bar).collect(),
+    }
+    .draw()
+}
+
+fn delays(results: &Results, profile: usize) -> Option<Drawing> {
+    let variants = &results.variants;
+    let runs: Vec<usize> =
+        variants.runs(profile).into_iter().filter(|run| variants.jobs[*run].plan.holds()).collect();
+    if runs.is_empty() {
+        return None;
+    }
+    let bar = |run: usize| {
+        let name = split(&variants.policies[run]);
+        let mean = results.sum(run).delay();
+        let median = results.delay(run, 0.5);
+        let words = median.map_or(String::new(), |median| format!("median {}", seconds(median)));
+        Bar {
+            label: name.0,
+            about: name.1,
+            value: mean.is_finite().then_some(mean),
+            words: (seconds(mean), words),
+            parts: vec![1.0],
+            strong: false,
+        }
+    };
+    let chart = Bars {
+        title: "Delays".to_owned(),
+        description: "Mean delay of the sessions that were held back, by policy.".to_owned(),
+        axis: "seconds".to_owned(),
+        mark: None,
+        legend: Vec::new(),
+        bars: runs.into_iter().map(bar).collect(),
+    };
+    Some(chart.draw())
+}
+
+fn all(page: &mut Page, results: &Results, profile: usize) {
+    let columns = [
+        ("Policy", Column::Words),
+        ("Saved", Column::Figures),
+        ("Of the tail", Column::Figures),
+        ("Of the oracle", Column::Figures),
+        ("Switches", Column::Figures),
+        ("By the oracle's", Column::Figures),
+        ("J a switch", Column::Figures),
+        ("False", Column::Figures),
+        ("Missed", Column::Figures),
+        ("Mean wait", Column::Figures),
+    ];
+    let line = |run: usize| {
+        let mut line = vec![results.variants.policies[run].clone()];
+        line.extend(cells(&results.sum(run)));
+        report::Line {
+            cells: line,
+            strong: false,
+            faint: results.variants.jobs[run].plan.is_oracle(),
+        }
+    };
+    let lines: Vec<report::Line> = results.variants.runs(profile).into_iter().map(line).collect();
+    page.table("All traces together", &columns, &lines);
+}
+
+/// Savings and switches of each trace.
+fn traces(page: &mut Page, results: &Results, profile: usize) {
+    let variants = &results.variants;
+    let runs = variants.runs(profile);
+    let tables: [(&str, fn(&Sum) -> String); 2] = [
+        ("Energy saved, by trace", |sum| percent(sum.saved())),
+        ("Switches by those under the network's timers, by trace", |sum| {
+            format!("{:.2}", sum.switches())
+        }),
+    ];
+    for (caption, cell) in tables {
+        let mut columns = vec![("Trace", Column::Words)];
+        columns.extend(runs.iter().map(|run| (variants.policies[*run].as_str(), Column::Figures)));
+        let lines: Vec<report::Line> = results
+            .traces
+            .iter()
+            .map(|trace| {
+                let each = runs.iter().map(|run| cell(&results.one(trace, *run)));
+                let cells = std::iter::once(trace.trace.clone()).chain(each).collect();
+                report::Line { cells, strong: false, faint: false }
+            })
+            .collect();
+        page.table(caption, &columns, &lines);
+    }
+}
+
+/// A chart for each number of a policy that was tried: how wrong it is (figure 4-13), and what it saves.
+fn swept(results: &Results) -> Vec<(Drawing, String)> {
+    let variants = &results.variants;
+    let mut charts = Vec::new();
+    for sweep in variants.sweeps.iter().filter(|sweep| sweep.values.len() > 1) {
+        let mark = format!(":{}=", sweep.key);
+        let mut lines: [Vec<Line>; 2] = [Vec::new(), Vec::new()];
+        for profile in 0..variants.profiles.len() {
+            let runs = variants.runs(profile);
+            let mut points: [Vec<(f64, f64)>; 3] = Default::default();
+            for run in runs {
+                let Some((_, rest)) = variants.policies[run].split_once(&mark) else { continue };
+                let end = rest.find([':', '+']).unwrap_or(rest.len());
+                let Ok(value) = rest[..end].parse::<f64>() else { continue };
+                let sum = results.sum(run);
+                for (points, y) in points.iter_mut().zip([
+                    sum.false_switches(),
+                    sum.missed_switches(),
+                    sum.saved(),
+                ]) {
+                    if y.is_finite() {
+                        points.push((value, y));
+                    }
+                }
+            }
+            let [wrong, missed, saved] = points.map(|mut points| {
+                points.sort_by(|one, other| one.0.total_cmp(&other.0));
+                points
+            });
+            let name = variants.name(profile);
+            let line = |what: &str, points| Line {
+                name: format!("{name}{what}"),
+                points,
+                is_filled: false,
+            };
+            if saved.len() > 1 {
+                lines[0].extend([line(" false", wrong), line(" missed", missed)]);
+                lines[1].push(line("", saved));
+            }
+        }
+        let captions = [
+            format!("Wrong decisions by {} (as figure 4-13, which has n).", sweep.key),
+            format!("Energy saved by {}.", sweep.key),
+        ];
+        for (lines, caption) in
+            lines.into_iter().zip(captions).filter(|(lines, _)| !lines.is_empty())
+        {
+            let chart = Curves {
+                title: caption.clone(),
+                description: "A line for each radio; each value holds until the next one that was \
+                              tried."
+                    .to_owned(),
+                across: Axis::linear(&sweep.key),
+                up: Axis::parts("share"),
+                lines,
+            };
+            charts.push((chart.draw(), caption));
+        }
+    }
+    charts
+}
+
+/// Waits and holds as they change, of the first trace.
+fn decisions(page: &mut Page, results: &Results) {
+    let variants = &results.variants;
+    let Some(trace) = results.traces.first() else { return };
+    let released = |profile: usize| {
+        manyways_model::radio::Choice::of(&variants.profiles[profile]).stay.released()
+    };
+    let mut wait: Option<(usize, Drawing)> = None;
+    let mut hold: Option<(usize, Drawing)> = None;
+    for run in 0..variants.jobs.len() {
+        let job = &variants.jobs[run];
+        let ran = &trace.ran[run];
+        let curve = |title: &str, up: &str, points: Vec<(f64, f64)>| {
+            Curves {
+                title: title.to_owned(),
+                description: "Changes as the trace goes on.".to_owned(),
+                across: Axis::linear("hours since the first packet"),
+                up: Axis::linear(up),
+                lines: vec![Line { name: String::new(), points, is_filled: false }],
+            }
+            .draw()
+        };
+        let hours = |points: &[(f64, f64)], most: f64| -> Vec<(f64, f64)> {
+            points.iter().map(|(at, value)| (at / 3_600.0, value.min(most))).collect()
+        };
+        let changes = |points: &[(f64, f64)]| points.windows(2).any(|pair| pair[0].1 != pair[1].1);
+        if wait.is_none() && changes(&ran.waits) {
+            let points = hours(&ran.waits, released(job.profile));
+            wait = Some((run, curve("Waits", "seconds to wait", points)));
+        }
+        if hold.is_none() && changes(&ran.holds) {
+            let points = hours(&ran.holds, f64::INFINITY);
+            hold = Some((run, curve("Holds", "seconds to hold back", points)));
+        }
+    }
+    let name = |run: usize| {
+        let profile = variants.name(variants.jobs[run].profile);
+        format!("{} on {profile}, {}", variants.policies[run], trace.trace)
+    };
+    if let Some((run, drawing)) = wait {
+        page.heading("How waits change");
+        let caption = format!(
+            "{}: after each packet, how long it would wait (as figure 4-14); the network's own timers \
+             are the highest value.",
+            name(run)
+        );
+        page.figure(&drawing, &caption);
+    }
+    if let Some((run, drawing)) = hold {
+        page.heading("How delays are learnt");
+        page.figure(&drawing, &format!("{} (as figure 4-16).", name(run)));
+    }
+}

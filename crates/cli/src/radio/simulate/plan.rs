@@ -1,0 +1,261 @@
+//! Which runs there are.
+
+use manyways_model::radio::Profile;
+use manyways_model::radio::plan::{ALL, Plan, PlanError};
+use manyways_net::radio::runs::Job;
+use manyways_trace::Span;
+
+use crate::failure::Failure;
+use crate::radio::known::Known;
+
+/// Values of something that are tried one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sweep {
+    pub key: String,
+    pub values: Vec<f64>,
+}
+
+/// Numbers of a profile that can be tried: name, least and most.
+const OF_PROFILES: [(&str, f64, f64); 3] =
+    [("e-switch", 0.0, 1e3), ("turn-off", 0.0, 1.0), ("burst-gap", 0.0, 86_400.0)];
+/// More runs than this are not made.
+const MOST: usize = 20_000;
+
+/// All runs.
+pub struct Variants {
+    pub profiles: Vec<Profile>,
+    /// For each profile, its name and what was tried of it.
+    pub names: Vec<(String, String)>,
+    pub jobs: Vec<Job>,
+    /// For each run what the policy is called.
+    pub policies: Vec<String>,
+    /// For each profile the runs of the network's timers and of who knows what comes.
+    pub baselines: Vec<[usize; 2]>,
+    /// Runs that nobody has asked for.
+    pub hidden: Vec<bool>,
+    /// What is tried.
+    pub sweeps: Vec<Sweep>,
+}
+
+/// Reads `n=10,50,100`.
+pub fn sweep(text: &str) -> Result<Sweep, String> {
+    let (key, values) = text.split_once('=').ok_or("write KEY=A,B,C")?;
+    let key = key.trim().to_owned();
+    let of_policies = || ALL.iter().flat_map(|known| known.numbers).map(|number| number.name);
+    let mut keys: Vec<&str> = OF_PROFILES.iter().map(|(name, ..)| *name).collect();
+    for name in of_policies() {
+        if !keys.contains(&name) {
+            keys.push(name);
+        }
+    }
+    if !keys.contains(&key.as_str()) {
+        return Err(format!("it is one of {}", keys.join(", ")));
+    }
+    let read = |value: &str| {
+        let value = value.trim();
+        let (number, factor) = match value.strip_suffix('%') {
+            Some(number) => (number, 0.01),
+            None => (value.strip_suffix('s').unwrap_or(value), 1.0),
+        };
+        let number = number.trim().parse::<f64>().map_err(|_| format!("`{value}` is no number"))?;
+        Ok(number * factor)
+    };
+    let values = values.split(',').map(read).collect::<Result<Vec<f64>, String>>()?;
+    if let Some((_, least, most)) = OF_PROFILES.iter().find(|(name, ..)| *name == key)
+        && let Some(value) = values.iter().find(|value| !(*least..=*most).contains(*value))
+    {
+        return Err(format!("{value} is not from {least} to {most}"));
+    }
+    Ok(Sweep { key, values })
+}
+
+fn failure(error: PlanError) -> Failure {
+    Failure::usage(error.sentence).hint(error.hint)
+}
+
+impl Variants {
+    pub fn new(known: &[Known], policies: &[String], sweeps: &[Sweep]) -> Result<Self, Failure> {
+        let of_profiles: Vec<&Sweep> =
+            sweeps.iter().filter(|sweep| is_of_profiles(&sweep.key)).collect();
+        let mut variants = Self {
+            profiles: Vec::new(),
+            names: Vec::new(),
+            jobs: Vec::new(),
+            policies: Vec::new(),
+            baselines: Vec::new(),
+            hidden: Vec::new(),
+            sweeps: sweeps.to_vec(),
+        };
+        for one in known {
+            for values in product(&of_profiles) {
+                let mut profile = one.profile.clone();
+                for (key, value) in &values {
+                    profile = match *key {
+                        "e-switch" => profile.with_switches(*value),
+                        "turn-off" => profile.with_turn_off(*value),
+                        _ => {
+                            profile.transfer.burst_gap = Span::from_secs_f64(*value);
+                            profile
+                        }
+                    };
+                }
+                variants.profiles.push(profile);
+                variants.names.push((one.name.clone(), words(&values)));
+            }
+        }
+        let mut plans: Vec<(String, Plan)> = Vec::new();
+        for text in policies {
+            // Other policies have no such number.
+            let names: Vec<&str> =
+                text.split('+').map(|part| part.split(':').next().unwrap_or(part).trim()).collect();
+            let has = |key: &str| {
+                let mine = ALL.iter().filter(|known| names.contains(&known.name));
+                mine.flat_map(|known| known.numbers).any(|number| number.name == key)
+            };
+            let mine: Vec<&Sweep> = sweeps.iter().filter(|sweep| has(&sweep.key)).collect();
+            for values in product(&mine) {
+                let name = named(text.trim(), &values);
+                plans.push((name.clone(), Plan::parse(&name).map_err(failure)?));
+            }
+        }
+        for sweep in sweeps.iter().filter(|sweep| !is_of_profiles(&sweep.key)) {
+            if !plans.iter().any(|(name, _)| name.contains(&format!(":{}=", sweep.key))) {
+                let sentence = format!("no policy that was asked for has a number `{}`", sweep.key);
+                return Err(Failure::usage(sentence).hint("name one that has it with --policy"));
+            }
+        }
+        if plans.len() * variants.profiles.len() > MOST {
+            let sentence = format!("{} runs are too many", plans.len() * variants.profiles.len());
+            return Err(Failure::usage(sentence).hint("try fewer values at a time"));
+        }
+        for profile in 0..variants.profiles.len() {
+            let first = variants.jobs.len();
+            for name in ["status-quo", "oracle"] {
+                let plan = Plan::parse(name).map_err(failure)?;
+                let is_asked = plans.iter().any(|(other, _)| other == name);
+                variants.jobs.push(Job { profile, plan });
+                variants.policies.push(name.to_owned());
+                variants.hidden.push(!is_asked);
+            }
+            variants.baselines.push([first, first + 1]);
+            for (name, plan) in plans.iter().filter(|(name, _)| !is_baseline(name)) {
+                variants.jobs.push(Job { profile, plan: *plan });
+                variants.policies.push(name.clone());
+                variants.hidden.push(false);
+            }
+        }
+        Ok(variants)
+    }
+
+    /// The runs that were asked for on a radio: who knows what comes is the last one.
+    pub fn runs(&self, profile: usize) -> Vec<usize> {
+        let asked = |run: &usize| self.jobs[*run].profile == profile && !self.hidden[*run];
+        let mut runs: Vec<usize> = (0..self.jobs.len()).filter(asked).collect();
+        runs.sort_by_key(|run| self.jobs[*run].plan.is_oracle());
+        runs
+    }
+
+    /// A radio's name with what was tried of it.
+    pub fn name(&self, profile: usize) -> String {
+        let (name, values) = &self.names[profile];
+        if values.is_empty() { name.clone() } else { format!("{name} {values}") }
+    }
+}
+
+fn is_of_profiles(key: &str) -> bool {
+    OF_PROFILES.iter().any(|(name, ..)| *name == key)
+}
+
+fn is_baseline(name: &str) -> bool {
+    ["status-quo", "oracle"].contains(&name)
+}
+
+/// Each combination.
+fn product<'s>(sweeps: &[&'s Sweep]) -> Vec<Vec<(&'s str, f64)>> {
+    let mut all = vec![Vec::new()];
+    for sweep in sweeps {
+        all = all
+            .into_iter()
+            .flat_map(|before| {
+                sweep.values.iter().map(move |value| {
+                    let mut with = before.clone();
+                    with.push((sweep.key.as_str(), *value));
+                    with
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+fn words(values: &[(&str, f64)]) -> String {
+    let words: Vec<String> = values.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    words.join(" ")
+}
+
+/// The policy with these numbers: each stands behind the part that has it.
+fn named(text: &str, values: &[(&str, f64)]) -> String {
+    let parts: Vec<String> = text
+        .split('+')
+        .map(|part| {
+            let name = part.split(':').next().unwrap_or(part).trim();
+            let known = ALL.iter().find(|known| known.name == name);
+            let mut part = part.trim().to_owned();
+            for (key, value) in values {
+                if known.is_some_and(|known| known.numbers.iter().any(|one| one.name == *key)) {
+                    part.push_str(&format!(":{key}={value}"));
+                }
+            }
+            part
+        })
+        .collect();
+    parts.join("+")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::radio::known;
+
+    fn variants(policies: &[&str], sweeps: &[&str]) -> Result<Variants, Failure> {
+        let known = [known::profile("lte").unwrap()];
+        let policies: Vec<String> = policies.iter().map(|name| (*name).to_owned()).collect();
+        let sweeps: Vec<Sweep> = sweeps.iter().map(|text| sweep(text).unwrap()).collect();
+        Variants::new(&known, &policies, &sweeps)
+    }
+
+    #[test]
+    fn every_combination_is_run_once() {
+        let all = variants(&["makeidle", "fixed", "oracle"], &["n=10,20", "e-switch=1,2"]).unwrap();
+        assert_eq!(
+            all.names.iter().map(|name| &*name.1).collect::<Vec<_>>(),
+            ["e-switch=1", "e-switch=2"]
+        );
+        let of_first: Vec<&str> = all.runs(0).into_iter().map(|run| &*all.policies[run]).collect();
+        assert_eq!(of_first, ["makeidle:n=10", "makeidle:n=20", "fixed", "oracle"]);
+        // The network's timers run as well, to compare with.
+        assert_eq!(all.jobs.len(), 2 * 5);
+        assert_eq!(all.baselines, [[0, 1], [5, 6]]);
+        let switch =
+            |place: usize| manyways_model::radio::Choice::of(&all.profiles[place]).switch();
+        assert!((switch(1).as_joules() / switch(0).as_joules() - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_number_stands_behind_the_policy_that_has_it() {
+        let values = [("n", 5.0), ("experts", 7.0)];
+        assert_eq!(named("makeidle+makeactive", &values), "makeidle:n=5+makeactive:experts=7");
+        assert_eq!(named("fixed", &values), "fixed");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        assert!(sweep("x=1").unwrap_err().contains("it is one of e-switch"));
+        assert!(sweep("n=a").unwrap_err().contains("`a` is no number"));
+        assert!(sweep("turn-off=2").is_err());
+        assert_eq!(sweep("turn-off=10%,50%").unwrap().values, [0.1, 0.5]);
+        assert!(variants(&["fixed"], &["n=1,2"]).is_err());
+        assert!(variants(&["fixd"], &[]).is_err());
+        assert!(variants(&["makeidle"], &["n=0"]).is_err());
+    }
+}

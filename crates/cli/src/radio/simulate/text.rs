@@ -1,0 +1,93 @@
+//! The results for people.
+
+use super::{Results, Sum};
+use crate::radio::words::{percent, seconds, short, table};
+
+pub fn text(results: &Results, each: bool) -> String {
+    let mut text = String::new();
+    let variants = &results.variants;
+    let holds = variants.jobs.iter().any(|job| job.plan.holds());
+    for profile in 0..variants.profiles.len() {
+        if profile > 0 {
+            text.push('\n');
+        }
+        let mut head = vec![
+            variants.name(profile).as_str(),
+            "saved",
+            "of tail",
+            "of oracle",
+            "switches",
+            "/ oracle",
+            "J/switch",
+            "false",
+            "missed",
+            "wait",
+        ]
+        .into_iter()
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+        if holds {
+            head.extend(["held", "delay", "median", "95 %"].map(str::to_owned));
+        }
+        let mut rows = vec![head];
+        for run in variants.runs(profile) {
+            let mut row = vec![variants.policies[run].clone()];
+            row.extend(cells(&results.sum(run)));
+            if holds {
+                row.extend(delays(results, run));
+            }
+            rows.push(row);
+            if each && results.traces.len() > 1 {
+                for trace in &results.traces {
+                    let mut row = vec![format!("  {}", trace.trace)];
+                    row.extend(cells(&results.one(trace, run)));
+                    rows.push(row);
+                }
+            }
+        }
+        text.push_str(&table(&rows));
+    }
+    let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
+    text.push_str(&format!(
+        "\n{}, {} packets. saved: of the energy under the network's timers; switches: times the \
+         radio is brought back, by those under them.\n",
+        match &results.traces[..] {
+            [one] => one.trace.clone(),
+            all => format!("{} traces", all.len()),
+        },
+        crate::radio::words::count(packets)
+    ));
+    text
+}
+
+/// What a sum comes to.
+pub fn cells(sum: &Sum) -> Vec<String> {
+    let number = |value: f64| {
+        if value.is_finite() { format!("{value:.2}") } else { "–".to_owned() }
+    };
+    vec![
+        percent(sum.saved()),
+        percent(sum.saved_of_tail()),
+        percent(sum.of_oracle()),
+        number(sum.switches()),
+        number(sum.switches_of_oracle()),
+        if sum.switches > 0 { short(sum.saved_per_switch()) } else { "–".to_owned() },
+        percent(sum.false_switches()),
+        percent(sum.missed_switches()),
+        if sum.sleeps > 0 { seconds(sum.wait()) } else { "–".to_owned() },
+    ]
+}
+
+fn delays(results: &Results, run: usize) -> Vec<String> {
+    let sum = results.sum(run);
+    if sum.held == 0 {
+        return vec!["–".to_owned(); 4];
+    }
+    let quantile = |share| results.delay(run, share).map_or("–".to_owned(), seconds);
+    vec![
+        percent(sum.held as f64 / sum.sessions as f64),
+        seconds(sum.delay()),
+        quantile(0.5),
+        quantile(0.95),
+    ]
+}

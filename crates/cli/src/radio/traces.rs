@@ -1,0 +1,226 @@
+//! The traces that a command is about.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use manyways_model::radio::profile::Technology;
+use manyways_net::radio::trace::{Made, Progress, Trace, TraceError, Wanted};
+use manyways_sys::poll::Waker;
+use manyways_sys::signal::Termination;
+use manyways_trace::Span;
+use manyways_wire::Prefix;
+
+use crate::failure::Failure;
+
+/// Where traces come from.
+#[derive(clap::Args)]
+pub struct TraceArgs {
+    /// Traces: the folder or packet table of `manyways flows --packets`, a capture, CSV with the
+    /// columns time,bytes,direction[,app][,port][,flow], or - for standard input.
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// In captures, these addresses are the device's; may be repeated. Without it whoever begins a
+    /// flow is the device.
+    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
+    local: Vec<Prefix>,
+}
+
+/// Traces that are made from seeds.
+#[derive(clap::Args)]
+pub struct MadeArgs {
+    /// Make a trace: mixed-day, or one of news, im, microblog, game-ad, email, social, finance; may be
+    /// repeated.
+    #[arg(long, value_name = "APP")]
+    app: Vec<String>,
+    /// Its seeds: 1, 1-20 or 1,5,9.
+    #[arg(long, value_name = "SEEDS", default_value = "1", value_parser = seeds)]
+    seed: Seeds,
+    /// How long it is: 2h for an application and 2d for mixed-day where nothing is said.
+    #[arg(long = "lasts", value_name = "TIME", value_parser = span)]
+    lasts: Option<Span>,
+}
+
+/// Some numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds(pub Vec<u64>);
+
+/// A time as people write it: `30s`, `2h`, `2d`.
+pub fn span(text: &str) -> Result<Span, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    let span = match days {
+        Some(days) => days.checked_mul(86_400).map(Span::from_secs),
+        None => humantime::parse_duration(text)
+            .ok()
+            .and_then(|time| u64::try_from(time.as_nanos()).ok())
+            .map(Span::from_nanos),
+    };
+    let longest = Span::from_secs(3_660 * 86_400);
+    span.filter(|span| !span.is_zero() && *span <= longest)
+        .ok_or_else(|| "a time: 30s, 2h or 2d".to_owned())
+}
+
+pub fn prefix(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|_| "an address, or one with a length: 10.0.0.0/8".to_owned())
+}
+
+fn seeds(text: &str) -> Result<Seeds, String> {
+    const MOST: u64 = 100_000;
+    let wrong = || "numbers: 1, 1-20 or 1,5,9".to_owned();
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());
+        let (from, to) = (number(from)?, number(to)?);
+        if from > to || to - from >= MOST {
+            return Err(wrong());
+        }
+        all.extend(from..=to);
+    }
+    Ok(Seeds(all))
+}
+
+impl MadeArgs {
+    /// How long they are to be, where that was said.
+    pub fn lasts(&self) -> Option<Span> {
+        self.lasts
+    }
+
+    /// How each is made.
+    pub fn all(&self) -> Vec<Made> {
+        let lasts = |app: &str| match app {
+            "mixed-day" => Span::from_secs(2 * 86_400),
+            _ => Span::from_secs(2 * 3_600),
+        };
+        let each = |app: &String| {
+            let made = move |seed: &u64| Made {
+                app: app.clone(),
+                seed: *seed,
+                lasts: self.lasts.unwrap_or_else(|| lasts(app)),
+            };
+            self.seed.0.iter().map(made).collect::<Vec<_>>()
+        };
+        self.app.iter().flat_map(each).collect()
+    }
+}
+
+impl TraceArgs {
+    /// Where they are.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.traces
+    }
+
+    /// Opens one.
+    pub fn open(
+        &self,
+        path: &Path,
+        technology: Option<Technology>,
+        progress: &Progress,
+    ) -> Result<Trace, Failure> {
+        let network = technology.map(network);
+        let wanted = Wanted { local: self.local.clone(), network };
+        let trace = Trace::open(path, &wanted, progress).map_err(failure)?;
+        for fault in trace.faults() {
+            eprintln!("manyways: {}: {fault}", trace.name());
+            eprintln!("hint: the trace is what was read before");
+        }
+        Ok(trace)
+    }
+}
+
+/// What a trace of packets calls the network of such a radio.
+fn network(technology: Technology) -> &'static str {
+    match technology {
+        Technology::Wifi => "wifi",
+        Technology::Bluetooth => "bluetooth",
+        Technology::ThreeG | Technology::Lte | Technology::Nr => "cellular",
+    }
+}
+
+pub fn failure(error: TraceError) -> Failure {
+    let hint = error.hint();
+    let failure = Failure::new(error.to_string()).hint(hint);
+    match error {
+        TraceError::Unknown(_) => failure.code(2),
+        _ => failure,
+    }
+}
+
+/// Does work that takes a while beside showing how far it is; a signal stops it. Says which one did.
+pub fn watched<T: Send>(
+    work: impl FnOnce(&Progress) -> Result<T> + Send,
+) -> Result<(T, Option<i32>)> {
+    let progress = Progress::default();
+    let termination = Termination::take().context("cannot watch for signals")?;
+    let done = Waker::new().context("cannot wait for the end of the work")?;
+    let (result, signal) = std::thread::scope(|scope| {
+        let work = scope.spawn(|| {
+            let _done = Done(&done);
+            work(&progress)
+        });
+        let signal = show(&progress, &termination, &done);
+        (work.join(), signal)
+    });
+    match result {
+        Ok(result) => Ok((result?, signal)),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Wakes whoever waits for it when it goes.
+struct Done<'a>(&'a Waker);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.wake();
+    }
+}
+
+fn show(progress: &Progress, termination: &Termination, done: &Waker) -> Option<i32> {
+    /// In milliseconds.
+    const LOOK: u16 = 100;
+    let bar = match io::stderr().is_terminal() {
+        true => ProgressBar::no_length().with_style(
+            ProgressStyle::with_template("{spinner} {msg} {elapsed}")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+        ),
+        false => ProgressBar::hidden(),
+    };
+    let (mut signal, mut is_done, mut looks) = (None, false, 0_u32);
+    while !is_done {
+        let (ended, is_over) = termination.within(LOOK, done).unwrap_or((None, true));
+        is_done = is_over;
+        looks += 1;
+        // Work of less than a second shows nothing.
+        if looks > 10 {
+            let packets = progress.packets.load(Ordering::Relaxed) as f64 / 1e6;
+            bar.set_message(format!("{packets:.1} M packets"));
+            bar.tick();
+        }
+        signal = signal.or(ended.map(|ended| ended.signal));
+        progress.stop.store(signal.is_some(), Ordering::Relaxed);
+    }
+    bar.finish_and_clear();
+    signal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_and_times_are_written_as_people_do() {
+        assert_eq!(seeds("3"), Ok(Seeds(vec![3])));
+        assert_eq!(seeds("1-3,7"), Ok(Seeds(vec![1, 2, 3, 7])));
+        for wrong in ["", "3-1", "a", "1-", "0-99999999"] {
+            assert!(seeds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(span("2d"), Ok(Span::from_secs(172_800)));
+        assert_eq!(span("1h 30m"), Ok(Span::from_secs(5_400)));
+        for wrong in ["", "0s", "2", "-1s", "99999999999999999999d", "4000d"] {
+            assert!(span(wrong).is_err(), "{wrong}");
+        }
+    }
+}

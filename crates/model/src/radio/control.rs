@@ -1,0 +1,197 @@
+//! Runs a policy while packets pass.
+//!
+//! A [`Controller`] is told each packet and says when to send the radio to sleep. It keeps two
+//! accounts, of what the radio takes that way and of what it would have taken with the network's timers
+//! alone. With packets that are told at once and a [`poll`](Controller::poll) at each
+//! [`next_wakeup`](Controller::next_wakeup) it does what a [`Simulation`](super::simulate::Simulation)
+//! of the same packets does. It holds no session back: who runs it does not know of sessions.
+
+use manyways_trace::{Span, Time};
+
+use super::meter::{Account, Meter};
+use super::policy::{NEVER, Policy};
+use super::{Packet, Profile};
+
+/// Decides when a radio sleeps, as it happens.
+#[derive(Clone, Debug)]
+pub struct Controller<P> {
+    policy: P,
+    meter: Meter,
+    status_quo: Meter,
+    burst_gap: f64,
+    /// When the network lets go of the radio: seconds behind the last packet.
+    released: f64,
+    /// From one sleep to the next, at least.
+    every: Span,
+    earliest: Time,
+    first: Time,
+    /// The last packet, and the wait after it.
+    last: Option<(Time, f64)>,
+    asleep: Option<Asleep>,
+    false_sleeps: u64,
+    overtaken: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Asleep {
+    at: Time,
+    /// Seconds behind the last packet.
+    waited: f64,
+}
+
+/// The radio is to sleep now.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sleep {
+    /// For so long nothing has passed.
+    pub idle: Span,
+    /// After so many seconds the policy wanted it.
+    pub wait: f64,
+}
+
+/// A packet has brought the radio back.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Wake {
+    /// For so long it had slept.
+    pub slept: Span,
+    /// This took no less than staying awake would have.
+    pub is_false: bool,
+}
+
+/// What a controller did.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Outcome {
+    /// What the radio took.
+    pub account: Account,
+    /// What it would have taken with the network's timers alone.
+    pub status_quo: Account,
+    /// Sleeps that took no less than staying awake would have.
+    pub false_sleeps: u64,
+    /// Packets of before a sleep that were told only after it.
+    pub overtaken: u64,
+    /// From the first packet to the last.
+    pub lasts: Span,
+}
+
+impl<P: Policy> Controller<P> {
+    /// Nothing has passed yet. From one sleep to the next there will be at least `every`: one that
+    /// comes too soon is put off until then.
+    pub fn new(profile: &Profile, policy: P, every: Span) -> Self {
+        let meter = Meter::new(profile);
+        Self {
+            policy,
+            burst_gap: profile.transfer.burst_gap.as_secs_f64(),
+            released: meter.choice().stay.released(),
+            status_quo: meter.clone(),
+            meter,
+            every,
+            earliest: Time::ZERO,
+            first: Time::ZERO,
+            last: None,
+            asleep: None,
+            false_sleeps: 0,
+            overtaken: 0,
+        }
+    }
+
+    /// A packet has passed: they are told in their order, each soon after it has, one that is earlier
+    /// than its predecessor is taken for as late. Says whether it has brought the radio back.
+    pub fn packet(&mut self, packet: &Packet) -> Option<Wake> {
+        let Some((last, _)) = self.last else {
+            self.first = packet.at;
+            self.meter.begin(packet);
+            self.status_quo.begin(packet);
+            self.last = Some((packet.at, self.policy.observe(packet, None)));
+            return None;
+        };
+        let span = packet.at.since(last);
+        let gap = span.as_secs_f64();
+        let (slept, late) = match self.asleep.take() {
+            Some(asleep) if asleep.waited < gap => (Some(asleep), None),
+            late => (None, late),
+        };
+        self.meter.next(packet, gap, slept.map_or(NEVER, |asleep| asleep.waited));
+        self.status_quo.next(packet, gap, NEVER);
+        let at = last.max(packet.at);
+        self.last = Some((at, self.policy.observe(packet, Some(gap))));
+        if let Some(asleep) = late {
+            // It passed before the radio slept, which was for longer behind the packet before it.
+            self.overtaken += 1;
+            let waited = asleep.at.since(at).as_secs_f64();
+            self.asleep = Some(Asleep { waited, ..asleep });
+        }
+        let asleep = slept?;
+        let choice = self.meter.choice();
+        let is_false =
+            gap <= self.burst_gap || choice.cost(gap, asleep.waited) >= choice.stay.cost(gap);
+        self.false_sleeps += u64::from(is_false);
+        Some(Wake { slept: packet.at.since(asleep.at), is_false })
+    }
+
+    /// Whether the radio is to sleep now, where every packet until now was told.
+    pub fn poll(&mut self, now: Time) -> Option<Sleep> {
+        let due = self.next_wakeup().filter(|due| *due <= now)?;
+        let (last, wait) = self.last?;
+        let idle = now.since(last);
+        if idle.as_secs_f64() >= self.released {
+            // Asked too late: the network has let go of it.
+            self.last = Some((last, NEVER));
+            return None;
+        }
+        // A clock ticks in nanoseconds: the first behind the wait is just in time.
+        let is_in_time = now == due && due == behind(last, wait);
+        let waited = if is_in_time { wait } else { idle.as_secs_f64() };
+        self.asleep = Some(Asleep { at: now, waited });
+        self.earliest = now + self.every;
+        Some(Sleep { idle, wait })
+    }
+
+    /// When to poll, if no packet comes until then.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        let can_sleep = |wait| self.asleep.is_none() && wait < self.released;
+        let (last, wait) = self.last.filter(|(_, wait)| can_sleep(*wait))?;
+        let due = behind(last, wait).max(self.earliest);
+        (due.since(last).as_secs_f64() < self.released).then_some(due)
+    }
+
+    /// The radio could not be sent to sleep after all: it is left to the network until the next packet.
+    /// Where one has passed already, the account keeps what it has.
+    pub fn refused(&mut self) {
+        if self.asleep.take().is_some()
+            && let Some((_, wait)) = &mut self.last
+        {
+            *wait = NEVER;
+        }
+    }
+
+    /// It is over. Both accounts end when the radio is released behind the last packet, whenever that
+    /// is; one that is awake stays so until then.
+    pub fn finish(mut self) -> Outcome {
+        let lasts = self.last.map_or(Span::ZERO, |(last, _)| last.since(self.first));
+        if self.last.is_some() {
+            self.meter.end(self.asleep.map_or(NEVER, |asleep| asleep.waited));
+            self.status_quo.end(NEVER);
+        }
+        Outcome {
+            account: self.meter.account().clone(),
+            status_quo: self.status_quo.account().clone(),
+            false_sleeps: self.false_sleeps,
+            overtaken: self.overtaken,
+            lasts,
+        }
+    }
+}
+
+/// The first moment that is strictly more than so many seconds later.
+fn behind(last: Time, wait: f64) -> Time {
+    let mut nanos = (wait * 1e9) as u64;
+    let mut step = 1;
+    // Steps grow, as beyond a hundred days a nanosecond makes no difference to a number of seconds.
+    while nanos < u64::MAX && Span::from_nanos(nanos).as_secs_f64() <= wait {
+        nanos = nanos.saturating_add(step);
+        step *= 2;
+    }
+    last + Span::from_nanos(nanos)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::radio::policy::{Context, MakeIdle, StatusQuo, Timer};
+use crate::radio::simulate::{Decides, Simulation};
+use crate::radio::{Choice, Direction, profiles, workload};
+
+fn profile(name: &str) -> Profile {
+    profiles::named(name).unwrap().unwrap()
+}
+
+fn packet(nanos: u64) -> Packet {
+    let direction = if nanos.is_multiple_of(3) { Direction::Down } else { Direction::Up };
+    let bytes = 40 + (nanos % 1_400) as u32;
+    Packet { at: Time::from_nanos(nanos), direction, bytes, app: 0, session: 0 }
+}
+
+fn millis(millis: u64) -> Packet {
+    packet(millis * 1_000_000)
+}
+
+fn at(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+/// Those that are compared, each made anew.
+const POLICIES: [fn(&Profile) -> Box<dyn Policy>; 6] = [
+    |_| Box::new(StatusQuo),
+    |_| Box::new(Timer { wait: 0.0 }),
+    |_| Box::new(Timer { wait: 0.3 }),
+    |profile| Box::new(Timer { wait: Choice::of(profile).threshold() }),
+    |profile| Box::new(MakeIdle::new(Choice::of(profile), 5)),
+    |profile| Box::new(Context::new(Choice::of(profile))),
+];
+
+fn simulated(profile: &Profile, policy: &mut dyn Policy, packets: &[Packet]) -> Account {
+    let mut simulation = Simulation::new(profile, Decides::Policy(policy), &|_| false);
+    packets.iter().for_each(|packet| simulation.push(*packet));
+    simulation.finish().account
+}
+
+/// Tells each packet as it passes, and polls whenever that was asked for.
+fn controlled<P: Policy>(mut controller: Controller<P>, packets: &[Packet]) -> Outcome {
+    let until = |controller: &mut Controller<P>, end: Time| {
+        while let Some(due) = controller.next_wakeup().filter(|due| *due <= end) {
+            let sleep = controller.poll(due).expect("it was asked for");
+            assert!(sleep.idle.as_secs_f64() > sleep.wait);
+        }
+    };
+    for packet in packets {
+        until(&mut controller, packet.at);
+        controller.packet(packet);
+    }
+    until(&mut controller, Time::MAX);
+    controller.finish()
+}
+
+/// Gaps of all lengths, and such as end exactly when a wait or a timer does.
+fn gaps() -> impl Strategy<Value = Vec<Packet>> {
+    let exact = prop::sample::select(vec![0_u64, 300, 500, 1_200, 3_085, 6_200, 16_600]);
+    let gap = prop_oneof![
+        0_u64..2_000_000,
+        0_u64..2_000_000_000,
+        0_u64..40_000_000_000,
+        (exact, 0_u64..3).prop_map(|(millis, more)| (millis * 1_000_000 + more).saturating_sub(1)),
+    ];
+    prop::collection::vec(gap, 1..120).prop_map(|gaps| {
+        let times = gaps.iter().scan(0, |at, gap| {
+            *at += gap;
+            Some(*at)
+        });
+        times.map(packet).collect()
+    })
+}
+
+proptest! {
+    /// The same to the last bit: what is added up is the same, in the same order.
+    #[test]
+    fn it_does_what_a_simulation_does(packets in gaps(), names in 0..4_usize) {
+        let profile = profile(["att-hspa", "verizon-lte", "lte", "tmobile-3g"][names]);
+        for make in POLICIES {
+            let controller = Controller::new(&profile, make(&profile), Span::ZERO);
+            let outcome = controlled(controller, &packets);
+            let expected = simulated(&profile, &mut make(&profile), &packets);
+            prop_assert_eq!(&outcome.account, &expected);
+            prop_assert_eq!(outcome.overtaken, 0);
+            prop_assert!(outcome.false_sleeps <= outcome.account.sleeps);
+            let expected = simulated(&profile, &mut StatusQuo, &packets);
+            prop_assert_eq!(&outcome.status_quo, &expected);
+        }
+    }
+
+    /// Who always polls so much too late waits so much longer.
+    #[test]
+    fn a_late_poll_lengthens_the_wait(packets in gaps(), late in 1_u64..400) {
+        let profile = profile("att-hspa");
+        let late = Span::from_millis(late);
+        let wait = Span::from_millis(700);
+        let mut controller =
+            Controller::new(&profile, Timer { wait: wait.as_secs_f64() }, Span::ZERO);
+        let until = |controller: &mut Controller<Timer>, end: Time| {
+            while let Some(due) = controller.next_wakeup().filter(|due| *due + late <= end) {
+                controller.poll(due + late);
+            }
+        };
+        for packet in &packets {
+            until(&mut controller, packet.at);
+            controller.packet(packet);
+        }
+        until(&mut controller, Time::MAX);
+        let outcome = controller.finish();
+        let mut timer = Timer { wait: (wait + late).as_secs_f64() };
+        let expected = simulated(&profile, &mut timer, &packets);
+        prop_assert_eq!(outcome.account.sleeps, expected.sleeps);
+        prop_assert!((outcome.account.total() - expected.total()).abs() < 1e-6);
+    }
+
+    /// However it is polled: never within the wait or when the network has let go, and never twice in
+    /// a row or too soon.
+    #[test]
+    fn it_never_sleeps_too_soon_or_for_nothing(
+        steps in prop::collection::vec((0_u64..9_000, any::<bool>()), 1..200),
+        wait in 0_u64..9_000,
+        every in 0_u64..5_000,
+    ) {
+        let profile = profile("verizon-lte");
+        let released = Choice::of(&profile).stay.released();
+        let (wait, every) = (Span::from_millis(wait), Span::from_millis(every));
+        let mut controller = Controller::new(&profile, Timer { wait: wait.as_secs_f64() }, every);
+        let (mut now, mut last, mut asleep) = (Time::ZERO, None::<Time>, None::<Time>);
+        let (mut sleeps, mut slept) = (0, None::<Time>);
+        for (step, is_packet) in steps {
+            now = now + Span::from_millis(step);
+            if is_packet {
+                // One of the very moment in which it went to sleep may have passed before that.
+                let woken = asleep.take_if(|asleep| now > *asleep).is_some();
+                prop_assert_eq!(controller.packet(&packet(now.as_nanos())).is_some(), woken);
+                last = Some(now);
+            } else if let Some(sleep) = controller.poll(now) {
+                let idle = now.since(last.unwrap());
+                prop_assert_eq!(sleep.idle, idle);
+                prop_assert!(idle > wait && idle.as_secs_f64() < released);
+                prop_assert!(asleep.is_none() && slept.is_none_or(|slept| now.since(slept) >= every));
+                (asleep, slept) = (Some(now), Some(now));
+                sleeps += 1;
+            }
+        }
+        prop_assert_eq!(controller.finish().account.sleeps, sleeps);
+    }
+}
+
+#[test]
+fn a_day_comes_to_the_same() {
+    let packets: Vec<Packet> = workload::mixed(1, Span::from_secs(86_400)).collect();
+    let profile = profile("verizon-lte");
+    for make in POLICIES {
+        let controller = Controller::new(&profile, make(&profile), Span::ZERO);
+        let outcome = controlled(controller, &packets);
+        assert_eq!(outcome.account, simulated(&profile, &mut make(&profile), &packets));
+    }
+}
+
+#[test]
+fn a_sleep_that_took_more_than_it_saved_is_false() {
+    // The threshold is 1.2 s; asleep right after each packet.
+    let profile = profile("att-hspa");
+    let mut controller = Controller::new(&profile, Timer { wait: 0.0 }, Span::ZERO);
+    controller.packet(&millis(0));
+    let mut told = Vec::new();
+    for next in [400, 1_400, 3_400] {
+        let sleep = controller.poll(controller.next_wakeup().unwrap()).unwrap();
+        assert_eq!((sleep.idle, sleep.wait), (Span::from_nanos(1), 0.0));
+        told.push(controller.packet(&millis(next)).unwrap().is_false);
+    }
+    // Below the threshold, twice; above it.
+    assert_eq!(told, [true, true, false]);
+    assert_eq!(controller.finish().false_sleeps, 2);
+}
+
+#[test]
+fn to_sleep_within_a_transfer_is_false() {
+    // Asleep or not, the radio takes for it what a transfer takes.
+    let mut profile = profile("att-hspa");
+    profile.transfer.burst_gap = Span::from_secs(9);
+    let mut controller = Controller::new(&profile, Timer { wait: 0.0 }, Span::ZERO);
+    controller.packet(&millis(0));
+    controller.poll(at(1));
+    assert!(controller.packet(&millis(8_000)).unwrap().is_false);
+}
+
+#[test]
+fn a_sleep_that_comes_too_soon_is_put_off() {
+    let profile = profile("att-hspa");
+    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::from_secs(4));
+    controller.packet(&millis(0));
+    assert!(controller.poll(at(501)).is_some());
+    controller.packet(&millis(1_000));
+    assert_eq!(controller.next_wakeup(), Some(at(4_501)));
+    assert!(controller.poll(at(1_600)).is_none());
+    let sleep = controller.poll(at(4_501)).unwrap();
+    assert_eq!((sleep.idle, sleep.wait), (Span::from_millis(3_501), 0.5));
+    let waits = controller.finish().account.waits;
+    assert!((waits - 0.501 - 3.501).abs() < 1e-12, "{waits}");
+}
+
+#[test]
+fn what_the_network_has_released_is_not_sent_to_sleep() {
+    // Its timers end 16.6 s behind the last packet.
+    let profile = profile("att-hspa");
+    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::from_secs(60));
+    controller.packet(&millis(0));
+    assert!(controller.poll(at(16_700)).is_none());
+    assert_eq!(controller.next_wakeup(), None);
+    assert!(controller.poll(at(16_800)).is_none());
+    controller.packet(&millis(20_000));
+    assert!(controller.poll(at(21_000)).is_some());
+    // The next one would be too soon until it is too late.
+    controller.packet(&millis(22_000));
+    assert_eq!(controller.next_wakeup(), None);
+    assert_eq!(controller.finish().account.sleeps, 1);
+}
+
+#[test]
+fn a_packet_that_is_told_after_the_sleep_counts_before_it() {
+    let profile = profile("att-hspa");
+    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::ZERO);
+    controller.packet(&millis(0));
+    assert!(controller.poll(at(600)).is_some());
+    assert_eq!(controller.packet(&millis(550)), None);
+    assert_eq!(controller.next_wakeup(), None, "it sleeps");
+    let wake = controller.packet(&millis(5_600)).unwrap();
+    assert_eq!(wake, Wake { slept: Span::from_secs(5), is_false: false });
+    let outcome = controller.finish();
+    assert_eq!((outcome.overtaken, outcome.account.sleeps), (1, 1));
+    assert!((outcome.account.waits - 0.05).abs() < 1e-12);
+    assert_eq!(outcome.lasts, Span::from_millis(5_600));
+}
+
+#[test]
+fn a_sleep_that_was_refused_was_none() {
+    let profile = profile("att-hspa");
+    let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::ZERO);
+    controller.refused();
+    controller.packet(&millis(0));
+    assert!(controller.poll(at(600)).is_some());
+    controller.refused();
+    assert_eq!(controller.next_wakeup(), None, "not again before the next packet");
+    assert_eq!(controller.packet(&millis(5_000)), None);
+    assert!(controller.poll(at(5_600)).is_some());
+    assert_eq!(controller.finish().account.sleeps, 1);
+}
+
+#[test]
+fn nothing_passed_and_nothing_was_taken() {
+    let controller = Controller::new(&profile("lte"), StatusQuo, Span::ZERO);
+    assert_eq!(controller.next_wakeup(), None);
+    let outcome = controller.finish();
+    assert_eq!((outcome.account.total(), outcome.status_quo.total()), (0.0, 0.0));
+}
+
+#[test]
+fn a_wait_ends_with_the_first_nanosecond_behind_it() {
+    let origin = at(7_000);
+    for nanos in [0, 1, 299_999_999, 300_000_000, 4_500_000_000, 86_400_000_000_001] {
+        let wait = Span::from_nanos(nanos).as_secs_f64();
+        assert_eq!(behind(origin, wait), origin + Span::from_nanos(nanos + 1), "{nanos}");
+    }
+    assert_eq!(behind(Time::ZERO, 1e300), Time::MAX);
+    assert!(behind(Time::ZERO, 1e9).as_secs_f64() > 1e9);
+}

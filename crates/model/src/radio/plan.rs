@@ -1,0 +1,369 @@
+//! Policies by name, as people choose them.
+
+use manyways_trace::human::quoted;
+use manyways_trace::nearest::nearest;
+
+use super::policy::{Context, Holding, Learn, MakeIdle, Policy, Printed, StatusQuo, Timer};
+use super::{Choice, Profile};
+
+/// A number that can be chosen: its name, what it is unless something else is said, and the range.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Number {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is unless something else is said; none where that depends on the trace.
+    pub default: Option<f64>,
+    /// Not below this…
+    pub least: f64,
+    /// …and not above this.
+    pub most: f64,
+    /// Only whole numbers.
+    pub is_whole: bool,
+}
+
+/// A policy that is known by its name.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// What can be chosen of it.
+    pub numbers: &'static [Number],
+    /// What it does.
+    pub about: &'static str,
+    /// It says what to hold back, and not when to sleep.
+    pub holds: bool,
+}
+
+/// The longest time that anything waits for: a day.
+const LONGEST: f64 = 86_400.0;
+
+const fn number(name: &'static str, default: Option<f64>, least: f64, most: f64) -> Number {
+    Number { name, default, least, most, is_whole: false }
+}
+
+const fn whole(name: &'static str, default: f64, most: f64) -> Number {
+    Number { name, default: Some(default), least: 1.0, most, is_whole: true }
+}
+
+const fn sleeps(name: &'static str, numbers: &'static [Number], about: &'static str) -> Known {
+    Known { name, numbers, about, holds: false }
+}
+
+const fn holds(name: &'static str, numbers: &'static [Number], about: &'static str) -> Known {
+    Known { name, numbers, about, holds: true }
+}
+
+/// All of them.
+pub const ALL: [Known; 10] = [
+    sleeps("status-quo", &[], "leaves it to the network's timers"),
+    sleeps(
+        "fixed",
+        &[number("seconds", Some(4.5), 0.0, LONGEST)],
+        "sleeps after the same time each time (Falaki et al., IMC 2010)",
+    ),
+    sleeps(
+        "iat",
+        &[number("p", Some(0.95), 0.0, 1.0)],
+        "sleeps after the p-quantile of the trace's own gaps",
+    ),
+    sleeps("threshold", &[], "sleeps after the time from which on sleeping at once is worth it"),
+    sleeps("oracle", &[], "knows what comes: the least that takes that delays nothing"),
+    sleeps(
+        "makeidle",
+        &[whole("n", 100.0, 65_536.0)],
+        "sleeps after what would have been best for the last n gaps (Deng's thesis, 4.4.2)",
+    ),
+    sleeps("printed", &[], "makeidle by its equations as they are printed: sleeps at once"),
+    sleeps(
+        "context",
+        &[],
+        "sleeps after what has been best after packets like the last one (ours)",
+    ),
+    holds(
+        "makeactive-fixed",
+        &[number("hold", None, 0.0, LONGEST)],
+        "holds back what can wait, for the same time each time (Deng's thesis, 4.5.1)",
+    ),
+    holds(
+        "makeactive",
+        &[whole("experts", 10.0, 3_600.0), number("gamma", Some(0.008), 0.0, 1e6)],
+        "holds back what can wait, for as long as it has learnt (Deng's thesis, 4.5.2)",
+    ),
+];
+
+/// A policy that is known by its name, or two: `makeidle+makeactive` sleeps like one and holds back
+/// like the other.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Plan {
+    sleeps: Sleeps,
+    holds: Option<Holds>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Sleeps {
+    StatusQuo,
+    Fixed { seconds: f64 },
+    Gaps { p: f64 },
+    Threshold,
+    Oracle,
+    MakeIdle { n: usize },
+    Printed,
+    Context,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Holds {
+    /// As long as it says, or by the fixed bound.
+    Fixed(Option<f64>),
+    Learn {
+        experts: usize,
+        gamma: f64,
+    },
+}
+
+/// What a trace as a whole says, for the policies that are granted to know it before.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Learned {
+    /// The [`Plan::quantile`] of its gaps, in seconds; never where it has no gap.
+    pub gap: f64,
+    /// k: bursts from one release to the next where it is left to the network.
+    pub bursts: f64,
+}
+
+/// Why there is no such policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{sentence}")]
+pub struct PlanError {
+    /// What is wrong.
+    pub sentence: String,
+    /// What the user can do about it.
+    pub hint: String,
+}
+
+fn wrong(sentence: String, hint: impl Into<String>) -> PlanError {
+    PlanError { sentence, hint: hint.into() }
+}
+
+const ORDER: &str = "write first who sleeps and then who holds back, as in makeidle+makeactive";
+
+impl Plan {
+    /// The policy of that name, with other numbers than its own where some are given.
+    ///
+    /// # Errors
+    /// Where there is no such policy, or it has no such number.
+    pub fn new(name: &str, given: &[(String, f64)]) -> Result<Self, PlanError> {
+        let (sleeps, holds) = split(name)?;
+        let known: Vec<&Number> =
+            sleeps.numbers.iter().chain(holds.map_or(&[][..], |holds| holds.numbers)).collect();
+        for (key, value) in given {
+            let Some(number) = known.iter().find(|number| number.name == key) else {
+                let names: Vec<&str> = known.iter().map(|number| number.name).collect();
+                let hint = match names.is_empty() {
+                    true => "there is nothing to choose".to_owned(),
+                    false => format!("it has: {}", names.join(", ")),
+                };
+                return Err(wrong(format!("`{name}` has no `{}`", quoted(key)), hint));
+            };
+            if !number.fits(*value) {
+                return Err(number.refuses(&value.to_string()));
+            }
+        }
+        let value = |wanted: &str| {
+            let given = given.iter().rev().find(|(key, _)| key == wanted);
+            let number = known.iter().find(|number| number.name == wanted);
+            given.map(|(_, value)| *value).or(number.and_then(|number| number.default))
+        };
+        let some = |wanted: &str| value(wanted).unwrap_or_default();
+        let sleeps = match sleeps.name {
+            "fixed" => Sleeps::Fixed { seconds: some("seconds") },
+            "iat" => Sleeps::Gaps { p: some("p") },
+            "threshold" => Sleeps::Threshold,
+            "oracle" => Sleeps::Oracle,
+            "makeidle" => Sleeps::MakeIdle { n: some("n") as usize },
+            "printed" => Sleeps::Printed,
+            "context" => Sleeps::Context,
+            _ => Sleeps::StatusQuo,
+        };
+        let holds = match holds.map(|holds| holds.name) {
+            None => None,
+            Some("makeactive") => {
+                Some(Holds::Learn { experts: some("experts") as usize, gamma: some("gamma") })
+            }
+            Some(_) => Some(Holds::Fixed(value("hold"))),
+        };
+        Ok(Self { sleeps, holds })
+    }
+
+    /// Reads `makeidle`, `makeidle:n=50`, `fixed:4.5`, `makeidle:50+makeactive:experts=20:gamma=0.01`.
+    /// A number without a name is the first one of its policy.
+    ///
+    /// # Errors
+    /// As [`Plan::new`].
+    pub fn parse(text: &str) -> Result<Self, PlanError> {
+        let mut names: Vec<&str> = Vec::new();
+        let mut given = Vec::new();
+        for part in text.split('+') {
+            let mut words = part.split(':').map(str::trim);
+            let name = words.next().unwrap_or_default();
+            let known = ALL.iter().find(|known| known.name == name);
+            for word in words {
+                let first = known.and_then(|known| known.numbers.first());
+                let (key, value) = match (word.split_once('='), first) {
+                    (Some((key, value)), _) => (key.trim(), value.trim()),
+                    (None, Some(first)) => (first.name, word),
+                    (None, None) => {
+                        let sentence = format!("`{}` has no number to choose", quoted(name));
+                        return Err(wrong(sentence, "write its name alone"));
+                    }
+                };
+                let number = known.and_then(|known| known.numbers.iter().find(|n| n.name == key));
+                let read = value.strip_suffix('s').unwrap_or(value).trim().parse::<f64>();
+                let value = match (read, number) {
+                    (Ok(value), _) => value,
+                    (Err(_), Some(number)) => return Err(number.refuses(value)),
+                    (Err(_), None) => f64::NAN,
+                };
+                given.push((key.to_owned(), value));
+            }
+            names.push(name);
+        }
+        Self::new(&names.join("+"), &given)
+    }
+
+    /// Whether it holds anything back.
+    pub fn holds(&self) -> bool {
+        self.holds.is_some()
+    }
+
+    /// Whether it knows what comes: it is no [`Policy`] then.
+    pub fn is_oracle(&self) -> bool {
+        self.sleeps == Sleeps::Oracle
+    }
+
+    /// How long it takes beside others, about: nanoseconds a packet.
+    pub fn weight(&self) -> u32 {
+        let sleeps = match self.sleeps {
+            Sleeps::MakeIdle { n } => 50 + 2 * n as u32,
+            Sleeps::Context => 500,
+            _ => 15,
+        };
+        sleeps + if self.holds() { 100 } else { 0 }
+    }
+
+    /// The quantile of a trace's gaps that it asks for.
+    pub fn quantile(&self) -> Option<f64> {
+        if let Sleeps::Gaps { p } = self.sleeps { Some(p) } else { None }
+    }
+
+    /// Ready to run. The oracle is none: it is asked by who runs it.
+    pub fn policy(&self, profile: &Profile, learned: Learned) -> Box<dyn Policy + Send> {
+        let choice = Choice::of(profile);
+        let released = choice.stay.released();
+        let sleeps: Box<dyn Policy + Send> = match self.sleeps {
+            Sleeps::StatusQuo | Sleeps::Oracle => Box::new(StatusQuo),
+            Sleeps::Fixed { seconds } => Box::new(Timer { wait: seconds }),
+            Sleeps::Gaps { .. } => Box::new(Timer { wait: learned.gap }),
+            Sleeps::Threshold => Box::new(Timer { wait: choice.threshold() }),
+            Sleeps::MakeIdle { n } => Box::new(MakeIdle::new(choice, n)),
+            Sleeps::Printed => Box::new(Printed),
+            Sleeps::Context => Box::new(Context::new(choice)),
+        };
+        match self.holds {
+            None => sleeps,
+            Some(Holds::Fixed(hold)) => {
+                let holds = hold.unwrap_or((learned.bursts * released).min(LONGEST));
+                Box::new(Holding { sleeps, holds })
+            }
+            Some(Holds::Learn { experts, gamma }) => {
+                Box::new(Holding { sleeps, holds: Learn::new(experts, gamma) })
+            }
+        }
+    }
+}
+
+impl Number {
+    /// Whether it can be this.
+    pub fn fits(&self, value: f64) -> bool {
+        (self.least..=self.most).contains(&value) && !(self.is_whole && value.fract() != 0.0)
+    }
+
+    /// Says that it cannot be this.
+    pub fn refuses(&self, text: &str) -> PlanError {
+        let kind = if self.is_whole { "a whole number" } else { "a number" };
+        let sentence = format!("`{}` cannot be {}", self.name, quoted(text));
+        wrong(sentence, format!("it is {kind} from {} to {}", self.least, self.most))
+    }
+}
+
+/// Who says when to sleep, and who holds back.
+fn split(name: &str) -> Result<(&'static Known, Option<&'static Known>), PlanError> {
+    let find = |name: &str| {
+        let names = || ALL.iter().map(|known| known.name);
+        ALL.iter().find(|known| known.name == name).ok_or_else(|| {
+            let meant = nearest(name, names());
+            let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+            let all: Vec<&str> = names().collect();
+            let sentence = format!("there is no policy `{}`", quoted(name));
+            wrong(sentence, format!("{meant}they are: {}", all.join(", ")))
+        })
+    };
+    let Some((one, other)) = name.split_once('+') else {
+        let known = find(name)?;
+        return Ok(if known.holds { (&ALL[0], Some(known)) } else { (known, None) });
+    };
+    let (sleeps, holds) = (find(one)?, find(other)?);
+    if sleeps.holds {
+        return Err(wrong(format!("`{one}` says nothing of when to sleep"), ORDER));
+    }
+    if !holds.holds {
+        return Err(wrong(format!("`{other}` holds nothing back"), ORDER));
+    }
+    if sleeps.name == "oracle" {
+        let hint = "it knows what comes only where nothing is held back";
+        return Err(wrong("`oracle` goes with no other policy".to_owned(), hint));
+    }
+    Ok((sleeps, Some(holds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(text: &str) -> String {
+        let error = Plan::parse(text).unwrap_err();
+        format!("{error}; {}", error.hint)
+    }
+
+    #[test]
+    fn names_and_numbers_read() {
+        let sleeps = |text: &str| Plan::parse(text).unwrap().sleeps;
+        assert_eq!(sleeps("status-quo"), Sleeps::StatusQuo);
+        assert_eq!(sleeps("fixed"), Sleeps::Fixed { seconds: 4.5 });
+        assert_eq!(sleeps("fixed:2"), Sleeps::Fixed { seconds: 2.0 });
+        assert_eq!(sleeps("fixed:2s"), Sleeps::Fixed { seconds: 2.0 });
+        assert_eq!(sleeps("makeidle: n = 50"), Sleeps::MakeIdle { n: 50 });
+        assert_eq!(Plan::parse("iat:p=0.9").unwrap().quantile(), Some(0.9));
+        assert!(Plan::parse("oracle").unwrap().is_oracle());
+        let both = Plan::parse("makeidle:20+makeactive:experts=5:gamma=0.1").unwrap();
+        assert_eq!(both.sleeps, Sleeps::MakeIdle { n: 20 });
+        assert_eq!(both.holds, Some(Holds::Learn { experts: 5, gamma: 0.1 }));
+        let alone = Plan::parse("makeactive-fixed").unwrap();
+        assert_eq!((alone.sleeps, alone.holds), (Sleeps::StatusQuo, Some(Holds::Fixed(None))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_and_what_there_is() {
+        assert!(fault("makeidel").contains("did you mean `makeidle`? they are: status-quo, fixed"));
+        assert!(fault("makeidle:m=3").starts_with("`makeidle` has no `m`; it has: n"));
+        assert!(fault("oracle:3").starts_with("`oracle` has no number to choose"));
+        assert!(fault("makeidle:n=x").starts_with("`n` cannot be x; it is a whole number from 1"));
+        assert!(fault("makeidle:n=1.5").starts_with("`n` cannot be 1.5"));
+        assert!(fault("fixed:-1").starts_with("`seconds` cannot be -1"));
+        assert!(fault("fixed:NaN").starts_with("`seconds` cannot be NaN"));
+        assert!(fault("makeactive+makeidle").starts_with("`makeactive` says nothing"));
+        assert!(fault("makeidle+fixed").starts_with("`fixed` holds nothing back"));
+        assert!(fault("oracle+makeactive").starts_with("`oracle` goes with no other"));
+        assert!(fault("").starts_with("there is no policy ``"));
+        assert!(fault("makeidle+makeactive+makeactive").starts_with("there is no policy"));
+    }
+}

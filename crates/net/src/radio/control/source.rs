@@ -1,0 +1,379 @@
+//! What passes an interface, as far as a policy has to know it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+
+use manyways_model::radio::{Direction, Packet};
+use manyways_sys::capture::{Frame, Options, Ring};
+use manyways_sys::clock::Clock;
+use manyways_sys::interface::{self, Device};
+use manyways_trace::{Size, Span, Time};
+use thiserror::Error;
+
+/// Packets that came in while nobody could look wait here: more than 10,000 of them.
+const BUFFER: Size = Size::from_kib(2_048);
+/// `PACKET_OTHERHOST` and `PACKET_OUTGOING`.
+const FOR_OTHERS: u8 = 3;
+const OUTGOING: u8 = 4;
+/// The counters of all interfaces of the own namespace, and the most of it that is read.
+const COUNTERS: &str = "/proc/net/dev";
+const MOST: usize = 1 << 20;
+
+/// How to watch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// Every packet by itself. Needs the right to capture.
+    Capture,
+    /// By the interface's counters, so often. Of several packets between two looks only their sum is
+    /// known, and that they passed by the second.
+    Counters(Span),
+}
+
+/// An interface that is watched.
+#[derive(Debug)]
+pub struct Source {
+    name: String,
+    index: u32,
+    watched: Watched,
+}
+
+#[derive(Debug)]
+enum Watched {
+    /// With how many packets were taken out of it, and how many the kernel says to have put into it
+    /// and to have had no room for.
+    Ring {
+        ring: Ring,
+        taken: u64,
+        put: u64,
+        missed: u64,
+    },
+    Counters {
+        file: File,
+        step: Span,
+        text: Vec<u8>,
+        last: Counters,
+    },
+}
+
+/// Since the interface is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Counters {
+    /// Bytes and packets.
+    received: [u64; 2],
+    sent: [u64; 2],
+}
+
+/// Why an interface cannot be watched.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no such interface.
+    #[error("there is no interface {name}")]
+    Missing {
+        /// Which.
+        name: String,
+        /// Those that there are.
+        others: Vec<String>,
+    },
+    /// This process may not capture.
+    #[error("capturing packets is not allowed")]
+    Forbidden,
+    /// The interface is switched off.
+    #[error("the interface {0} is down")]
+    Down(String),
+    /// The system refuses for another reason.
+    #[error("cannot watch {name}: {error}")]
+    System {
+        /// What.
+        name: String,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl OpenError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Missing { others, .. } => Some(format!("there are: {}", others.join(", "))),
+            Self::Forbidden => Some(
+                "run it as root, give the program the right to (sudo setcap cap_net_raw+ep \
+                 \"$(command -v manyways)\"), or watch the counters: --counters"
+                    .into(),
+            ),
+            Self::Down(name) => Some(format!("switch it on: ip link set {name} up")),
+            Self::System { .. } => None,
+        }
+    }
+}
+
+impl Source {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// Where there is no such interface, it is down, or this process may not.
+    pub fn open(name: &str, watch: Watch) -> Result<Self, OpenError> {
+        let system = |error| OpenError::System { name: name.to_owned(), error };
+        let all = interface::devices().map_err(|error| system(io::Error::other(error)))?;
+        let Some(device) = all.iter().find(|device| device.name == name) else {
+            let others = all.into_iter().map(|device| device.name).collect();
+            return Err(OpenError::Missing { name: name.to_owned(), others });
+        };
+        if !device.is_up {
+            return Err(OpenError::Down(name.to_owned()));
+        }
+        let watched = match watch {
+            Watch::Capture => {
+                let options = Options {
+                    interface: Some(device.index),
+                    // Lengths are those of the network layer then.
+                    cooked: true,
+                    snap: 1,
+                    buffer: BUFFER,
+                    promiscuous: false,
+                };
+                let ring = Ring::open(&options).map_err(|error| match error.kind() {
+                    io::ErrorKind::PermissionDenied => OpenError::Forbidden,
+                    io::ErrorKind::NetworkDown => OpenError::Down(name.to_owned()),
+                    _ => system(error),
+                })?;
+                Watched::Ring { ring, taken: 0, put: 0, missed: 0 }
+            }
+            Watch::Counters(step) => {
+                let file = File::open(COUNTERS).map_err(system)?;
+                let mut text = Vec::new();
+                read(&file, &mut text).map_err(system)?;
+                let last = counters(&text, name).unwrap_or_default();
+                Watched::Counters { file, step, text, last }
+            }
+        };
+        Ok(Self { name: name.to_owned(), index: device.index, watched })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is readable when there is something to take, if anything is.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.watched {
+            Watched::Ring { ring, .. } => Some(ring.as_fd()),
+            Watched::Counters { .. } => None,
+        }
+    }
+
+    /// How often to look, where nothing is readable.
+    pub(super) fn step(&self) -> Option<Span> {
+        match &self.watched {
+            Watched::Ring { .. } => None,
+            Watched::Counters { step, .. } => Some(*step),
+        }
+    }
+
+    /// Gives out what has passed, in its order.
+    pub(super) fn take(&mut self, clock: &Clock, mut each: impl FnMut(&Packet)) -> io::Result<()> {
+        let now = clock.now();
+        match &mut self.watched {
+            Watched::Ring { ring, taken, .. } => {
+                // Anew each time, as somebody may set the wall clock.
+                let epoch = clock.epoch();
+                let give = |frame: &Frame<'_>| {
+                    *taken += 1;
+                    if frame.kind != FOR_OTHERS {
+                        each(&of(frame, epoch, now));
+                    }
+                };
+                let mut give = give;
+                while ring.take(&mut give) {}
+            }
+            Watched::Counters { file, text, last, .. } => {
+                read(file, text)?;
+                // An interface that is not there is told elsewhere.
+                let Some(counters) = counters(text, &self.name) else { return Ok(()) };
+                // A question goes before its answer.
+                let ways = [
+                    (Direction::Up, last.sent, counters.sent),
+                    (Direction::Down, last.received, counters.received),
+                ];
+                *last = counters;
+                for (direction, before, after) in ways {
+                    passed(direction, before, after, now).for_each(|packet| each(&packet));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all that has passed until now was taken: where not, it is readable before long.
+    pub(super) fn is_current(&mut self) -> io::Result<bool> {
+        match &mut self.watched {
+            Watched::Ring { ring, taken, put, missed } => {
+                let counts = ring.counts()?;
+                *put += counts.taken;
+                *missed += counts.dropped;
+                Ok(put == taken)
+            }
+            Watched::Counters { .. } => Ok(true),
+        }
+    }
+
+    /// How many packets there was no room for.
+    pub(super) fn missed(&mut self) -> io::Result<u64> {
+        self.is_current()?;
+        match &self.watched {
+            Watched::Ring { missed, .. } => Ok(*missed),
+            Watched::Counters { .. } => Ok(0),
+        }
+    }
+
+    /// Whether something is wrong with the interface. `is_ready` is whether it was readable.
+    pub(super) fn has_failed(&mut self, is_ready: bool) -> io::Result<bool> {
+        match &self.watched {
+            Watched::Ring { ring, .. } => Ok(is_ready && ring.error()?.is_some()),
+            Watched::Counters { text, .. } => Ok(counters(text, &self.name).is_none()),
+        }
+    }
+
+    /// Whether the interface is up; none where it is not there any more.
+    pub(super) fn is_up(&self) -> io::Result<Option<bool>> {
+        let same = |device: &&Device| device.index == self.index;
+        let all = interface::devices().map_err(io::Error::other)?;
+        Ok(all.iter().find(same).map(|device| device.is_up))
+    }
+}
+
+fn of(frame: &Frame<'_>, epoch: Span, now: Time) -> Packet {
+    let at = Time::ZERO + frame.at.since(Time::ZERO).saturating_sub(epoch);
+    let direction = if frame.kind == OUTGOING { Direction::Up } else { Direction::Down };
+    let bytes = u32::try_from(frame.length).unwrap_or(u32::MAX);
+    Packet { at: at.min(now), direction, bytes, app: 0, session: 0 }
+}
+
+/// So many packets as were counted between two looks, of equal length. Counters that fell began anew.
+fn passed(
+    direction: Direction,
+    before: [u64; 2],
+    after: [u64; 2],
+    now: Time,
+) -> impl Iterator<Item = Packet> {
+    let [bytes, packets] = [0, 1].map(|place| after[place].saturating_sub(before[place]));
+    // More than this a look does not make a difference.
+    let packets = packets.min(1 << 16);
+    (0..packets).map(move |number| {
+        // What does not divide goes with the last one.
+        let more = if number + 1 == packets { bytes % packets } else { 0 };
+        let bytes = u32::try_from(bytes / packets + more).unwrap_or(u32::MAX);
+        Packet { at: now, direction, bytes, app: 0, session: 0 }
+    })
+}
+
+/// The whole file, from its beginning.
+fn read(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
+    const STEP: usize = 8_192;
+    let mut length = 0;
+    while length < MOST {
+        if text.len() < length + STEP {
+            text.resize(length + STEP, 0);
+        }
+        match file.read_at(&mut text[length..], length as u64)? {
+            0 => break,
+            more => length += more,
+        }
+    }
+    text.truncate(length);
+    Ok(())
+}
+
+/// Those of an interface, in the text of [`COUNTERS`].
+fn counters(text: &[u8], name: &str) -> Option<Counters> {
+    let rest = text.split(|byte| *byte == b'\n').find_map(|line| {
+        line.trim_ascii_start().strip_prefix(name.as_bytes())?.strip_prefix(b":")
+    })?;
+    let mut numbers = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let mut number =
+        |skip: usize| -> Option<u64> { std::str::from_utf8(numbers.nth(skip)?).ok()?.parse().ok() };
+    let received = [number(0)?, number(0)?];
+    let sent = [number(6)?, number(0)?];
+    Some(Counters { received, sent })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"Inter-|   Receive                       |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop
+    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16
+ wwan0:1000       7    0    0    0     0          0         0     333       5    0    0    0
+ wwan01: 1 1 0 0 0 0 0 0 1 1 0 0 0
+broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
+ short: 1 2 3
+";
+
+    #[test]
+    fn the_kernels_counters_are_read() {
+        let lo = Counters { received: [1, 2], sent: [9, 10] };
+        assert_eq!(counters(TEXT, "lo"), Some(lo));
+        let wwan = Counters { received: [1_000, 7], sent: [333, 5] };
+        assert_eq!(counters(TEXT, "wwan0"), Some(wwan));
+        for name in ["wwan", "eth0", "broken", "short", "", "face |bytes"] {
+            assert_eq!(counters(TEXT, name), None, "{name}");
+        }
+        let mut text = vec![1; 20_000];
+        read(&File::open(COUNTERS).unwrap(), &mut text).unwrap();
+        assert!(text.starts_with(b"Inter-|"));
+    }
+
+    #[test]
+    fn counted_packets_come_with_all_their_bytes() {
+        let now = Time::from_millis(5);
+        let packets = |before, after| -> Vec<u32> {
+            let all = passed(Direction::Up, before, after, now);
+            all.map(|packet| packet.bytes).collect()
+        };
+        assert_eq!(packets([100, 1], [450, 4]), [116, 116, 118]);
+        assert_eq!(packets([100, 1], [100, 1]), [0; 0]);
+        assert_eq!(packets([100, 9], [50, 2]), [0; 0], "they began anew");
+        assert_eq!(packets([0, 0], [u64::MAX, 1]), [u32::MAX]);
+        assert_eq!(packets([0, 0], [0, u64::MAX]).len(), 1 << 16);
+    }
+
+    #[test]
+    fn a_frame_has_its_time_on_our_clock() {
+        let frame = Frame {
+            at: Time::from_nanos(1_000_000_007),
+            bytes: &[],
+            length: 60,
+            vlan: None,
+            protocol: 0x0800,
+            interface: 3,
+            hardware: 1,
+            kind: OUTGOING,
+            address: ([0; 8], 0),
+        };
+        let (epoch, now) = (Span::from_secs(1), Time::from_millis(3));
+        let sent = of(&frame, epoch, now);
+        assert_eq!((sent.at, sent.direction, sent.bytes), (Time::from_nanos(7), Direction::Up, 60));
+        let received = of(&Frame { kind: 0, ..frame }, epoch, Time::from_nanos(3));
+        // Never of the future, and never of before the beginning.
+        assert_eq!((received.at, received.direction), (Time::from_nanos(3), Direction::Down));
+        assert_eq!(of(&frame, Span::from_secs(9), now).at, Time::ZERO);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_there_it_goes_on(
+            at in 0..TEXT.len(), byte in any::<u8>(), length in 0..TEXT.len(),
+        ) {
+            let mut text = TEXT.to_vec();
+            text[at] = byte;
+            text.truncate(length);
+            counters(&text, "wwan0");
+        }
+    }
+}

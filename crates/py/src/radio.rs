@@ -1,0 +1,172 @@
+//! The energy of a radio, for `manyways.radio`: what there is of it in Rust, as Python can call it.
+//!
+//! What takes long runs without Python's lock, and can be interrupted.
+
+mod plan;
+mod run;
+mod trace;
+
+use manyways_model::radio::profile::{self, ProfileError};
+use manyways_model::radio::{Choice, Profile, profiles};
+use manyways_trace::human::quoted;
+use manyways_trace::nearest::nearest;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+pub use self::plan::{Plan, plans};
+pub use self::trace::{Trace, workloads};
+
+/// What radios take.
+#[pyclass(frozen)]
+pub struct Radio {
+    profile: Profile,
+    choice: Choice,
+    threshold: f64,
+}
+
+#[pymethods]
+impl Radio {
+    /// The one of that name. Raises ValueError where there is none.
+    #[staticmethod]
+    fn named(name: &str) -> PyResult<Self> {
+        match profiles::named(name) {
+            Some(Ok(profile)) => Ok(Self::of(profile)),
+            Some(Err(error)) => Err(refused(&error)),
+            None => Err(unknown("profile", name, profiles::all().map(|(name, _)| name))),
+        }
+    }
+
+    /// What a text in TOML says. Raises ValueError where that makes no sense.
+    #[staticmethod]
+    fn parse(text: &str) -> PyResult<Self> {
+        profile::parse(text).map(Self::of).map_err(|error| refused(&error))
+    }
+
+    /// All that the profile says, in seconds, watts and joules.
+    fn numbers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let Profile { title, technology, transfer, states, dormant } = &self.profile;
+        let to = PyDict::new(py);
+        to.set_item("send", transfer.send.as_watts())?;
+        to.set_item("receive", transfer.receive.as_watts())?;
+        to.set_item("send_per_mbit", transfer.send_per_mbit.as_joules())?;
+        to.set_item("receive_per_mbit", transfer.receive_per_mbit.as_joules())?;
+        to.set_item("burst_gap", transfer.burst_gap.as_secs_f64())?;
+        to.set_item("source", &transfer.source)?;
+        let all = PyDict::new(py);
+        all.set_item("title", title)?;
+        all.set_item("technology", technology.name())?;
+        all.set_item("transfer", to)?;
+        let list = PyList::empty(py);
+        for (place, state) in states.iter().enumerate() {
+            let to = PyDict::new(py);
+            to.set_item("name", &state.name)?;
+            to.set_item("power", state.power.as_watts())?;
+            let listens = state.listens.as_ref();
+            to.set_item("listen_every", listens.map(|listens| listens.cycle.as_secs_f64()))?;
+            to.set_item("listen_for", listens.map(|listens| listens.lasts.as_secs_f64()))?;
+            to.set_item("listen_power", listens.map(|listens| listens.power.as_watts()))?;
+            to.set_item("timer", state.timer.map(|timer| timer.as_secs_f64()))?;
+            to.set_item("demotion", state.demotion.as_joules())?;
+            to.set_item("promotion", state.promotion.as_joules())?;
+            to.set_item("promotion_delay", state.promotion_delay.as_secs_f64())?;
+            to.set_item("released", state.is_released)?;
+            to.set_item("dormant", place == *dormant)?;
+            to.set_item("source", &state.source)?;
+            list.append(to)?;
+        }
+        all.set_item("states", list)?;
+        Ok(all)
+    }
+
+    /// Seconds from which on sleeping at once is worth it; infinite where it never is.
+    fn threshold(&self) -> f64 {
+        self.threshold
+    }
+
+    /// Joules to go to sleep and be brought back.
+    fn switch_energy(&self) -> f64 {
+        self.choice.switch().as_joules()
+    }
+
+    /// Seconds until the network lets go of the device.
+    fn released(&self) -> f64 {
+        self.choice.stay.released()
+    }
+
+    /// Joules for silences of so many seconds that a packet ends, as 64-bit numbers. With waits, one
+    /// for each silence: where the device goes to sleep after it. Raises ValueError where a number is
+    /// negative or none.
+    #[pyo3(signature = (silences, waits=None))]
+    fn cost<'py>(
+        &self,
+        py: Python<'py>,
+        silences: PyBuffer<f64>,
+        waits: Option<PyBuffer<f64>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let silences = silences.to_vec(py)?;
+        let waits = match waits {
+            Some(waits) => waits.to_vec(py)?,
+            None => vec![f64::INFINITY; silences.len()],
+        };
+        same(waits.len(), "waits", silences.len(), "silences")?;
+        let is_silence = |secs: &f64| secs.is_finite() && *secs >= 0.0;
+        if let Some((row, secs)) = silences.iter().enumerate().find(|(_, secs)| !is_silence(secs)) {
+            let sentence = format!("a silence of {secs} s, in row {row}, is none");
+            return Err(wrong(&sentence, "it is a finite number of seconds, 0 or more"));
+        }
+        run::check_waits(&waits)?;
+        let bytes: Vec<u8> = py.detach(|| {
+            let costs = silences.iter().zip(&waits);
+            costs.flat_map(|(secs, wait)| self.choice.cost(*secs, *wait).to_le_bytes()).collect()
+        });
+        Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+impl Radio {
+    fn of(profile: Profile) -> Self {
+        let choice = Choice::of(&profile);
+        Self { threshold: choice.threshold(), choice, profile }
+    }
+}
+
+/// The names of the profiles that come with it.
+#[pyfunction]
+pub fn radios() -> Vec<&'static str> {
+    profiles::all().map(|(name, _)| name).collect()
+}
+
+fn refused(error: &ProfileError) -> PyErr {
+    told(error, error.hint.as_deref())
+}
+
+/// What is wrong, and what the user can do about it.
+fn told(sentence: &impl std::fmt::Display, hint: Option<&str>) -> PyErr {
+    match hint {
+        Some(hint) => wrong(&sentence.to_string(), hint),
+        None => PyValueError::new_err(sentence.to_string()),
+    }
+}
+
+fn wrong(sentence: &str, hint: &str) -> PyErr {
+    PyValueError::new_err(format!("{sentence}; {hint}"))
+}
+
+fn unknown<'a>(what: &str, name: &str, all: impl Iterator<Item = &'a str>) -> PyErr {
+    let all: Vec<&str> = all.collect();
+    let meant = nearest(name, all.iter().copied());
+    let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
+    let hint = format!("{meant}they are: {}", all.join(", "));
+    wrong(&format!("there is no {what} `{}`", quoted(name)), &hint)
+}
+
+/// Two columns that belong together.
+fn same(one: usize, what: &str, other: usize, others: &str) -> PyResult<()> {
+    if one == other {
+        return Ok(());
+    }
+    let hint = "there has to be one for each";
+    Err(wrong(&format!("there are {one} {what} for {other} {others}"), hint))
+}

@@ -1,0 +1,96 @@
+//! Policies by name.
+
+use manyways_model::radio::plan::{self, ALL, Learned, PlanError};
+use manyways_model::radio::policy::{NEVER, Policy};
+use manyways_model::radio::{Choice, Packet, Profile};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::wrong;
+
+/// Names of policies, their numbers with what these are unless something else is said, and what each
+/// does.
+#[pyfunction]
+pub fn plans(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, PyDict>, &'static str)>> {
+    let tell = |known: &plan::Known| {
+        let all = PyDict::new(py);
+        for number in known.numbers {
+            all.set_item(number.name, number.default)?;
+        }
+        Ok((known.name, all, known.about))
+    };
+    ALL.iter().map(tell).collect()
+}
+
+/// A policy that is known by its name, or two: `makeidle+makeactive` sleeps like one and holds back
+/// like the other.
+#[pyclass(frozen)]
+#[derive(Clone)]
+pub struct Plan(pub(super) plan::Plan);
+
+#[pymethods]
+impl Plan {
+    /// Raises ValueError where there is no such policy, or it has no such number.
+    #[new]
+    fn new(name: &str, numbers: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let told = |error: PlanError| wrong(&error.sentence, &error.hint);
+        let mut given = Vec::new();
+        for (key, value) in numbers.iter().filter(|(_, value)| !value.is_none()) {
+            let key: String = key.extract()?;
+            let number = ALL.iter().flat_map(|known| known.numbers).find(|one| one.name == key);
+            let text = || value.str().map_or_else(|_| String::new(), |text| text.to_string());
+            let read = value.extract::<f64>().ok();
+            // What is no number at all is said by the number, where there is one of that name.
+            let value = match (read, number) {
+                (None, Some(number)) => return Err(told(number.refuses(&text()))),
+                (read, _) => read.unwrap_or(f64::NAN),
+            };
+            given.push((key, value));
+        }
+        plan::Plan::new(name, &given).map(Self).map_err(told)
+    }
+
+    /// Whether it holds anything back.
+    fn holds(&self) -> bool {
+        self.0.holds()
+    }
+}
+
+impl Plan {
+    /// Ready to run over a trace. The oracle is none: it is asked by who runs it.
+    pub(super) fn policy(
+        &self,
+        profile: &Profile,
+        choice: &Choice,
+        packets: &[Packet],
+    ) -> Box<dyn Policy> {
+        let learned = Learned {
+            gap: self.0.quantile().map_or(NEVER, |p| quantile(packets, p)),
+            bursts: bursts(profile, choice, packets),
+        };
+        self.0.policy(profile, learned)
+    }
+}
+
+fn gaps(packets: &[Packet]) -> impl Iterator<Item = f64> {
+    packets.windows(2).map(|pair| pair[1].at.since(pair[0].at).as_secs_f64())
+}
+
+/// The shortest gap that at least the share p of all gaps does not exceed. A trace without a gap
+/// leaves it to the network.
+fn quantile(packets: &[Packet], p: f64) -> f64 {
+    let mut gaps: Vec<f64> = gaps(packets).collect();
+    let Some(last) = gaps.len().checked_sub(1) else { return NEVER };
+    let place = ((p * gaps.len() as f64).ceil() as usize).saturating_sub(1).min(last);
+    *gaps.select_nth_unstable_by(place, f64::total_cmp).1
+}
+
+/// The mean number of bursts from one release to the next where it is left to the network. A burst is
+/// what a transfer is: packets with gaps of at most the profile's own.
+fn bursts(profile: &Profile, choice: &Choice, packets: &[Packet]) -> f64 {
+    let burst_gap = profile.transfer.burst_gap.as_secs_f64();
+    let bursts = 1 + gaps(packets).filter(|gap| *gap > burst_gap).count();
+    let is_switch = |gap: &f64| *gap > burst_gap && choice.stay.is_released(*gap);
+    let periods = 1 + gaps(packets).filter(is_switch).count();
+    bursts as f64 / periods as f64
+}

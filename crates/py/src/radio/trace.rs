@@ -1,0 +1,351 @@
+//! A trace of packets, from columns, from lines of text, or made from a seed.
+
+use std::collections::HashMap;
+
+use manyways_model::radio::csv;
+use manyways_model::radio::workload::apps::APPS;
+use manyways_model::radio::workload::{Workload, alone, heartbeats, mixed};
+use manyways_model::radio::{BURST_GAP, Direction, MAX_APPS, Packet};
+use manyways_trace::{Span, Time};
+use pyo3::buffer::PyBuffer;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use super::{same, unknown, wrong};
+
+/// More packets are not made, and not read.
+const MOST_PACKETS: usize = 1 << 28;
+/// Nothing is made that lasts longer: a year.
+const LONGEST: f64 = 366.0 * 86_400.0;
+/// A row without a flow.
+const NO_FLOW: u32 = u32::MAX;
+/// Packets between two looks at whether somebody wants it to end.
+pub(super) const PIECE: usize = 1 << 20;
+/// What a day of a user is called, beside the applications.
+const MIXED: &str = "mixed-day";
+
+/// Packets in order. Their times count from the first one, so that seconds are exact.
+#[pyclass(frozen)]
+pub struct Trace {
+    pub(super) packets: Vec<Packet>,
+    pub(super) names: Vec<String>,
+    /// Nanoseconds from the origin of the given times to the first packet.
+    begins: u64,
+}
+
+/// Times as they are given.
+#[derive(FromPyObject)]
+enum Times {
+    Nanos(PyBuffer<i64>),
+    Secs(PyBuffer<f64>),
+}
+
+#[pymethods]
+impl Trace {
+    /// Of columns: times (nanoseconds as 64-bit integers, or seconds as 64-bit numbers), bytes,
+    /// directions (0 from the device, 1 to it), and places in the list of names and of flows, where
+    /// those are known. Raises ValueError where a row makes no sense.
+    #[staticmethod]
+    fn columns(
+        py: Python<'_>,
+        time: Times,
+        bytes: PyBuffer<i64>,
+        direction: PyBuffer<u8>,
+        app: Option<PyBuffer<i32>>,
+        names: Vec<String>,
+        flow: Option<PyBuffer<i32>>,
+    ) -> PyResult<Self> {
+        let times = match time {
+            Times::Nanos(times) => nanos(&times.to_vec(py)?)?,
+            Times::Secs(times) => from_secs(&times.to_vec(py)?)?,
+        };
+        let rows = times.len();
+        if rows > MOST_PACKETS {
+            return Err(wrong(&format!("{rows} packets are too many"), "give a part of them"));
+        }
+        let (bytes, direction) = (bytes.to_vec(py)?, direction.to_vec(py)?);
+        let app = app.map(|app| app.to_vec(py)).transpose()?.unwrap_or_else(|| vec![0; rows]);
+        let flow = flow.map(|flow| flow.to_vec(py)).transpose()?;
+        for (count, what) in [
+            (bytes.len(), "values of `bytes`"),
+            (direction.len(), "values of `direction`"),
+            (app.len(), "values of `app`"),
+            (flow.as_ref().map_or(rows, Vec::len), "values of `flow`"),
+        ] {
+            same(count, what, rows, "values of `time`")?;
+        }
+        let mut names = if names.is_empty() { vec![String::new()] } else { names };
+        names.truncate(MAX_APPS);
+        let last = names.len() - 1;
+        let mut sessions = Sessions::new(flow.as_deref());
+        let begins = times.first().copied().unwrap_or_default();
+        let mut packets = Vec::with_capacity(rows);
+        for (row, (time, ((bytes, way), app))) in
+            times.iter().zip(bytes.iter().zip(&direction).zip(&app)).enumerate()
+        {
+            let Ok(bytes) = u32::try_from(*bytes) else {
+                let sentence = format!("row {row} has {bytes} bytes");
+                return Err(wrong(&sentence, "it is a whole number from 0 to 4294967295"));
+            };
+            let at = Time::from_nanos(time - begins);
+            let app = usize::try_from(*app).unwrap_or_default().min(last) as u16;
+            packets.push(Packet {
+                at,
+                direction: if *way == 0 { Direction::Up } else { Direction::Down },
+                bytes,
+                app,
+                session: sessions.of(flow.as_ref().map(|flow| flow[row]), at, app),
+            });
+        }
+        Self::of(packets, names, begins)
+    }
+
+    /// Of lines of text, `time,bytes,direction[,app][,flow]`. Raises ValueError where a line makes no
+    /// sense.
+    #[staticmethod]
+    fn csv(py: Python<'_>, text: &[u8]) -> PyResult<Self> {
+        let mut lines = text.split(|byte| *byte == b'\n').zip(1_u64..);
+        let words = |(line, number): (&[u8], u64)| match std::str::from_utf8(line) {
+            Ok(line) => Ok(line.to_owned()),
+            Err(_) => Err(wrong(&format!("line {number} is no text"), "it is read as UTF-8")),
+        };
+        let told = |error: csv::CsvError| super::told(&error, error.hint.as_deref());
+        let header = lines.next().map(words).transpose()?.unwrap_or_default();
+        let mut reader = csv::Reader::new(&header).map_err(told)?;
+        let mut packets: Vec<Packet> = Vec::new();
+        for line in lines {
+            if let Some(packet) = reader.line(&words(line)?).map_err(told)? {
+                if packets.len().is_multiple_of(PIECE) {
+                    py.check_signals()?;
+                }
+                packets.push(packet);
+            }
+        }
+        let begins = packets.first().map_or(0, |first| first.at.as_nanos());
+        for packet in &mut packets {
+            packet.at = Time::from_nanos(packet.at.as_nanos() - begins);
+        }
+        let names = reader.apps().iter().map(|app| app.name.clone()).collect();
+        Self::of(packets, names, begins)
+    }
+
+    /// Made from a seed. Raises ValueError where there is no such application, or nothing can last so
+    /// long.
+    #[staticmethod]
+    fn workload(py: Python<'_>, app: &str, seed: u64, seconds: f64) -> PyResult<Self> {
+        let lasts = lasting(seconds)?;
+        let workload = match APPS.iter().find(|one| one.name == app) {
+            Some(one) => alone(one, seed, lasts),
+            None if app == MIXED => mixed(seed, lasts),
+            None => return Err(unknown("workload", app, workloads().into_iter())),
+        };
+        let names = Workload::names(&workload).to_vec();
+        Self::made(py, workload, names)
+    }
+
+    /// Packets of so many bytes from the device at even distances. Raises ValueError where those are
+    /// no distances.
+    #[staticmethod]
+    fn heartbeats(py: Python<'_>, every: f64, bytes: u32, seconds: f64) -> PyResult<Self> {
+        let lasts = lasting(seconds)?;
+        if !(1e-9..=LONGEST).contains(&every) {
+            let sentence = format!("a heartbeat every {every} s is none");
+            return Err(wrong(&sentence, "it is more than 0 s and at most a year"));
+        }
+        // Told before all of them are made.
+        if seconds / every >= MOST_PACKETS as f64 {
+            return Err(too_many());
+        }
+        let beats = heartbeats(Span::from_secs_f64(every), bytes, lasts);
+        Self::made(py, beats, vec!["heartbeat".to_owned()])
+    }
+
+    fn __len__(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Seconds from the first packet to the last.
+    fn duration(&self) -> f64 {
+        self.packets.last().map_or(0.0, |last| last.at.as_secs_f64())
+    }
+
+    /// The names of the applications; the name of one that is not known is empty.
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    /// Its columns, as the bytes of numbers: `time` in nanoseconds, `bytes`, `direction` and `app` by
+    /// places, `flow`, and `seconds` and `gap`, which is NaN for the first packet.
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> Bound<'py, PyBytes> {
+        let all = &self.packets;
+        let begins = self.begins;
+        let bytes: Vec<u8> = py.detach(|| match name {
+            "time" => put(all, |packet| ((begins + packet.at.as_nanos()) as i64).to_le_bytes()),
+            "bytes" => put(all, |packet| i64::from(packet.bytes).to_le_bytes()),
+            "direction" => put(all, |packet| i32::from(is_down(packet)).to_le_bytes()),
+            "app" => put(all, |packet| i32::from(packet.app).to_le_bytes()),
+            "flow" => put(all, |packet| i64::from(packet.session).to_le_bytes()),
+            "seconds" => put(all, |packet| packet.at.as_secs_f64().to_le_bytes()),
+            _ => {
+                let mut last = None;
+                put(all, |packet| {
+                    let gap = last.map_or(f64::NAN, |last| packet.at.since(last).as_secs_f64());
+                    last = Some(packet.at);
+                    gap.to_le_bytes()
+                })
+            }
+        });
+        PyBytes::new(py, &bytes)
+    }
+
+    /// Runs a policy: a plan, waits as 64-bit numbers, or an object with `observe`. What belongs to
+    /// these applications can be held back. Gives what it came to. Raises ValueError where a wait makes
+    /// no sense, and whatever the object raises.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        radio: &super::Radio,
+        policy: super::run::Given<'py>,
+        tolerant: Vec<String>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        super::run::run(py, self, radio, policy, &tolerant)
+    }
+}
+
+/// The names of what can be made.
+#[pyfunction]
+pub fn workloads() -> Vec<&'static str> {
+    APPS.iter().map(|app| app.name).chain([MIXED]).collect()
+}
+
+impl Trace {
+    fn of(packets: Vec<Packet>, names: Vec<String>, begins: u64) -> PyResult<Self> {
+        let Some(last) = packets.last() else {
+            return Err(wrong("the trace has no packets", "give at least one"));
+        };
+        // Arrow has nanoseconds until then.
+        if begins.saturating_add(last.at.as_nanos()) > i64::MAX.unsigned_abs() {
+            return Err(wrong("the trace ends too late", "times go until the year 2262"));
+        }
+        Ok(Self { packets, names, begins })
+    }
+
+    fn made(
+        py: Python<'_>,
+        mut packets: impl Iterator<Item = Packet> + Send,
+        names: Vec<String>,
+    ) -> PyResult<Self> {
+        let mut all: Vec<Packet> = Vec::new();
+        loop {
+            let before = all.len();
+            py.detach(|| all.extend(packets.by_ref().take(PIECE)));
+            py.check_signals()?;
+            if all.len() > MOST_PACKETS {
+                return Err(too_many());
+            }
+            if all.len() < before + PIECE {
+                break;
+            }
+        }
+        let begins = all.first().map_or(0, |first| first.at.as_nanos());
+        for packet in &mut all {
+            packet.at = Time::from_nanos(packet.at.as_nanos() - begins);
+        }
+        Self::of(all, names, begins)
+    }
+}
+
+fn too_many() -> PyErr {
+    wrong(&format!("that makes more than {MOST_PACKETS} packets"), "make a shorter trace")
+}
+
+fn put<const N: usize>(all: &[Packet], mut value: impl FnMut(&Packet) -> [u8; N]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(all.len() * N);
+    all.iter().for_each(|packet| bytes.extend(value(packet)));
+    bytes
+}
+
+fn is_down(packet: &Packet) -> bool {
+    packet.direction == Direction::Down
+}
+
+fn lasting(seconds: f64) -> PyResult<Span> {
+    if !(0.0..=LONGEST).contains(&seconds) {
+        let sentence = format!("a trace of {seconds} s cannot be made");
+        return Err(wrong(&sentence, "it lasts from 0 s to a year"));
+    }
+    Ok(Span::from_secs_f64(seconds))
+}
+
+fn nanos(times: &[i64]) -> PyResult<Vec<u64>> {
+    let mut last = 0;
+    let times = times.iter().enumerate().map(|(row, time)| {
+        let now = u64::try_from(*time).map_err(|_| negative(row))?;
+        ordered(row, &mut last, now)
+    });
+    times.collect()
+}
+
+fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
+    let mut last = 0;
+    let times = times.iter().enumerate().map(|(row, secs)| {
+        if secs.is_nan() {
+            let hint = "leave out the rows without one";
+            return Err(wrong(&format!("the time of row {row} is not a number"), hint));
+        }
+        if *secs < 0.0 {
+            return Err(negative(row));
+        }
+        let nanos = (*secs * 1e9).round();
+        if nanos >= i64::MAX as f64 {
+            let hint =
+                "numbers with a point are taken for seconds, and whole numbers for nanoseconds";
+            return Err(wrong(&format!("the time of row {row} is too late"), hint));
+        }
+        ordered(row, &mut last, nanos as u64)
+    });
+    times.collect()
+}
+
+fn negative(row: usize) -> PyErr {
+    wrong(&format!("the time of row {row} is negative"), "times count from an origin before them")
+}
+
+fn ordered(row: usize, last: &mut u64, now: u64) -> PyResult<u64> {
+    if now < *last {
+        let sentence = format!("row {row} is earlier than the row before it");
+        return Err(wrong(&sentence, "sort the rows by time"));
+    }
+    *last = now;
+    Ok(now)
+}
+
+/// Numbers sessions: by flow, or by silences of an application where there is none.
+struct Sessions {
+    next: u32,
+    bursts: HashMap<u16, (Time, u32)>,
+}
+
+impl Sessions {
+    /// Flows have the first numbers.
+    fn new(flows: Option<&[i32]>) -> Self {
+        let last = flows.and_then(|flows| flows.iter().max()).copied().unwrap_or(-1);
+        Self { next: last.saturating_add(1).unsigned_abs(), bursts: HashMap::new() }
+    }
+
+    fn of(&mut self, flow: Option<i32>, at: Time, app: u16) -> u32 {
+        let flow = flow.map_or(NO_FLOW, |flow| u32::try_from(flow).unwrap_or(NO_FLOW));
+        if flow != NO_FLOW {
+            return flow;
+        }
+        let session = match self.bursts.get(&app) {
+            Some((last, session)) if at.since(*last) <= BURST_GAP => *session,
+            _ => {
+                self.next = self.next.wrapping_add(1);
+                self.next - 1
+            }
+        };
+        self.bursts.insert(app, (at, session));
+        session
+    }
+}

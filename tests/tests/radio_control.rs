@@ -1,0 +1,502 @@
+//! `manyways radio control` on a cable, with every packet of which something follows or not.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use manyways_tests::{Need, Running, finish, folder, lack, manyways, manyways_path};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Who reaches it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A radio that the network lets go of only after ten minutes: as far as a test goes, never.
+const PROFILE: &str = r#"
+title = "A test's"
+technology = "lte"
+
+[transfer]
+send = "2W"
+receive = "1W"
+burst-gap = "1ms"
+source = "made up"
+
+[[state]]
+name = "AWAKE"
+power = "1W"
+timer = "600s"
+source = "made up"
+
+[[state]]
+name = "IDLE"
+power = "0"
+demotion = "1mJ"
+promotion = "1mJ"
+source = "made up"
+"#;
+
+/// Both ends of a cable, in a network namespace where nobody else talks.
+struct Cable {
+    holder: Running,
+    folder: TempDir,
+}
+
+/// What is sent to this address leaves over `near`, and to the other one arrives there. Nobody there
+/// has either, and nothing answers.
+const AWAY: &str = "192.0.2.2:9";
+const BACK: &str = "198.51.100.1:9";
+const CABLE: &str = r#"set -e
+sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1
+ip link add near address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02
+ip addr add 192.0.2.1/24 dev near; ip link set near up; ip link set far up
+ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev near nud permanent
+ip route add 198.51.100.1 dev far src 192.0.2.1
+ip neigh add 198.51.100.1 lladdr 02:00:00:00:00:01 dev far nud permanent
+echo up; exec sleep 1000"#;
+
+fn cannot() -> Option<String> {
+    let commands = ["ip", "unshare", "nsenter", "setpriv"];
+    lack(&[Need::Root]).or_else(|| lack(&commands.map(Need::Command)))
+}
+
+impl Cable {
+    fn new() -> Self {
+        let folder = folder();
+        fs::write(folder.path().join("radio.toml"), PROFILE).expect("room for a profile");
+        let mut command = Command::new("unshare");
+        // It ends with us, however we end.
+        command.args(["-n", "setpriv", "--pdeathsig", "KILL", "sh", "-c", CABLE]);
+        let mut holder = Running::start(command.stdout(Stdio::piped()));
+        let mut up = [0; 3];
+        holder.stdout().expect("piped").read_exact(&mut up).expect("the cable is there");
+        Self { holder, folder }
+    }
+
+    fn profile(&self) -> PathBuf {
+        self.folder.path().join("radio.toml")
+    }
+
+    /// A command within.
+    fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &self.holder.pid().to_string(), "-n", "--", program]);
+        command
+    }
+
+    fn socket(&self) -> UdpSocket {
+        let namespace = File::open(format!("/proc/{}/ns/net", self.holder.pid()));
+        let namespace = namespace.expect("it is there");
+        // A socket stays where it was made.
+        let make = move || {
+            setns(namespace, CloneFlags::CLONE_NEWNET).expect("we may");
+            UdpSocket::bind("0.0.0.0:0").expect("a port is free")
+        };
+        thread::spawn(make).join().expect("it is made")
+    }
+
+    /// Controls the near end.
+    #[track_caller]
+    fn control(&self, arguments: &[&str]) -> Control {
+        let mut command = self.inside("sh");
+        // Whoever has one of the two open is still there.
+        command.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).arg(manyways_path());
+        command.args(["radio", "control", "--interface", "near", "--json", "--profile"]);
+        command.arg(self.profile()).args(arguments);
+        let mut running = Running::start(command.stdout(Stdio::piped()));
+        let out = BufReader::new(running.stdout().expect("piped"));
+        let (said, lines) = mpsc::channel();
+        thread::spawn(move || {
+            out.lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+        });
+        let control = Control { running, lines };
+        assert_eq!(control.line()["schema"], "manyways.events/1");
+        assert_eq!(control.line()["event"], "radio-begin");
+        control
+    }
+}
+
+/// One that runs.
+struct Control {
+    running: Running,
+    lines: Receiver<String>,
+}
+
+impl Control {
+    /// The next thing that it says; text where it is no event.
+    #[track_caller]
+    fn line(&self) -> Value {
+        let line = self.lines.recv_timeout(PATIENCE).expect("it goes on");
+        serde_json::from_str(&line).unwrap_or(Value::String(line))
+    }
+
+    #[track_caller]
+    fn event(&self, kind: &str) -> Value {
+        let event = self.line();
+        assert_eq!(event["event"], kind, "{event}");
+        event
+    }
+
+    /// The text that a command says.
+    #[track_caller]
+    fn text(&self) -> String {
+        let line = self.line();
+        line.as_str().unwrap_or_else(|| panic!("{line}")).to_owned()
+    }
+
+    /// Ends it, and waits until nobody is left who could say anything.
+    #[track_caller]
+    fn end(mut self, signal: Signal) -> Vec<Value> {
+        self.running.signal(signal);
+        let status = self.running.wait(PATIENCE).expect("it ends");
+        assert_eq!(status.code(), Some(0));
+        self.rest()
+    }
+
+    #[track_caller]
+    fn rest(&self) -> Vec<Value> {
+        let mut said = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => said.push(serde_json::from_str(&line).unwrap_or(line.into())),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return said,
+                Err(error) => panic!("somebody is left: {error}, {said:?}"),
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn number(event: &Value, field: &str) -> f64 {
+    event[field].as_f64().unwrap_or_else(|| panic!("{field}: {event}"))
+}
+
+/// Rounds of a question and its answer; the radio sleeps after each.
+fn sleeps_between(arguments: &[&str], header: u64) {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    const ROUNDS: u64 = 3;
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let control =
+        cable.control(&[&["--policy", "fixed:0.05", "--every", "1ms"], arguments].concat());
+    let (mut sent, mut received, mut slept, mut idle) = (0, 0, 0.0, 0.0);
+    for round in 0..ROUNDS {
+        let (away, back) = ([0; 100], [0; 1_000]);
+        socket.send_to(&away, AWAY).expect("it is sent");
+        sent += 28 + header + 100;
+        if round > 0 {
+            slept += number(&control.event("radio-wake"), "slept_seconds");
+        }
+        let sleep = control.event("radio-sleep");
+        assert!(number(&sleep, "idle_seconds") > 0.05, "{sleep}");
+        assert_eq!(number(&sleep, "wait_seconds"), 0.05);
+        socket.send_to(&back, BACK).expect("it is sent");
+        received += 28 + header + 1_000;
+        slept += number(&control.event("radio-wake"), "slept_seconds");
+        idle = number(&control.event("radio-sleep"), "idle_seconds");
+    }
+    let last = control.end(Signal::SIGINT);
+    let [summary] = last.as_slice() else { panic!("{last:?}") };
+    for (field, expected) in [
+        ("packets", 2 * ROUNDS),
+        ("sent_bytes", sent),
+        ("received_bytes", received),
+        ("missed_packets", 0),
+        ("sleeps", 2 * ROUNDS),
+        ("switches", 2 * ROUNDS),
+        ("status_quo_switches", 1),
+        ("commands", 0),
+    ] {
+        assert_eq!(summary[field], expected, "{field}: {summary}");
+    }
+    // It has saved a watt while it slept, and the rest of the tail at the end; each switch took 2 mJ.
+    let saved = number(summary, "status_quo_joules") - number(summary, "joules");
+    let expected = slept + 600.0 - idle - 2e-3 * (2.0 * ROUNDS as f64 - 1.0);
+    assert!((saved - expected).abs() < 1e-6, "{saved} {expected}: {summary}");
+}
+
+#[test]
+fn it_sleeps_between_what_it_captures() {
+    sleeps_between(&[], 0);
+}
+
+/// There, a packet has the header of its link.
+#[test]
+fn it_sleeps_between_what_is_counted() {
+    sleeps_between(&["--counters", "--step", "5ms"], 14);
+}
+
+#[test]
+fn the_status_quo_sleeps_never_and_sees_all() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let control = cable.control(&["--policy", "status-quo"]);
+    for _ in 0..500 {
+        socket.send_to(&[0; 10], AWAY).unwrap();
+    }
+    let last = control.end(Signal::SIGTERM);
+    let [summary] = last.as_slice() else { panic!("{last:?}") };
+    assert_eq!((&summary["packets"], &summary["sleeps"]), (&500.into(), &0.into()), "{summary}");
+    assert_eq!(summary["joules"], summary["status_quo_joules"]);
+    assert_eq!(summary["saved_share"], 0.0);
+}
+
+/// It sleeps whenever it can, and still never while there is a packet that it has not been told.
+#[test]
+fn nothing_passes_unseen_before_a_sleep() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let control = cable.control(&["--policy", "fixed:0", "--every", "0s"]);
+    const PACKETS: usize = 3_000;
+    for round in 0..PACKETS {
+        socket.send_to(&[0; 10], AWAY).unwrap();
+        // Now and then it has the time to.
+        if round % 100 == 0 {
+            while control.line()["event"] != "radio-sleep" {}
+        }
+    }
+    let last = control.end(Signal::SIGINT);
+    let summary = last.last().expect("there is a summary");
+    assert_eq!(summary["packets"], PACKETS, "{summary}");
+    // The kernel stamps a packet, and counts it a moment later.
+    assert!(number(summary, "late_packets") < 30.0, "{summary}");
+}
+
+#[test]
+fn time_is_up() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let mut control = cable.control(&["--for", "50ms"]);
+    assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(0));
+    let last = control.rest();
+    assert!(number(&last[0], "seconds") >= 0.05 && last.len() == 1, "{last:?}");
+    assert_eq!(last[0]["saved_share"], Value::Null, "nothing passed");
+}
+
+#[test]
+fn a_command_is_run_for_each_sleep_and_may_fail() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let marker = cable.folder.path().join("second");
+    // The first time it fails, after that it does not.
+    let command = format!(
+        "echo $MANYWAYS_INTERFACE $MANYWAYS_POLICY $MANYWAYS_PROFILE $MANYWAYS_WAIT_SECONDS; \
+         [ -e {0} ] || {{ touch {0}; exit 3; }}",
+        marker.display()
+    );
+    let control = cable.control(&[
+        "--policy",
+        "fixed:0.02",
+        "--every",
+        "0s",
+        "--actuator",
+        "exec",
+        "--command",
+        &command,
+    ]);
+    for (round, exit) in [3, 0, 0].into_iter().enumerate() {
+        socket.send_to(&[0; 10], AWAY).unwrap();
+        // The first time it was not asleep.
+        if round == 2 {
+            control.event("radio-wake");
+        }
+        control.event("radio-sleep");
+        assert_eq!(control.text(), "near fixed:0.02 radio 0.020");
+        let done = control.event("radio-command");
+        assert_eq!((&done["ended"], &done["exit"]), (&"exit".into(), &exit.into()));
+    }
+    let last = control.end(Signal::SIGINT);
+    assert_eq!((&last[0]["commands"], &last[0]["failed_commands"]), (&3.into(), &1.into()));
+    assert_eq!(last[0]["sleeps"], 2, "one that fails is none");
+}
+
+#[test]
+fn a_command_that_hangs_is_killed_and_the_next_one_runs() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let control = cable.control(&[
+        "--policy",
+        "fixed:0.02",
+        "--every",
+        "0s",
+        "--actuator",
+        "exec",
+        "--timeout",
+        "100ms",
+        // It does not care for signals, and has a child that has its output open as well.
+        "--command",
+        "trap '' INT TERM HUP; sleep 1000 & echo began; wait; wait; sleep 1000",
+    ]);
+    for _ in 0..2 {
+        socket.send_to(&[0; 10], AWAY).unwrap();
+        control.event("radio-sleep");
+        assert_eq!(control.text(), "began");
+        let killed = control.event("radio-command");
+        assert_eq!(killed["ended"], "timed-out");
+        assert!(number(&killed, "seconds") >= 0.1, "{killed}");
+    }
+    // Waits until nobody has the output open.
+    let last = control.end(Signal::SIGTERM);
+    assert_eq!((&last[0]["failed_commands"], &last[0]["sleeps"]), (&2.into(), &0.into()));
+}
+
+#[test]
+fn no_command_begins_while_another_one_runs() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let control = cable.control(&[
+        "--policy",
+        "fixed:0.02",
+        "--every",
+        "0s",
+        "--actuator",
+        "exec",
+        "--command",
+        "sleep 0.3",
+    ]);
+    let (mut sleeps, mut over) = (0, 0);
+    socket.send_to(&[0; 10], AWAY).unwrap();
+    while over < 2 {
+        let event = control.line();
+        match event["event"].as_str() {
+            Some("radio-sleep") => {
+                sleeps += 1;
+                // For another one, which could come before the command is over.
+                socket.send_to(&[0; 10], AWAY).unwrap();
+            }
+            Some("radio-command") => over += 1,
+            _ => {}
+        }
+        assert!(sleeps <= over + 1, "{event}");
+    }
+    control.end(Signal::SIGINT);
+}
+
+#[test]
+fn a_command_does_not_outlive_the_control() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let socket = cable.socket();
+    let control = cable.control(&[
+        "--policy",
+        "fixed:0.02",
+        "--actuator",
+        "exec",
+        "--timeout",
+        "1h",
+        "--command",
+        "trap '' INT TERM HUP; sleep 1000 & echo began; wait; wait; sleep 1000",
+    ]);
+    socket.send_to(&[0; 10], AWAY).unwrap();
+    control.event("radio-sleep");
+    assert_eq!(control.text(), "began");
+    // Only one at a time: though this packet would have it sleep again, nothing more is said.
+    socket.send_to(&[0; 10], AWAY).unwrap();
+    control.event("radio-wake");
+    let last = control.end(Signal::SIGINT);
+    assert_eq!(
+        (&last[0]["event"], &last[0]["ended"]),
+        (&"radio-command".into(), &"stopped".into())
+    );
+    assert_eq!((&last[1]["commands"], last.len()), (&1.into(), 2));
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_it() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    for counters in [&[][..], &["--counters"]] {
+        let cable = Cable::new();
+        let mut control = cable.control(counters);
+        finish(cable.inside("ip").args(["link", "set", "near", "down"])).succeeded();
+        if counters.is_empty() {
+            control.event("radio-down");
+        }
+        finish(cable.inside("ip").args(["link", "del", "near"])).succeeded();
+        assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(1));
+        let last = control.rest();
+        assert_eq!(last[0]["fault"], "the interface is not there any more");
+        assert_eq!(last[1], "manyways: near: the interface is not there any more");
+    }
+}
+
+#[test]
+fn who_may_not_capture_may_count() {
+    if let Some(lack) = cannot() {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let cable = Cable::new();
+    let without = |arguments: &[&str]| {
+        let mut command = cable.inside("setpriv");
+        command.args(["--bounding-set=-net_raw", "--inh-caps=-net_raw", "--"]);
+        command.arg(manyways_path()).args(["radio", "control", "--interface", "near"]);
+        command.arg("--profile").arg(cable.profile()).args(["--for", "1ms"]).args(arguments);
+        finish(&mut command)
+    };
+    let refused = without(&[]);
+    assert_eq!(refused.code(), 1);
+    assert!(refused.stderr.contains("capturing packets is not allowed"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--counters"), "{}", refused.stderr);
+    assert!(without(&["--counters"]).succeeded().stdout.contains("Sleeps     none"));
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let control = |arguments: &[&str]| {
+        let usual = ["radio", "control", "--interface", "no-such0", "--profile", "lte"];
+        finish(manyways().args(usual).args(arguments))
+    };
+    for (arguments, code, words) in [
+        (&[][..], 1, "there is no interface no-such0"),
+        (&["--policy", "makeidel"], 2, "did you mean `makeidle`?"),
+        (&["--policy", "oracle"], 2, "oracle has to know beforehand what passes"),
+        (&["--policy", "makeidle+makeactive"], 2, "holds traffic back"),
+        (&["--actuator", "exec"], 2, "--command"),
+        (&["--command", "true"], 2, "--actuator exec"),
+        (&["--counters", "--step", "0s"], 2, "at least 1ms"),
+        (&["--for", "soon"], 2, "--for"),
+    ] {
+        let said = control(arguments);
+        assert_eq!(said.code(), code, "{arguments:?}: {}", said.stderr);
+        assert!(said.stderr.contains(words), "{arguments:?}: {}", said.stderr);
+    }
+}
