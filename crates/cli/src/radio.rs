@@ -8,6 +8,7 @@ mod known;
 mod profiles;
 mod simulate;
 mod traces;
+mod whatif;
 mod words;
 
 use std::io::{self, Write};
@@ -36,6 +37,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Energy(Box<energy::Args>),
+    Whatif(whatif::Args),
     Simulate(Box<simulate::Args>),
     Generate(generate::Args),
     Profiles(profiles::Args),
@@ -46,6 +48,7 @@ enum Command {
 pub fn run(args: Args) -> Result<ExitCode> {
     match args.command {
         Command::Energy(args) => energy::run(&args),
+        Command::Whatif(args) => whatif::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Profiles(args) => profiles::run(&args),

@@ -16,6 +16,8 @@ pub mod meter;
 mod packet;
 pub mod plan;
 pub mod policy;
+pub mod powers;
+pub mod probes;
 pub mod profile;
 pub mod profiles;
 mod session;

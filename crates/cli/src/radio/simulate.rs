@@ -234,8 +234,7 @@ impl Results {
         sum.add(outcome(run), outcome(status_quo), outcome(oracle));
     }
 
-    /// The delay that so large a share of the held sessions of all traces does not exceed: the mean of
-    /// traces, by how many each held.
+    /// The delay that so large a share of the held sessions of all traces does not exceed.
     pub fn delay(&self, run: usize, share: f64) -> Option<f64> {
         let mut all = manyways_model::radio::simulate::Delays::default();
         for trace in &self.traces {

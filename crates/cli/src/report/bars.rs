@@ -87,7 +87,8 @@ impl Bar {
         for (colour, part) in self.parts.iter().enumerate().filter(|(_, part)| **part > 0.0) {
             let width = (x(value) - x(0.0)) * part;
             drawing.rectangle((from, above), (width, THICK), 2.0, &format!("fill-{colour}"));
-            if width > ROOM_FOR_WORDS {
+            // All of it needs no words.
+            if width > ROOM_FOR_WORDS && *part < 1.0 {
                 let at = (from + width / 2.0, middle + 4.0);
                 drawing.text(at, Anchor::Middle, "on", &format!("{:.0} %", part * 100.0));
             }

@@ -153,7 +153,7 @@ impl Reader {
     }
 }
 
-fn wrong(line: u64, sentence: String) -> CsvError {
+pub(super) fn wrong(line: u64, sentence: String) -> CsvError {
     CsvError { line, sentence, hint: None }
 }
 
@@ -177,7 +177,7 @@ pub fn time(text: &str) -> Option<Time> {
 }
 
 /// The values of a line, some of them in quotes (RFC 4180); a line break within quotes is none here.
-fn split(line: &str) -> Result<Vec<String>, String> {
+pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     if line.len() > MAX_LINE {
         return Err(format!("it has more than {MAX_LINE} bytes"));
     }

@@ -13,6 +13,8 @@ pub enum Phase {
     State(usize),
     /// It is brought back. That takes energy here, and no time: packets are where they are.
     Promotion,
+    /// It enters the state that comes next. Energy, and no time.
+    Demotion,
 }
 
 /// A while.
@@ -24,7 +26,7 @@ pub struct Segment {
     pub ends: Time,
     /// What the radio does.
     pub phase: Phase,
-    /// What that takes, with the change into it.
+    /// What that takes.
     pub joules: f64,
 }
 
@@ -113,8 +115,10 @@ impl Timeline {
             until += secs;
             let end = if until >= gap { ends } else { last + Span::from_secs_f64(until) };
             let end = end.min(ends);
-            let phase = Phase::State(state);
-            each(Segment { begins, ends: end, phase, joules: joules + demotion });
+            if demotion > 0.0 {
+                each(Segment { begins, ends: begins, phase: Phase::Demotion, joules: demotion });
+            }
+            each(Segment { begins, ends: end, phase: Phase::State(state), joules });
             begins = end;
         }
     }
@@ -221,7 +225,8 @@ mod tests {
             [
                 (from, Phase::State(0), 5_679_200.0),
                 (from + 6_200, Phase::State(1), 6_853_600.0),
-                (from + 16_600, Phase::State(2), 550_000.0),
+                (from + 16_600, Phase::Demotion, 550_000.0),
+                (from + 16_600, Phase::State(2), 0.0),
             ]
         };
         let begin = [(0, Phase::Promotion, 550_000.0)];

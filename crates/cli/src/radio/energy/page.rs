@@ -133,7 +133,7 @@ fn beginning(one: &Measured) -> Option<Drawing> {
     phases.sort_by_key(|one| match one {
         Phase::Transfer(direction) => (0, *direction as usize),
         Phase::State(place) => (1, *place),
-        Phase::Promotion => (2, 0),
+        Phase::Promotion | Phase::Demotion => (2, 0),
     });
     let line = |wanted: &Phase| {
         let mut points = vec![(0.0, 0.0)];

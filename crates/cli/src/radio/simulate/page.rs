@@ -32,13 +32,14 @@ pub fn html(results: &Results) -> String {
                 profile,
                 "Energy saved",
                 "share of the energy under the network's timers",
-                |sum| (sum.saved().max(0.0), percent(sum.saved())),
+                |sum| (sum.saved().max(0.0), percent(sum.saved()), String::new()),
             ),
             "Energy saved over the network's timers (as figures 4-9 and 4-17 of Deng's thesis).",
         );
         page.figure(
             &bars(results, profile, "Signalling", "times as many switches as under the network's timers", |sum| {
-                (sum.switches(), format!("{} J saved each", short(sum.saved_per_switch())))
+                let about = format!("{} J saved each", short(sum.saved_per_switch()));
+                (sum.switches(), format!("{:.2}", sum.switches()), about)
             }),
             "How often the radio is brought back (as figures 4-10, 4-11 and 4-18), and what each time \
              saves.",
@@ -73,21 +74,30 @@ pub fn html(results: &Results) -> String {
     page.html(&format!("manyways {} radio simulate", env!("CARGO_PKG_VERSION")))
 }
 
+/// Who says when to sleep, and who holds back.
+fn split(policy: &str) -> (String, String) {
+    match policy.split_once('+') {
+        Some((sleeps, holds)) => (sleeps.to_owned(), format!("+ {holds}")),
+        None => (policy.to_owned(), String::new()),
+    }
+}
+
 fn bars(
     results: &Results,
     profile: usize,
     title: &str,
     axis: &str,
-    value: impl Fn(&Sum) -> (f64, String),
+    value: impl Fn(&Sum) -> (f64, String, String),
 ) -> Drawing {
     let variants = &results.variants;
     let bar = |run: usize| {
-        let (value, words) = value(&results.sum(run));
+        let (value, words, about) = value(&results.sum(run));
+        let name = split(&variants.policies[run]);
         Bar {
-            label: variants.policies[run].clone(),
-            about: String::new(),
+            label: name.0,
+            about: name.1,
             value: value.is_finite().then_some(value),
-            words: (short(value), words),
+            words: (words, about),
             parts: vec![1.0],
             strong: false,
         }
@@ -106,13 +116,14 @@ fn bars(
 fn wrongs(results: &Results, profile: usize) -> Drawing {
     let variants = &results.variants;
     let bar = |run: usize| {
+        let name = split(&variants.policies[run]);
         let sum = results.sum(run);
         let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
         let (wrong, missed) = (finite(sum.false_switches()), finite(sum.missed_switches()));
         let all = wrong + missed;
         Bar {
-            label: variants.policies[run].clone(),
-            about: String::new(),
+            label: name.0,
+            about: name.1,
             value: Some(all),
             words: (format!("{} + {}", percent(wrong), percent(missed)), String::new()),
             parts: if all > 0.0 { vec![wrong / all, missed / all] } else { vec![1.0] },
@@ -138,12 +149,13 @@ fn delays(results: &Results, profile: usize) -> Option<Drawing> {
         return None;
     }
     let bar = |run: usize| {
+        let name = split(&variants.policies[run]);
         let mean = results.sum(run).delay();
         let median = results.delay(run, 0.5);
         let words = median.map_or(String::new(), |median| format!("median {}", seconds(median)));
         Bar {
-            label: variants.policies[run].clone(),
-            about: String::new(),
+            label: name.0,
+            about: name.1,
             value: mean.is_finite().then_some(mean),
             words: (seconds(mean), words),
             parts: vec![1.0],

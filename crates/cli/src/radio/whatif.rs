@@ -1,0 +1,355 @@
+//! `manyways radio whatif`: what an application would cost if it sent at other times.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use manyways_model::radio::change::{Change, Changed, Moved};
+use manyways_model::radio::meter::{Account, Meter};
+use manyways_model::radio::policy::{Holding, NEVER, StatusQuo};
+use manyways_model::radio::simulate::{Decides, Simulation};
+use manyways_model::radio::{Packet, Profile, Tolerant};
+use manyways_net::radio::trace::{Progress, Seen, Trace};
+use manyways_trace::{Span, Time};
+use serde::Serialize;
+
+use super::known;
+use super::traces::{TraceArgs, failure, span, watched};
+use super::words::{count, joules, percent, seconds, short, table};
+use crate::failure::Failure;
+
+/// What an application would cost if it sent at other times.
+///
+/// Every change is a line: what the radio takes then, and how far sessions are moved for it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  manyways radio whatif day.csv --profile lte --app im --batch 5min
+  manyways radio whatif day.csv --profile lte --app news --batch 1min,5min,30min --prefetch 10min
+  manyways radio whatif phone.pcap --profile lte --app .example.org --shift 60s --without --json
+  manyways radio generate --heartbeat 30s | manyways radio whatif - --profile lte --batch 5min
+
+  --batch T      sessions begin together, at the next multiple of T: up to T later
+  --shift T      a session that finds the radio released waits for it to be woken, up to T
+  --prefetch T   what would begin within T behind a session begins with it: up to T sooner
+  --without      the application sends nothing: the most that can be saved
+
+A session is a flow, or what an application does without a silence of 1.5 s. Each of them moves as a
+whole.
+Exit code: 0; 1 when the trace cannot be read; 2 when the request makes no sense.")]
+pub struct Args {
+    #[command(flatten)]
+    traces: TraceArgs,
+    /// The radio: a name of `manyways radio profiles`, or a file.
+    #[arg(long, value_name = "PROFILE")]
+    profile: String,
+    /// The application, as the trace calls it (`*` stands for any characters), or .example.org for a
+    /// domain and all below; may be repeated. Without it, everything.
+    #[arg(long, value_name = "APP", value_delimiter = ',')]
+    app: Vec<String>,
+    /// Sessions begin together, at the next multiple of this.
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
+    batch: Vec<Span>,
+    /// Sessions wait for the radio to be woken by others, for at most this.
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
+    shift: Vec<Span>,
+    /// What would begin within this behind a session begins with it.
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
+    prefetch: Vec<Span>,
+    /// The application sends nothing.
+    #[arg(long)]
+    without: bool,
+    /// The battery's voltage, for mAh.
+    #[arg(long, value_name = "VOLTS", default_value = "3.85")]
+    voltage: f64,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of the answer.
+struct What {
+    name: String,
+    account: Account,
+    moved: Moved,
+    /// Which way sessions go.
+    way: &'static str,
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    trace: String,
+    profile: String,
+    applications: Vec<String>,
+    packets: u64,
+    seconds: f64,
+    lines: Vec<Line>,
+}
+
+#[derive(Serialize)]
+struct Line {
+    change: String,
+    joules: f64,
+    joules_saved: f64,
+    /// Of what is taken without a change.
+    saved: f64,
+    mah: f64,
+    switches: u64,
+    sessions: u64,
+    moved: u64,
+    mean_move_seconds: Option<f64>,
+    most_move_seconds: Option<f64>,
+    /// `later`, `sooner`, or none.
+    moves: &'static str,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let [path] = args.traces.paths() else {
+        let failure = Failure::usage("one trace is wanted");
+        return Err(failure.hint("manyways radio whatif TRACE --profile lte --batch 5min").into());
+    };
+    if !(args.voltage > 0.0 && args.voltage < 1e3) {
+        return Err(Failure::usage("a battery has more than 0 V").hint("--voltage 3.85").into());
+    }
+    let known = known::profile(&args.profile)?;
+    let profile = &known.profile;
+    let named = args.named()?;
+    let mut changes: Vec<(String, Option<Change>, f64)> = Vec::new();
+    let name = |what: &str, span: &Span| format!("{what} {}", seconds(span.as_secs_f64()));
+    for span in &args.batch {
+        changes.push((name("batch", span), Some(Change::Batch(*span)), 0.0));
+    }
+    for span in &args.shift {
+        changes.push((name("shift", span), None, span.as_secs_f64()));
+    }
+    for span in &args.prefetch {
+        changes.push((name("prefetch", span), Some(Change::Prefetch(*span)), 0.0));
+    }
+    if args.without {
+        changes.push(("without".to_owned(), Some(Change::Drop), 0.0));
+    }
+    if changes.is_empty() {
+        let failure = Failure::usage("nothing is to be changed");
+        return Err(failure.hint("say what: --batch 5min, --shift 60s, --prefetch 10min").into());
+    }
+    let ((seen, lines), signal) = watched(|progress| {
+        let mut trace = args.traces.open(path, None, progress)?;
+        let (seen, account) = as_it_is(&mut trace, profile, progress)?;
+        let chosen: Vec<bool> =
+            trace.apps().iter().map(|app| args.app.is_empty() || named.may_wait(app)).collect();
+        if !chosen.contains(&true) {
+            let mut known: Vec<&str> = trace.apps().iter().map(|app| app.name.as_str()).collect();
+            known.sort_unstable();
+            known.dedup();
+            known.truncate(20);
+            let sentence = format!("{} has no application {}", trace.name(), args.app.join(", "));
+            return Err(Failure::new(sentence)
+                .hint(format!("it has: {}", known.join(", ")))
+                .into());
+        }
+        let mut lines =
+            vec![What { name: "as it is".to_owned(), account, moved: Moved::default(), way: "" }];
+        for (name, change, hold) in &changes {
+            if seen.is_stopped {
+                break;
+            }
+            let (account, moved) = match change {
+                Some(change) => changed(&mut trace, profile, *change, &chosen, progress)?,
+                None => shifted(&mut trace, profile, *hold, &chosen, progress)?,
+            };
+            let way = match change {
+                Some(Change::Prefetch(_)) => "sooner",
+                Some(Change::Drop) => "",
+                _ => "later",
+            };
+            lines.push(What { name: name.clone(), account, moved, way });
+        }
+        Ok((seen, (trace.name().to_owned(), lines)))
+    })?;
+    let (trace, lines) = lines;
+    let lasts = seen.first.zip(seen.last).map_or(0.0, |(a, b)| b.since(a).as_secs_f64());
+    let before = lines[0].account.total();
+    let mah = |joules: f64| joules / args.voltage / 3.6;
+    let text = match args.json {
+        true => {
+            let document = Document {
+                schema: "manyways.radio-whatif/1",
+                trace,
+                profile: known.name.clone(),
+                applications: args.app.clone(),
+                packets: seen.packets,
+                seconds: lasts,
+                lines: lines.iter().map(|line| line.document(before, mah)).collect(),
+            };
+            serde_json::to_string_pretty(&document)? + "\n"
+        }
+        false => {
+            let mut rows = vec![
+                ["", "energy", "saved", "share", "mAh", "brought back", "sessions", "mean", "most"]
+                    .map(str::to_owned)
+                    .to_vec(),
+            ];
+            rows.extend(lines.iter().map(|line| line.cells(before, mah)));
+            let who = match args.app.is_empty() {
+                true => "everything".to_owned(),
+                false => args.app.join(", "),
+            };
+            format!(
+                "{trace} on {}: {} packets in {}; what changes is {who}\n\n{}",
+                known.name,
+                count(seen.packets),
+                seconds(lasts),
+                table(&rows)
+            )
+        }
+    };
+    super::print(&text)?;
+    Ok(match signal {
+        Some(signal) => {
+            eprintln!("manyways: stopped before the end: this is of what was read until then");
+            ExitCode::from(128 + signal as u8)
+        }
+        None => ExitCode::SUCCESS,
+    })
+}
+
+impl Args {
+    /// Which applications change: domains as such, the rest by name.
+    fn named(&self) -> Result<Tolerant> {
+        let (domains, names): (Vec<String>, Vec<String>) =
+            self.app.iter().cloned().partition(|app| app.starts_with('.') || app.starts_with("*."));
+        let mut all = Tolerant::applications(&names);
+        for domain in domains {
+            // As the rules' own reader takes it.
+            let quoted = domain.replace(['"', '\\'], "");
+            let rule = format!("[[delay-tolerant]]\ndomain = \"{quoted}\"\n");
+            let rule = Tolerant::parse(&rule).map_err(|error| {
+                let failure = Failure::usage(error.sentence);
+                failure.hint(error.hint.unwrap_or_default())
+            })?;
+            all = all.or(rule);
+        }
+        Ok(all)
+    }
+}
+
+/// Counts what the radio takes under the network's timers.
+struct Count {
+    meter: Meter,
+    last: Option<Time>,
+}
+
+impl Count {
+    fn new(profile: &Profile) -> Self {
+        Self { meter: Meter::new(profile), last: None }
+    }
+
+    fn push(&mut self, packet: &Packet) {
+        match self.last {
+            None => self.meter.begin(packet),
+            Some(last) => {
+                self.meter.next(packet, packet.at.since(last).as_secs_f64(), NEVER);
+            }
+        }
+        self.last = Some(self.last.map_or(packet.at, |last| last.max(packet.at)));
+    }
+
+    fn end(mut self) -> Account {
+        if self.last.is_some() {
+            self.meter.end(NEVER);
+        }
+        self.meter.account().clone()
+    }
+}
+
+fn as_it_is(trace: &mut Trace, profile: &Profile, progress: &Progress) -> Result<(Seen, Account)> {
+    let mut count = Count::new(profile);
+    let seen = trace.read(progress, |packet| count.push(packet)).map_err(failure)?;
+    Ok((seen, count.end()))
+}
+
+fn changed(
+    trace: &mut Trace,
+    profile: &Profile,
+    change: Change,
+    chosen: &[bool],
+    progress: &Progress,
+) -> Result<(Account, Moved)> {
+    let mut count = Count::new(profile);
+    let mut changed = Changed::new(change);
+    trace
+        .read(progress, |packet| {
+            let changes = chosen.get(usize::from(packet.app)) == Some(&true);
+            changed.next(*packet, changes, |packet| count.push(&packet));
+        })
+        .map_err(failure)?;
+    changed.end(|packet| count.push(&packet));
+    Ok((count.end(), changed.moved()))
+}
+
+/// Held back while the radio is released, as MakeActive does with a constant time.
+fn shifted(
+    trace: &mut Trace,
+    profile: &Profile,
+    hold: f64,
+    chosen: &[bool],
+    progress: &Progress,
+) -> Result<(Account, Moved)> {
+    let tolerates = |packet: &Packet| chosen.get(usize::from(packet.app)) == Some(&true);
+    let mut policy = Holding { sleeps: StatusQuo, holds: hold };
+    let mut run = Simulation::new(profile, Decides::Policy(&mut policy), &tolerates);
+    trace.read(progress, |packet| run.push(*packet)).map_err(failure)?;
+    let outcome = run.finish();
+    let delays = &outcome.delays;
+    let moved = Moved {
+        sessions: delays.count,
+        moved: delays.held,
+        secs: delays.sum,
+        most: delays.quantile(1.0).unwrap_or(0.0),
+    };
+    Ok((outcome.account, moved))
+}
+
+impl What {
+    fn mean(&self) -> Option<f64> {
+        (self.moved.moved > 0 && !self.way.is_empty())
+            .then(|| self.moved.secs / self.moved.moved as f64)
+    }
+
+    fn cells(&self, before: f64, mah: impl Fn(f64) -> f64) -> Vec<String> {
+        let spent = self.account.total();
+        let mut cells = vec![
+            self.name.clone(),
+            joules(spent),
+            joules(before - spent),
+            percent((before - spent) / before),
+            short(mah(spent)),
+            count(self.account.switches),
+        ];
+        if self.moved.sessions > 0 {
+            cells.push(format!("{} of {}", count(self.moved.moved), count(self.moved.sessions)));
+        }
+        if let Some(mean) = self.mean() {
+            cells.push(format!("{} {}", seconds(mean), self.way));
+            cells.push(seconds(self.moved.most));
+        }
+        cells
+    }
+
+    fn document(&self, before: f64, mah: impl Fn(f64) -> f64) -> Line {
+        let spent = self.account.total();
+        Line {
+            change: self.name.clone(),
+            joules: spent,
+            joules_saved: before - spent,
+            saved: (before - spent) / before,
+            mah: mah(spent),
+            switches: self.account.switches,
+            sessions: self.moved.sessions,
+            moved: self.moved.moved,
+            mean_move_seconds: self.mean(),
+            most_move_seconds: self.mean().map(|_| self.moved.most),
+            moves: self.way,
+        }
+    }
+}
