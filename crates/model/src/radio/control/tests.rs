@@ -221,6 +221,19 @@ fn what_the_network_has_released_is_not_sent_to_sleep() {
 }
 
 #[test]
+fn a_wait_that_never_ends_or_is_no_number_is_left_to_the_network() {
+    let mut profile = profile("wifi");
+    // This network lets go of nobody.
+    profile.states.iter_mut().for_each(|state| state.is_released = false);
+    for wait in [NEVER, f64::NAN] {
+        let mut controller = Controller::new(&profile, Timer { wait }, Span::ZERO);
+        controller.packet(&millis(0));
+        assert_eq!(controller.next_wakeup(), None);
+        assert_eq!(controller.poll(Time::MAX), None);
+    }
+}
+
+#[test]
 fn a_packet_that_is_told_after_the_sleep_counts_before_it() {
     let profile = profile("att-hspa");
     let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::ZERO);
