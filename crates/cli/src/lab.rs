@@ -122,7 +122,9 @@ fn export(lab: &mut Lab, scenario: Option<&Path>) -> Result<()> {
 pub fn lab_failure(error: LabError) -> Failure {
     let hint = error.hint();
     let failure = match error {
-        LabError::Spec(_) | LabError::InternetNeedsRoot => Failure::usage(error.to_string()),
+        LabError::Spec(_) | LabError::Radio(_) | LabError::InternetNeedsRoot => {
+            Failure::usage(error.to_string())
+        }
         _ => Failure::new(error.to_string()),
     };
     hint.into_iter().fold(failure, Failure::hint)

@@ -4,9 +4,12 @@ mod check;
 mod control;
 mod energy;
 mod generate;
+mod infer;
 mod known;
+mod probe;
 mod profiles;
 mod simulate;
+mod timers;
 mod traces;
 mod whatif;
 mod words;
@@ -27,6 +30,7 @@ Examples:
   manyways radio profiles
   manyways radio check my-radio.toml
   manyways radio control --interface wwan0 --profile verizon-lte
+  manyways radio probe --interface wwan0 --target example.org
 
 Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
 pub struct Args {
@@ -42,6 +46,8 @@ enum Command {
     Generate(generate::Args),
     Profiles(profiles::Args),
     Check(check::Args),
+    Infer(infer::Args),
+    Probe(probe::Args),
     Control(control::Args),
 }
 
@@ -53,7 +59,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Command::Generate(args) => generate::run(&args),
         Command::Profiles(args) => profiles::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Infer(args) => infer::run(&args),
         Command::Control(args) => control::run(&args),
+        Command::Probe(args) => probe::run(args),
     }
 }
 

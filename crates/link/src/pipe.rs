@@ -60,6 +60,10 @@ use crate::{Cause, Output, Packet, Stats};
 /// that arrives. A modem that loses its bearer flushes its buffer, and what was in the air
 /// finds nobody: a link that kept its packets would deliver, seconds later, segments that their
 /// sender has long repeated.
+///
+/// # Held
+/// Who owns the pipe may know of something that keeps the wire from starting, such as a radio that is
+/// asleep: [`hold`](Self::hold). Until then all that arrives waits in the queue, within its limit.
 #[derive(Clone, Debug)]
 pub struct Pipe {
     now: Time,
@@ -69,6 +73,10 @@ pub struct Pipe {
     capacity: Capacity,
     /// Up to where the capacity is used; meaningless while the link is idle.
     cursor: Cursor,
+    /// The wire takes nothing up before this.
+    held: Time,
+    /// When the latest packet left the wire.
+    departed: Option<Time>,
     service: Option<Service>,
     queue_spec: QueueSpec,
     queue: Queue,
@@ -151,6 +159,8 @@ impl Pipe {
             capacity_spec: spec.capacity.clone(),
             capacity: Capacity::new(&spec.capacity),
             cursor: Cursor::START,
+            held: Time::ZERO,
+            departed: None,
             service: None,
             queue_spec: spec.queue,
             queue: Queue::new(spec.queue, rate),
@@ -175,7 +185,7 @@ impl Pipe {
             return;
         }
         while !train.is_empty() && self.is_idle() {
-            if self.passes_at_once() {
+            if self.held <= now && self.passes_at_once() {
                 self.depart(now, train.packet.id, train.first, train.count(), train.size());
                 return;
             }
@@ -234,6 +244,22 @@ impl Pipe {
     /// All traces stand at `offset` from now on. Packets inside stay.
     pub fn restart(&mut self, now: Time, offset: Span) {
         self.change_capacity(now, |pipe| pipe.clock = TraceClock::new(pipe.now, offset));
+    }
+
+    /// The wire takes up no packet before `until`; with a moment that is over, it does from now on.
+    /// This replaces what was said before. The packet that is being sent goes on. Where the wire has
+    /// opportunities, those up to then are lost.
+    pub fn hold(&mut self, now: Time, until: Time) {
+        self.advance(now);
+        self.held = until.max(self.now);
+    }
+
+    /// When the wire was last busy, up to `now`: that very moment while a packet is being sent or waits
+    /// for anything but the end of a [`hold`](Self::hold); none if never.
+    pub fn last_busy(&mut self, now: Time) -> Option<Time> {
+        self.advance(now);
+        let is_busy = self.service.is_some() || !self.queue.is_empty() && self.held <= self.now;
+        if is_busy { Some(self.now) } else { self.departed }
     }
 
     /// A new capacity. The packet that is being sent goes on with what is left of it; a queue with a
@@ -330,7 +356,15 @@ impl Pipe {
         match &self.service {
             Some(service) => service.done.map(|done| done.at),
             None if self.queue.is_empty() => None,
-            None => self.capacity.ready(self.clock, self.cursor),
+            None => self.capacity.ready(self.clock, self.start()),
+        }
+    }
+
+    /// From where on the wire can carry the next packet.
+    fn start(&self) -> Cursor {
+        match self.cursor.at < self.held {
+            true => self.capacity.begin(self.clock, self.held),
+            false => self.cursor,
         }
     }
 
@@ -352,6 +386,7 @@ impl Pipe {
 
     /// The wire takes up the next packet.
     fn take_up(&mut self, at: Time) {
+        self.cursor = self.start();
         let Self { queue, codel, drops, stats, .. } = self;
         let next = match codel {
             None => queue.pop(),
@@ -370,6 +405,7 @@ impl Pipe {
     fn depart(&mut self, at: Time, id: u64, first: u32, count: u32, size: Size) {
         // Drawn for lost packets too, so that loss does not shift the jitter of the others.
         let mut arrival = self.delay.arrival(self.clock, at);
+        self.departed = Some(at);
         if self.loss.draw() {
             let gone = Dropped { at, id, first, count, size, cause: Cause::Loss };
             self.drops.push(&mut self.stats, gone);

@@ -12,6 +12,8 @@ pub mod csv;
 mod decay;
 mod draw;
 pub mod infer;
+pub mod ladder;
+pub mod machine;
 pub mod meter;
 mod packet;
 pub mod plan;
@@ -31,6 +33,7 @@ pub mod workload;
 
 pub use decay::{Choice, Decay};
 pub use draw::Draw;
+pub use machine::Machine;
 pub use packet::{Direction, Packet};
 pub use profile::Profile;
 pub use session::{App, Apps, BURST_GAP, MAX_APPS, Sessions};

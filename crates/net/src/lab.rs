@@ -13,6 +13,7 @@ pub mod control;
 mod internet;
 mod network;
 pub mod pcap;
+pub mod radio;
 pub mod registry;
 pub mod relay;
 pub mod resolver;
@@ -35,6 +36,7 @@ use manyways_trace::scenario::{Change, Event, HostSpec, LinkSpec, Middlebox};
 use manyways_trace::{Span, Time};
 
 use self::pcap::PcapWriter;
+use self::radio::{Radio, RadioError};
 use self::registry::{Entry, Record, Registry};
 use self::relay::{HostEnd, Relay, RelayConfig, RelayLink};
 use self::resolver::{Resolver, Zone};
@@ -113,6 +115,9 @@ pub enum LabError {
     /// The specification makes no sense.
     #[error("{0}")]
     Spec(String),
+    /// A link's radio.
+    #[error(transparent)]
+    Radio(#[from] RadioError),
     /// A link that does not exist.
     #[error("there is no link `{0}`")]
     NoSuchLink(String),
@@ -151,6 +156,7 @@ impl LabError {
             ),
             Self::InternetNeedsRoot => "run it as root, or leave --internet out".to_owned(),
             Self::Spec(_) => "see `manyways lab shell --help` for examples".to_owned(),
+            Self::Radio(error) => return error.hint(),
             Self::FarCommand { .. } => {
                 "its own output above says why; commands run with /bin/sh -c".to_owned()
             }
@@ -203,6 +209,11 @@ impl Lab {
     /// Builds a lab. Call it before the process starts threads of its own.
     pub fn start(registry: &Registry, spec: LabSpec) -> Result<Self, LabError> {
         let hosts = checked_hosts(&spec)?;
+        let radios: Vec<Option<Radio>> = spec
+            .links
+            .iter()
+            .map(|link| Ok(radio::profile_of(link)?.map(Radio::new)))
+            .collect::<Result<_, RadioError>>()?;
         registry.collect().map_err(system("remove what an earlier lab left"))?;
         let mut entry = registry.claim(&spec.name).map_err(|error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
@@ -257,7 +268,8 @@ impl Lab {
         }
 
         let mut relayed = Vec::with_capacity(spec.links.len());
-        for ((index, (link, device)), hosts) in spec.links.iter().zip(tuns).enumerate().zip(ends) {
+        let links = spec.links.iter().zip(tuns).enumerate();
+        for (((index, (link, device)), hosts), radio) in links.zip(ends).zip(radios) {
             let pcap = match &spec.pcap {
                 Some(folder) => Some(
                     PcapWriter::create(&folder.join(format!("{}.pcapng", link.name)), &link.name)
@@ -269,7 +281,7 @@ impl Lab {
                 Middlebox::Nat { idle } => middlebox::Middlebox::nat(address::nat(index), idle),
                 Middlebox::StripMptcp => middlebox::Middlebox::strip_mptcp(),
             });
-            relayed.push(RelayLink { spec: link.clone(), device, hosts, middlebox, pcap });
+            relayed.push(RelayLink { spec: link.clone(), device, hosts, middlebox, radio, pcap });
         }
         let config =
             RelayConfig { seed: spec.seed, trace_offset: spec.trace_offset, bare: spec.bare };

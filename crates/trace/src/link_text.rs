@@ -16,12 +16,14 @@
 //! | `mtu` | bytes, 1280 to 65535 | `1500` |
 //! | `metered` | `yes` or `no` | `no` |
 //! | `middlebox` | `none`, `nat[:idle=120s]` or `strip-mptcp` | `none` |
+//! | `rrc` | `none`, or a radio: the name of a profile, or its file (with a slash or a dot in its name) | `none` |
 //!
 //! `delay`, `jitter`, `reorder`, `loss`, `queue` and `aqm` hold both ways; with `down-` or `up-`
 //! before them, one way, which goes before the common one wherever it stands. A trace is
 //! `trace:FILE`, or `trace:FORMAT:FILE` where its format is not to be guessed (see
 //! [`trace_file`]). On the command line a file name holds no comma; a scenario has no such limit.
-//! While a link runs, all but `mtu`, `metered` and `middlebox` can change.
+//! While a link runs, all but `mtu`, `metered`, `middlebox` and `rrc` can change. Of these, `rrc` has a
+//! word of its own then: with `rrc=dormant` the device asks the network to let go of its radio.
 //!
 //! A link with `unlimited` capacity never queues, so that its queue matters only once a capacity
 //! is set. The NAT forgets after 120 s by default, the least that RFC 4787 lets UDP have.
@@ -30,7 +32,7 @@ use crate::human::{InvalidValue, probability, quoted, yes_or_no};
 use crate::nearest::nearest;
 use crate::scenario::{
     CapacitySpec, Change, DelaySpec, Direction, Discipline, LinkSpec, LinkState, LossSpec,
-    Middlebox, QueueLimit,
+    Middlebox, QueueLimit, RadioSpec,
 };
 use crate::trace_file::{self, Format, TraceError};
 use crate::{Rate, Size, Span};
@@ -41,7 +43,7 @@ mod write;
 pub type Reader<'a> = dyn FnMut(&str) -> Result<Vec<u8>, String> + 'a;
 
 /// Every key, as the user writes it.
-pub const KEYS: [&str; 24] = [
+pub const KEYS: [&str; 25] = [
     "down",
     "up",
     "delay",
@@ -66,6 +68,7 @@ pub const KEYS: [&str; 24] = [
     "mtu",
     "metered",
     "middlebox",
+    "rrc",
 ];
 
 /// Why a text makes no link; [`LinkError::hint`] says what would.
@@ -94,6 +97,9 @@ pub enum LinkError {
     /// A key that is fixed once the link runs.
     #[error("`{0}` cannot change while the link runs")]
     Fixed(&'static str),
+    /// A wish of a device whose link does not run yet.
+    #[error("a link cannot begin with `rrc=dormant`")]
+    NotYet,
     /// A value that does not read.
     #[error("{key}: {invalid}")]
     Value {
@@ -137,6 +143,12 @@ impl LinkError {
             Self::UnknownKey { nearest: None, .. } => {
                 Some(format!("the keys are {}", KEYS.join(", ")))
             }
+            Self::Fixed("rrc") => {
+                Some("while it runs, rrc=dormant sends its radio to sleep".to_owned())
+            }
+            Self::NotYet => {
+                Some("name its radio, like rrc=lte, which is asleep at first".to_owned())
+            }
             Self::Trace { error: TraceError::UnknownFormat, .. } => {
                 Some("name the format, like trace:mahimahi:FILE".to_owned())
             }
@@ -156,6 +168,8 @@ pub enum Setting {
     Metered(bool),
     /// What sits on the link.
     Middlebox(Option<Middlebox>),
+    /// What wakes up before it carries anything.
+    Radio(Option<RadioSpec>),
 }
 
 impl LinkSpec {
@@ -165,20 +179,27 @@ impl LinkSpec {
         link_name(name)?;
         let settings = pairs(rest.split(',').filter(|part| !part.trim().is_empty()), read)?;
         let mut link = Self::new(name);
-        link.configure(settings);
+        link.configure(settings)?;
         Ok(link)
     }
 
-    /// Takes the settings over: the common ones first, then those of one direction.
-    pub fn configure(&mut self, settings: Vec<Setting>) {
+    /// Takes the settings over, before the link runs: the common ones first, then those of one
+    /// direction.
+    ///
+    /// # Errors
+    /// Where one makes sense only of a link that runs; it has those before it then.
+    pub fn configure(&mut self, settings: Vec<Setting>) -> Result<(), LinkError> {
         for setting in in_order(settings) {
             match setting {
+                Setting::Change(Change::Dormant) => return Err(LinkError::NotYet),
                 Setting::Change(change) => self.apply(&change),
                 Setting::Mtu(mtu) => self.mtu = mtu,
                 Setting::Metered(metered) => self.metered = metered,
                 Setting::Middlebox(middlebox) => self.middlebox = middlebox,
+                Setting::Radio(radio) => self.radio = radio,
             }
         }
+        Ok(())
     }
 }
 
@@ -233,6 +254,7 @@ impl Setting {
             Self::Mtu(_) => Err(LinkError::Fixed("mtu")),
             Self::Metered(_) => Err(LinkError::Fixed("metered")),
             Self::Middlebox(_) => Err(LinkError::Fixed("middlebox")),
+            Self::Radio(_) => Err(LinkError::Fixed("rrc")),
         }
     }
 }
@@ -266,6 +288,8 @@ pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting,
         "state" => Change::State(state(value).map_err(invalid)?),
         "mtu" => return Ok(Setting::Mtu(mtu(value).map_err(invalid)?)),
         "metered" => return Ok(Setting::Metered(yes_or_no(value).map_err(invalid)?)),
+        "rrc" if value == "dormant" => Change::Dormant,
+        "rrc" => return Ok(Setting::Radio(radio(key, value, read)?)),
         _ => return Ok(Setting::Middlebox(middlebox(value).map_err(invalid)?)),
     }))
 }
@@ -423,6 +447,29 @@ fn middlebox(value: &str) -> Result<Option<Middlebox>, InvalidValue> {
             Ok(Some(Middlebox::Nat { idle: option["idle=".len()..].parse()? }))
         }
         _ => Err(InvalidValue::new(value, "a middlebox", "none, nat, nat:idle=30s or strip-mptcp")),
+    }
+}
+
+fn radio(
+    key: &'static str,
+    value: &str,
+    read: &mut Reader<'_>,
+) -> Result<Option<RadioSpec>, LinkError> {
+    let source = value.to_owned();
+    match value {
+        "none" => Ok(None),
+        "" => Err(LinkError::Value {
+            key,
+            invalid: InvalidValue::new(value, "a radio", "the name of a profile, or its file"),
+        }),
+        // What the names are, their owner knows: none has a slash or a dot.
+        _ if !value.contains(['/', '.']) => Ok(Some(RadioSpec { source, text: None })),
+        _ => {
+            let wrong = |reason| LinkError::File { key, file: quoted(value), reason };
+            let bytes = read(value).map_err(wrong)?;
+            let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+            Ok(Some(RadioSpec { source, text: Some(text) }))
+        }
     }
 }
 

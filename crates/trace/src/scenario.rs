@@ -7,7 +7,7 @@ use crate::{LinkTrace, Rate, Size, Span, Steps};
 
 mod read;
 
-pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse};
+pub use read::{MAX_HOSTS, MAX_LINKS, MAX_TEXT, ScenarioError, parse, place_of_radio};
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +47,8 @@ pub struct LinkSpec {
     pub mtu: u16,
     /// What sits on the link.
     pub middlebox: Option<Middlebox>,
+    /// What wakes up before it carries anything.
+    pub radio: Option<RadioSpec>,
     /// Whether `manyways paths` and `get` shall take the link as metered.
     pub metered: bool,
     /// Whether the link is up at the start.
@@ -170,6 +172,15 @@ pub enum Middlebox {
     StripMptcp,
 }
 
+/// The radio of a link. What its profile says is for its owner to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RadioSpec {
+    /// As the user wrote it: the name of a profile, or a file.
+    pub source: String,
+    /// What is in the file; none where it is a name.
+    pub text: Option<String>,
+}
+
 /// Whether a link carries packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkState {
@@ -226,13 +237,15 @@ pub enum Change {
     Queue(Direction, QueueLimit),
     /// New queue discipline, by direction; packets that wait stay.
     Discipline(Direction, Discipline),
+    /// The device wants its radio to be dormant, now.
+    Dormant,
 }
 
 impl Change {
     /// Which way it works, where that can be chosen.
     pub fn direction(&self) -> Option<Direction> {
         match self {
-            Self::State(_) | Self::Down(_) | Self::Up(_) => None,
+            Self::State(_) | Self::Down(_) | Self::Up(_) | Self::Dormant => None,
             Self::Delay(way, _)
             | Self::Jitter(way, _)
             | Self::Loss(way, _)
@@ -277,7 +290,8 @@ impl Default for DirectionSpec {
 }
 
 impl LinkSpec {
-    /// A link that is up, limits nothing and adds nothing: MTU 1500, not metered, no middlebox.
+    /// A link that is up, limits nothing and adds nothing: MTU 1500, not metered, no middlebox, no
+    /// radio.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -285,6 +299,7 @@ impl LinkSpec {
             up: DirectionSpec::default(),
             mtu: 1500,
             middlebox: None,
+            radio: None,
             metered: false,
             state: LinkState::Up,
         }
@@ -304,6 +319,8 @@ impl LinkSpec {
             Change::Discipline(way, discipline) => {
                 self.each(*way, |d| d.queue.discipline = *discipline);
             }
+            // It passes, and leaves the link as it was.
+            Change::Dormant => {}
         }
     }
 
@@ -333,7 +350,8 @@ pub struct Workload {
 pub struct Expectation {
     /// Which workload.
     pub workload: String,
-    /// `exit`, `seconds`, or the down/up bytes of a link (`wifi.down_bytes`).
+    /// `exit`, `seconds`, the down/up bytes of a link (`wifi.down_bytes`), or how often its radio was
+    /// brought back (`lte.promotions`).
     pub value: String,
     /// `<`, `<=`, `==`, `>=` or `>`.
     pub op: String,

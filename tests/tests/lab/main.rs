@@ -8,6 +8,7 @@ mod device;
 mod ends;
 mod mptcp;
 mod nat;
+mod radio;
 mod records;
 mod refusals;
 mod running;

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::lab::control::{Answer, Request, ask};
+use manyways_net::lab::control::{Answer, RadioStatus, Request, ask};
 use manyways_net::lab::{Place, registry::Record};
 use manyways_sys::signal::Termination;
+use manyways_trace::human::counted;
 use serde_json::json;
 
 use super::{find, follow, registry};
@@ -38,7 +39,8 @@ pub struct SetArgs {
     lab: Option<String>,
     /// The link.
     link: String,
-    /// What to set; the keys are those of `lab shell --link`, but for mtu, metered and middlebox.
+    /// What to set; the keys are those of `lab shell --link`, but for mtu, metered and middlebox;
+    /// of `rrc` only `rrc=dormant`, with which the device sends its radio to sleep.
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -116,8 +118,14 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
     }
 }
 
-/// A trace's file by its absolute name: the lab runs somewhere else.
+/// A trace's or profile's file by its absolute name: the lab runs somewhere else.
 fn absolute(word: &str) -> String {
+    if let Some(file) = word.strip_prefix("rrc=").filter(|value| value.contains(['/', '.'])) {
+        return match std::path::absolute(file) {
+            Ok(path) => format!("rrc={}", path.display()),
+            Err(_) => word.to_owned(),
+        };
+    }
     let Some((key, file)) = word.split_once("=trace:") else { return word.to_owned() };
     let (format, file) = match file.rsplit_once(':') {
         Some((format, file)) => (format!("{format}:"), file),
@@ -190,8 +198,26 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
                 manyways_trace::Size::from_bytes(lane.queue_bytes).to_string(),
             );
         }
+        if let Some(radio) = &link.radio {
+            println!("{:10} {}", link.name, words(radio));
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a radio does, in words.
+fn words(radio: &RadioStatus) -> String {
+    let state = match radio.waking {
+        true => format!("waking up from {}", radio.state),
+        false => radio.state.clone(),
+    };
+    let from: Vec<String> = radio
+        .promotions_from
+        .iter()
+        .map(|one| format!("{} from {}", one.count, one.state))
+        .collect();
+    let promotions = counted(radio.promotions as usize, "promotion");
+    format!("radio {}: {state}; {promotions} ({})", radio.profile, from.join(", "))
 }
 
 pub fn gc(_args: GcArgs) -> Result<ExitCode> {

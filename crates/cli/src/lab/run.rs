@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use manyways_net::lab::Lab;
 use manyways_net::lab::control::Control;
+use manyways_net::lab::radio;
 use manyways_net::lab::run::{RunError, RunReport, lab_spec};
 use manyways_net::lab::timeline::Timeline;
 use manyways_sys::signal::Termination;
@@ -144,11 +145,21 @@ pub fn read_scenario(file: &Path) -> Result<Scenario> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    scenario::parse(&text, &mut reader(folder)).map_err(|error| {
-        let place = format!("{}:{}:{}", file.display(), error.line, error.column);
-        let failure = Failure::usage(format!("{place}: {}", error.sentence));
-        error.hint.into_iter().fold(failure, Failure::hint).into()
-    })
+    let wrong = |line: usize, column: usize, sentence: String, hint: Option<String>| {
+        let place = format!("{}:{line}:{column}", file.display());
+        let failure = Failure::usage(format!("{place}: {sentence}"));
+        hint.into_iter().fold(failure, Failure::hint)
+    };
+    let scenario = scenario::parse(&text, &mut reader(folder))
+        .map_err(|error| wrong(error.line, error.column, error.sentence, error.hint))?;
+    for link in &scenario.links {
+        // What a profile is, a scenario does not know.
+        radio::profile_of(link).map_err(|error| {
+            let (line, column) = scenario::place_of_radio(&text, &link.name).unwrap_or((1, 1));
+            wrong(line, column, error.to_string(), error.hint())
+        })?;
+    }
+    Ok(scenario)
 }
 
 fn print(report: &RunReport) {

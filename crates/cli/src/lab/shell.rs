@@ -24,14 +24,15 @@ use crate::failure::Failure;
 Links:
   NAME:key=value,… with the keys down, up (10mbit, unlimited, trace:FILE), delay (one way),
   jitter, reorder, loss (0.1%, ge:TO_BAD:TO_GOOD), queue (150ms, 64KB, 100p), aqm (drop-tail,
-  drop-head, codel), mtu, metered, middlebox (nat:idle=30s, strip-mptcp), state (up, silent,
-  no-carrier). down-KEY and up-KEY set one direction.
+  drop-head, codel), mtu, metered, middlebox (nat:idle=30s, strip-mptcp), rrc (a radio's profile:
+  lte, or a file), state (up, silent, no-carrier). down-KEY and up-KEY set one direction.
 
 Examples:
   manyways lab shell --link wifi:down=10mbit,up=5mbit,delay=14ms,queue=150ms \\
                      --link lte:down=trace:lte.down,up=trace:lte.up,delay=32ms,loss=0.1% \\
                      --far 'python3 -m http.server 80' -- curl -so /dev/null http://origin.lab/
   manyways lab shell --scenario scenarios/wifi-lte.toml -- bash
+  manyways lab shell --link lte:delay=25ms,rrc=lte -- bash
   manyways lab shell --link wifi:delay=10ms --host far:wifi=40ms --far '@far iperf3 -s' -- bash")]
 pub struct Args {
     /// A link; give it once for each.

@@ -435,3 +435,71 @@ fn a_busy_link_wakes_its_shell_once_a_packet() {
     // One for the first departure, then one a delivery.
     assert_eq!(wakeups, 51);
 }
+
+#[test]
+fn a_wire_that_is_held_starts_late() {
+    let mut pipe = Pipe::new(&spec(), 0);
+    // What is being sent goes on, and the next one waits.
+    pipe.handle(at(0), train(1, 2));
+    pipe.hold(at(5), at(100));
+    assert_eq!(run(&mut pipe), [deliver(at(10), 1, 0, 1), deliver(at(110), 1, 1, 1)]);
+    // A new moment replaces the one before, later and earlier.
+    pipe.hold(at(200), at(400));
+    pipe.handle(at(210), packet(2));
+    assert_eq!(pipe.next_wakeup(), Some(at(400)));
+    pipe.hold(at(220), at(300));
+    assert_eq!(run(&mut pipe), [deliver(at(310), 2, 0, 1)]);
+    pipe.hold(at(400), at(500));
+    pipe.handle(at(410), packet(3));
+    // One that is over ends it now: nothing happens in the past.
+    pipe.hold(at(420), at(0));
+    assert_eq!(run(&mut pipe), [deliver(at(430), 3, 0, 1)]);
+    pipe.handle(at(600), packet(4));
+    assert_eq!(run(&mut pipe), [deliver(at(610), 4, 0, 1)]);
+}
+
+#[test]
+fn without_limit_all_that_is_held_passes_together() {
+    let delay = DelaySpec::Constant(ms(5));
+    let mut pipe = Pipe::new(&DirectionSpec { delay, ..unlimited() }, 0);
+    pipe.hold(at(0), at(100));
+    pipe.handle(at(1), train(1, 3));
+    pipe.handle(at(50), packet(2));
+    assert_eq!(pipe.stats().backlog, packets(4));
+    assert_eq!(run(&mut pipe), [deliver(at(105), 1, 0, 3), deliver(at(105), 2, 0, 1)]);
+}
+
+#[test]
+fn what_is_held_waits_in_the_queue_and_within_its_limit() {
+    let mut pipe = Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(2)), ..spec() }, 0);
+    pipe.hold(at(0), at(100));
+    pipe.handle(at(1), train(1, 4));
+    let expected = [drop(at(1), 1, 2, 2, Cause::Queue), deliver(at(120), 1, 0, 2)];
+    assert_eq!(drain(&mut pipe, at(200)), expected);
+}
+
+#[test]
+fn opportunities_during_a_hold_are_lost() {
+    let trace = LinkTrace::opportunities(vec![ms(10)], Size::from_bytes(1_500), ms(10)).unwrap();
+    let capacity = CapacitySpec::Trace { source: String::new(), trace };
+    let mut pipe = Pipe::new(&DirectionSpec { capacity, ..spec() }, 0);
+    pipe.handle(at(1), packet(1));
+    pipe.hold(at(2), at(35));
+    pipe.handle(at(3), packet(2));
+    assert_eq!(run(&mut pipe), [deliver(at(40), 1, 0, 1), deliver(at(50), 2, 0, 1)]);
+}
+
+#[test]
+fn a_wire_is_busy_from_the_first_bit_to_the_last() {
+    let delay = DelaySpec::Constant(ms(1_000));
+    let mut pipe = Pipe::new(&DirectionSpec { delay, ..spec() }, 0);
+    assert_eq!(pipe.last_busy(at(5)), None);
+    pipe.handle(at(5), train(1, 2));
+    assert_eq!(pipe.last_busy(at(20)), Some(at(20)));
+    assert_eq!(pipe.last_busy(at(90)), Some(at(25)));
+    // Who waits for the end of a hold sends nothing.
+    pipe.hold(at(100), at(200));
+    pipe.handle(at(150), packet(2));
+    assert_eq!(pipe.last_busy(at(199)), Some(at(25)));
+    assert_eq!(pipe.last_busy(at(201)), Some(at(201)));
+}

@@ -3,12 +3,17 @@
 use super::profile::{self, Profile, ProfileError};
 
 /// Names and texts, by name.
-const ALL: [(&str, &str); 10] = [
+const ALL: [(&str, &str); 15] = [
     ("3g-i997", include_str!("../../profiles/3g-i997.toml")),
     ("3g-imap", include_str!("../../profiles/3g-imap.toml")),
     ("3g-inspire", include_str!("../../profiles/3g-inspire.toml")),
+    ("5g-mmwave", include_str!("../../profiles/5g-mmwave.toml")),
+    ("5g-nsa", include_str!("../../profiles/5g-nsa.toml")),
+    ("5g-sa", include_str!("../../profiles/5g-sa.toml")),
     ("att-hspa", include_str!("../../profiles/att-hspa.toml")),
     ("bluetooth", include_str!("../../profiles/bluetooth.toml")),
+    ("delphi-lte", include_str!("../../profiles/delphi-lte.toml")),
+    ("delphi-wifi", include_str!("../../profiles/delphi-wifi.toml")),
     ("lte", include_str!("../../profiles/lte.toml")),
     ("tmobile-3g", include_str!("../../profiles/tmobile-3g.toml")),
     ("verizon-3g", include_str!("../../profiles/verizon-3g.toml")),

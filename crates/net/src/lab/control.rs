@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use manyways_trace::event::Event;
 use manyways_trace::link_text;
+use manyways_trace::scenario::{Change, LinkSpec};
 use serde::{Deserialize, Serialize};
 
 use super::Lab;
+use super::radio::RadioStats;
 use super::relay::{LaneStats, Relay, Snapshot};
 use super::timeline::Marks;
 
@@ -68,6 +70,52 @@ pub struct LinkStatus {
     pub down: LaneStatus,
     /// From the device.
     pub up: LaneStatus,
+    /// What its radio does; none where it has no radio.
+    #[serde(default)]
+    pub radio: Option<RadioStatus>,
+}
+
+/// What the radio of a link does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RadioStatus {
+    /// Its profile, as it was named.
+    pub profile: String,
+    /// The state that it is in, as the profile calls it.
+    pub state: String,
+    /// Whether packets wait until it is awake.
+    pub waking: bool,
+    /// How often packets brought it back to its first state.
+    pub promotions: u64,
+    /// The same by the state in which they found it: all but the first one.
+    pub promotions_from: Vec<PromotionsFrom>,
+    /// How often `rrc=dormant` sent it to sleep.
+    pub sleeps: u64,
+}
+
+/// How often packets found a radio in a state.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PromotionsFrom {
+    /// As the profile calls it.
+    pub state: String,
+    /// How often.
+    pub count: u64,
+}
+
+impl RadioStatus {
+    fn new(profile: &str, stats: RadioStats) -> Self {
+        Self {
+            profile: profile.to_owned(),
+            promotions: stats.all_promotions(),
+            state: stats.state,
+            waking: stats.is_waking,
+            promotions_from: stats
+                .promotions
+                .into_iter()
+                .map(|(state, count)| PromotionsFrom { state, count })
+                .collect(),
+            sleeps: stats.sleeps,
+        }
+    }
 }
 
 /// The counters of one direction.
@@ -117,7 +165,7 @@ impl Control {
     pub fn start(lab: &Lab, marks: Option<Marks>) -> io::Result<Self> {
         let folder = lab.folder();
         let listener = UnixListener::bind(socket(&folder))?;
-        let names: Vec<_> = lab.links().iter().map(|link| link.name.clone()).collect();
+        let links: Vec<_> = lab.links().iter().map(Named::of).collect();
         let relay = Arc::clone(lab.relay());
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -127,7 +175,7 @@ impl Control {
                     return;
                 }
                 if let Err(error) =
-                    stream.and_then(|stream| serve(&stream, &names, &relay, marks.as_ref()))
+                    stream.and_then(|stream| serve(&stream, &links, &relay, marks.as_ref()))
                 {
                     tracing::debug!(%error, "a request to the lab failed");
                 }
@@ -148,13 +196,26 @@ impl Drop for Control {
     }
 }
 
+/// A link's name, and that of its radio's profile.
+struct Named {
+    link: String,
+    radio: Option<String>,
+}
+
+impl Named {
+    fn of(link: &LinkSpec) -> Self {
+        let radio = link.radio.as_ref().map(|radio| radio.source.clone());
+        Self { link: link.name.clone(), radio }
+    }
+}
+
 fn socket(folder: &Path) -> PathBuf {
     folder.join(SOCKET)
 }
 
 fn serve(
     stream: &UnixStream,
-    names: &[String],
+    links: &[Named],
     relay: &Relay,
     marks: Option<&Marks>,
 ) -> io::Result<()> {
@@ -162,7 +223,7 @@ fn serve(
     let mut line = String::new();
     BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
     let answer = match serde_json::from_str(&line) {
-        Ok(request) => answer(request, names, relay, marks)?,
+        Ok(request) => answer(request, links, relay, marks)?,
         Err(error) => Answer::Refused { sentence: format!("no request: {error}"), hint: None },
     };
     let mut text = serde_json::to_vec(&answer)?;
@@ -172,13 +233,14 @@ fn serve(
 
 fn answer(
     request: Request,
-    names: &[String],
+    known: &[Named],
     relay: &Relay,
     marks: Option<&Marks>,
 ) -> io::Result<Answer> {
     Ok(match request {
         Request::Set { link, settings } => {
-            let Some(index) = names.iter().position(|name| *name == link) else {
+            let Some(index) = known.iter().position(|one| one.link == link) else {
+                let names: Vec<&str> = known.iter().map(|one| one.link.as_str()).collect();
                 return Ok(Answer::Refused {
                     sentence: format!("there is no link `{link}`"),
                     hint: Some(format!("the links are {}", names.join(", "))),
@@ -186,6 +248,16 @@ fn answer(
             };
             let mut read = |file: &str| std::fs::read(file).map_err(|error| error.to_string());
             match link_text::changes(settings.iter().map(String::as_str), &mut read) {
+                Ok(changes)
+                    if known[index].radio.is_none() && changes.contains(&Change::Dormant) =>
+                {
+                    Answer::Refused {
+                        sentence: format!("link `{link}` has no radio"),
+                        hint: Some(
+                            "a lab gives it one when it starts, with rrc=PROFILE".to_owned(),
+                        ),
+                    }
+                }
                 Ok(changes) => {
                     relay.change(index, changes);
                     // Commands are taken in order: once this is answered, the change is made.
@@ -202,11 +274,16 @@ fn answer(
             let Snapshot { at, links, .. } = relay.snapshot()?;
             Answer::Status {
                 seconds: at.as_secs_f64(),
-                links: names
+                links: known
                     .iter()
                     .zip(links)
-                    .map(|(name, link)| LinkStatus {
-                        name: name.clone(),
+                    .map(|(named, link)| LinkStatus {
+                        name: named.link.clone(),
+                        radio: named
+                            .radio
+                            .as_deref()
+                            .zip(link.radio)
+                            .map(|(profile, stats)| RadioStatus::new(profile, stats)),
                         down: link.down.into(),
                         up: link.up.into(),
                     })

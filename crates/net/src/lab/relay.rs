@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use manyways_link::middlebox::{Middlebox, Side, Verdict};
 use manyways_link::segment::{HeaderBuffer, Offload, Slice, plan, slice};
 use manyways_link::{Cause, Output, Packet};
+use manyways_model::radio::Direction;
 use manyways_sys::clock::{Clock, thread_cpu};
 use manyways_sys::poll::{Poller, Waker};
 use manyways_sys::thread::{Urgency, hurry};
@@ -29,6 +30,7 @@ use manyways_trace::{Rate, Size, Span, Time};
 use self::lane::Lane;
 use self::slab::{Slab, Slot, Target};
 use super::pcap::PcapWriter;
+use super::radio::{Radio, RadioStats};
 
 pub use self::lane::LaneStats;
 
@@ -48,6 +50,8 @@ pub struct RelayLink {
     pub hosts: Vec<HostEnd>,
     /// What sits on the link.
     pub middlebox: Option<Middlebox>,
+    /// What both directions wait for.
+    pub radio: Option<Radio>,
     /// Where to write what passes.
     pub pcap: Option<PcapWriter>,
 }
@@ -74,7 +78,7 @@ pub struct RelayConfig {
 }
 
 /// What one link has done so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkStats {
     /// Towards the device.
     pub down: LaneStats,
@@ -86,6 +90,8 @@ pub struct LinkStats {
     pub up_rate: Option<Rate>,
     /// Packets that the middlebox dropped.
     pub middlebox_drops: u64,
+    /// What its radio does, where it has one.
+    pub radio: Option<RadioStats>,
 }
 
 /// What the relay has done so far.
@@ -218,6 +224,7 @@ struct Link {
     departing: Vec<VecDeque<(Time, u64, u32, u32)>>,
     middlebox: Option<Middlebox>,
     middlebox_drops: u64,
+    radio: Option<Radio>,
     pcap: Option<PcapWriter>,
 }
 
@@ -266,6 +273,7 @@ impl Worker {
                 up,
                 middlebox: link.middlebox,
                 middlebox_drops: 0,
+                radio: link.radio,
                 pcap: link.pcap,
             };
             for lane in [&mut state.down, &mut state.up] {
@@ -328,6 +336,7 @@ impl Worker {
                     link.become_spec(now, link.initial.clone());
                     link.down.restart(now, offset);
                     link.up.restart(now, offset);
+                    link.restart_radio(now);
                 }
                 self.choose_urgency();
                 self.events =
@@ -342,8 +351,9 @@ impl Worker {
                     at: now,
                     links: self
                         .links
-                        .iter()
+                        .iter_mut()
                         .map(|link| LinkStats {
+                            radio: link.radio_stats(now),
                             down: link.down.stats(),
                             up: link.up.stats(),
                             down_rate: link.down.rate(now),
@@ -389,6 +399,9 @@ impl Worker {
             spec.apply(change);
         }
         link.become_spec(now, spec);
+        if changes.contains(&Change::Dormant) {
+            link.sleep(now);
+        }
         self.choose_urgency();
     }
 
@@ -405,7 +418,7 @@ impl Worker {
                     link.approaching[host].front().filter(|(t, _)| *t <= now)
                 {
                     link.approaching[host].pop_front();
-                    enter(&mut link.down, at, id, &self.slab);
+                    link.enter(Direction::Down, at, id, &self.slab);
                 }
             }
             while let Some(output) = link.down.poll(now) {
@@ -510,32 +523,17 @@ impl Worker {
             };
             let id = self.slab.keep(length, offload, plan, target);
             if port == 0 {
-                enter(&mut link.up, now, id, &self.slab);
+                link.enter(Direction::Up, now, id, &self.slab);
             } else {
                 let extra = link.hosts[port - 1].extra_delay;
                 if extra.is_zero() {
-                    enter(&mut link.down, now, id, &self.slab);
+                    link.enter(Direction::Down, now, id, &self.slab);
                 } else {
                     link.approaching[port - 1].push_back((now + extra, id));
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// Hands a packet to a link's direction.
-fn enter(lane: &mut Lane, now: Time, id: u64, slab: &Slab) {
-    if let Some(slot) = slab.get(id) {
-        lane.handle(
-            now,
-            Packet {
-                id,
-                segments: slot.plan.segments,
-                segment: Size::from_bytes(u64::from(slot.plan.segment)),
-                last: Size::from_bytes(u64::from(slot.plan.last)),
-            },
-        );
     }
 }
 
@@ -590,6 +588,61 @@ fn lost(
 }
 
 impl Link {
+    /// Hands a packet to one direction, which its radio may hold up.
+    fn enter(&mut self, way: Direction, now: Time, id: u64, slab: &Slab) {
+        let Some(slot) = slab.get(id) else { return };
+        // What is lost before it reaches the radio wakes nobody.
+        if self.spec.state == LinkState::Up
+            && let busy = self.last_busy(now)
+            && let Some(radio) = &mut self.radio
+        {
+            let opens = radio.pass(now, busy, way);
+            self.hold(now, opens);
+        }
+        let lane = if way == Direction::Up { &mut self.up } else { &mut self.down };
+        lane.handle(
+            now,
+            Packet {
+                id,
+                segments: slot.plan.segments,
+                segment: Size::from_bytes(u64::from(slot.plan.segment)),
+                last: Size::from_bytes(u64::from(slot.plan.last)),
+            },
+        );
+    }
+
+    /// Both directions have one radio.
+    fn hold(&mut self, now: Time, until: Time) {
+        self.down.hold(now, until);
+        self.up.hold(now, until);
+    }
+
+    /// When a wire was last busy, up to `now`.
+    fn last_busy(&mut self, now: Time) -> Option<Time> {
+        // Links without a radio need not know.
+        self.radio.as_ref()?;
+        self.down.last_busy(now).max(self.up.last_busy(now))
+    }
+
+    fn restart_radio(&mut self, now: Time) {
+        if let Some(radio) = &mut self.radio {
+            radio.restart();
+            self.hold(now, now);
+        }
+    }
+
+    fn sleep(&mut self, now: Time) {
+        let busy = self.last_busy(now);
+        if let Some(radio) = &mut self.radio {
+            radio.sleep(now, busy);
+        }
+    }
+
+    fn radio_stats(&mut self, now: Time) -> Option<RadioStats> {
+        let busy = self.last_busy(now);
+        Some(self.radio.as_mut()?.stats(now, busy))
+    }
+
     /// Takes over what is different in `spec`.
     fn become_spec(&mut self, now: Time, spec: LinkSpec) {
         if spec.state != self.spec.state {

@@ -69,6 +69,9 @@ pub struct LinkReport {
     pub down_dropped: u64,
     /// Packets from the device that were dropped.
     pub up_dropped: u64,
+    /// How often packets brought its radio back; none where it has no radio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub promotions: Option<u64>,
 }
 
 /// Whether one expectation held.
@@ -211,6 +214,11 @@ fn links(lab: &Lab, before: &Snapshot, after: &Snapshot) -> Vec<LinkReport> {
             ),
             down_dropped: after.down.dropped_packets() - before.down.dropped_packets(),
             up_dropped: after.up.dropped_packets() - before.up.dropped_packets(),
+            promotions: before
+                .radio
+                .as_ref()
+                .zip(after.radio.as_ref())
+                .map(|(before, after)| after.all_promotions() - before.all_promotions()),
         }
     };
     lab.links()
@@ -266,6 +274,7 @@ fn value(workload: &WorkloadReport, name: &str) -> Option<f64> {
                 "up_bytes" => link.up_bytes,
                 "down_dropped" => link.down_dropped,
                 "up_dropped" => link.up_dropped,
+                "promotions" => link.promotions?,
                 _ => return None,
             } as f64)
         }
@@ -288,6 +297,7 @@ mod tests {
                 up_bytes: 10,
                 down_dropped: 1,
                 up_dropped: 0,
+                promotions: None,
             }],
         }
     }
@@ -305,6 +315,10 @@ mod tests {
         assert!(!expect("seconds", "<", 2.5).held);
         assert!(expect("wifi.down_bytes", ">", 999.0).held);
         assert!(!expect("wifi.up_dropped", ">", 0.0).held);
+        let mut cellular = workload();
+        cellular.links[0].promotions = Some(3);
+        assert_eq!(value(&cellular, "wifi.promotions"), Some(3.0));
+        assert_eq!(value(&workload(), "wifi.promotions"), None);
     }
 
     #[test]

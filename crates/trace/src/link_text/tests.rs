@@ -8,7 +8,8 @@ fn files(file: &str) -> Result<Vec<u8>, String> {
     match file {
         "lte.down" => Ok(b"0\n5\n10\n".to_vec()),
         "delays" => Ok(b"0 40\n1 60\n".to_vec()),
-        "prose" => Ok(b"hello\n".to_vec()),
+        "prose" | "my/radio" | "radio.toml" => Ok(b"hello\n".to_vec()),
+        "broken.toml" => Ok(b"\xff".to_vec()),
         _ => Err("no such file".to_owned()),
     }
 }
@@ -92,6 +93,32 @@ fn values_with_few_words() {
 }
 
 #[test]
+fn a_radio_is_a_name_or_a_file() {
+    let radio = |source: &str, text: Option<&str>| {
+        Some(RadioSpec { source: source.to_owned(), text: text.map(str::to_owned) })
+    };
+    assert_eq!(link("a:rrc=none").radio, None);
+    assert_eq!(link("a:rrc=lte").radio, radio("lte", None));
+    for file in ["radio.toml", "my/radio"] {
+        assert_eq!(link(&format!("a:rrc={file}")).radio, radio(file, Some("hello\n")));
+    }
+    assert_eq!(wrong("a:rrc=x.toml").to_string(), "rrc: cannot read `x.toml`: no such file");
+    let sentence = "rrc: cannot read `broken.toml`: it is not UTF-8";
+    assert_eq!(wrong("a:rrc=broken.toml").to_string(), sentence);
+    // Its sleep is for a link that runs, its profile for one that does not.
+    let error = wrong("a:rrc=dormant");
+    assert_eq!(error, LinkError::NotYet);
+    assert!(error.hint().unwrap().contains("rrc=lte"));
+    assert_eq!(changes(["rrc=dormant"], &mut files), Ok(vec![Change::Dormant]));
+    assert_eq!(Change::Dormant.to_string(), "rrc=dormant");
+    for word in ["rrc=lte", "rrc=none", "rrc=radio.toml"] {
+        let error = changes([word], &mut files).unwrap_err();
+        assert_eq!(error, LinkError::Fixed("rrc"));
+        assert!(error.hint().unwrap().contains("rrc=dormant"));
+    }
+}
+
+#[test]
 fn errors_say_what_is_wrong_and_what_to_do() {
     let said = |text: &str| {
         let error = wrong(text);
@@ -140,6 +167,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
         "a:middlebox=nat:idle",
         "a:middlebox=proxy",
         "a:delay=",
+        "a:rrc=",
     ] {
         assert!(matches!(wrong(text), LinkError::Value { .. }), "{text}");
     }
@@ -235,13 +263,19 @@ fn links() -> impl Strategy<Value = LinkSpec> {
         (directions(), directions()),
         directions().prop_map(|direction| (direction.clone(), direction)),
     ];
-    ("[a-z][a-z0-9-]{2,9}", both, 1280..=u16::MAX, middlebox, any::<bool>(), state).prop_map(
-        |(name, (down, up), mtu, middlebox, metered, state)| LinkSpec {
+    let radio = prop_oneof![
+        Just(None),
+        Just(Some(RadioSpec { source: "lte".to_owned(), text: None })),
+        Just(Some(RadioSpec { source: "radio.toml".to_owned(), text: Some("hello\n".to_owned()) })),
+    ];
+    ("[a-z][a-z0-9-]{2,9}", both, 1280..=u16::MAX, middlebox, radio, any::<bool>(), state).prop_map(
+        |(name, (down, up), mtu, middlebox, radio, metered, state)| LinkSpec {
             name,
             down,
             up,
             mtu,
             middlebox,
+            radio,
             metered,
             state,
         },

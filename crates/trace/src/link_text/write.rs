@@ -60,6 +60,9 @@ impl fmt::Display for LinkSpec {
                 words.push(format!("middlebox=nat:idle={}", span(idle)));
             }
         }
+        if let Some(radio) = &self.radio {
+            words.push(format!("rrc={}", radio.source));
+        }
         f.write_str(&self.name)?;
         if !words.is_empty() {
             write!(f, ":{}", words.join(","))?;
@@ -86,6 +89,7 @@ impl fmt::Display for Change {
                     LinkState::NoCarrier => "no-carrier",
                 }
             ),
+            Self::Dormant => f.write_str("rrc=dormant"),
             Self::Down(spec) => write!(f, "down={}", capacity(spec)),
             Self::Up(spec) => write!(f, "up={}", capacity(spec)),
             Self::Delay(_, DelaySpec::Constant(delay)) => write!(f, "delay={}", span(*delay)),

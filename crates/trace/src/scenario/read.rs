@@ -40,7 +40,7 @@ pub struct ScenarioError {
 /// | `[host.NAME]` | `names`, `serve`: lists of strings; `extra-delay`: a table of times by link | one host `origin` |
 /// | `[[event]]` | `at`, `link`, and settings that change | none |
 /// | `[[workload]]` | `name`, `run`, `timeout` (`"60s"`) | none |
-/// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `LINK.down_bytes`, `LINK.up_bytes`), `is` like `"<= 2.5"` | none |
+/// | `[[expect]]` | `workload`, `value` (`exit`, `seconds`, `LINK.down_bytes`, `LINK.up_bytes`, with a radio `LINK.promotions`), `is` like `"<= 2.5"` | none |
 ///
 /// Links, hosts and workloads keep the order of the file; events are sorted by time. Limits:
 /// [`MAX_TEXT`], [`MAX_LINKS`], [`MAX_HOSTS`].
@@ -54,6 +54,17 @@ pub fn parse(text: &str, read: &mut Reader<'_>) -> Result<Scenario, ScenarioErro
         let (line, column) = place(text, fault.at);
         ScenarioError { line, column, sentence: fault.sentence, hint: fault.hint }
     })
+}
+
+/// Where the file says what the radio of a link is, for its owner to say what is wrong with it: line
+/// and column as in [`ScenarioError`]. None where the text is not the one that was read.
+pub fn place_of_radio(text: &str, link: &str) -> Option<(usize, usize)> {
+    let at = document(text, "the scenario", |root| {
+        let table = root.required("link")?.table("the links")?;
+        let table = table.required(link)?.table("a link")?;
+        Ok(table.required("rrc")?.at())
+    });
+    at.ok().map(|at| place(text, at))
 }
 
 fn scenario(root: Table<'_>, read: &mut Reader<'_>) -> Result<Scenario, Fault> {
@@ -111,7 +122,8 @@ fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, Fault
             let mut link = LinkSpec::new(entry.key);
             let settings: Result<Vec<Setting>, Fault> =
                 table.entries.iter().map(|entry| link_setting(entry, read)).collect();
-            link.configure(settings?);
+            let rrc = table.entry("rrc").map_or(table.at, |entry| entry.at());
+            link.configure(settings?).map_err(|error| link_fault(rrc, &error))?;
             Ok(link)
         })
         .collect()
@@ -201,7 +213,8 @@ fn events(
 fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result<Event, Fault> {
     let at = table.required("at")?.read()?;
     let link = table.required("link")?;
-    known_link(link.string()?, link.at(), links)?;
+    let name = link.string()?;
+    known_link(name, link.at(), links)?;
     let mut settings = Vec::new();
     for entry in &table.entries {
         match entry.key {
@@ -214,6 +227,11 @@ fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result
         let change = link_setting(entry, read)?
             .while_running()
             .map_err(|error| link_fault(entry.key_at, &error))?;
+        let has_radio = links.iter().any(|one| one.name == name && one.radio.is_some());
+        if change == Change::Dormant && !has_radio {
+            let sentence = format!("the link `{name}` has no radio");
+            return Err(Fault::new(entry.at(), sentence).hint("give it one, like rrc = \"lte\""));
+        }
         settings.push(change);
     }
     if settings.is_empty() {
@@ -221,7 +239,7 @@ fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result
             .hint("add what changes, like state = \"silent\" or down = \"2mbit\""));
     }
     settings.sort_by_key(Change::one_way);
-    Ok(Event { at, link: link.string()?.to_owned(), change: settings })
+    Ok(Event { at, link: name.to_owned(), change: settings })
 }
 
 fn workloads(root: &Table<'_>) -> Result<Vec<Workload>, Fault> {
@@ -270,6 +288,9 @@ fn expectations(
             for link in links {
                 values.push(format!("{}.down_bytes", link.name));
                 values.push(format!("{}.up_bytes", link.name));
+                if link.radio.is_some() {
+                    values.push(format!("{}.promotions", link.name));
+                }
             }
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
             known_name(value.string()?, "value", value.at(), &values)?;

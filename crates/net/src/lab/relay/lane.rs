@@ -51,6 +51,16 @@ impl Lane {
         self.pipe.handle(now, packet);
     }
 
+    /// The wire takes up no packet before `until`.
+    pub fn hold(&mut self, now: Time, until: Time) {
+        self.pipe.hold(now, until);
+    }
+
+    /// When the wire was last busy, up to `now`.
+    pub fn last_busy(&mut self, now: Time) -> Option<Time> {
+        self.pipe.last_busy(now)
+    }
+
     /// Takes over what is different in `spec`.
     pub fn change(&mut self, now: Time, spec: &DirectionSpec) {
         let old = std::mem::replace(&mut self.spec, spec.clone());

@@ -237,3 +237,29 @@ fn what_is_not_toml_is_refused_at_its_place() {
     let error = read(&format!("name = 'a'\n{many}")).unwrap_err();
     assert_eq!((error.line, error.sentence.as_str()), (18, "a scenario has at most 16 links"));
 }
+
+#[test]
+fn a_link_has_a_radio_that_events_send_to_sleep() {
+    let text = "name = 'a'\n[link.w]\n[link.c]\ndelay = '1ms'\nrrc = 'lte'\n\
+                [[event]]\nat = '1s'\nlink = 'c'\nrrc = 'dormant'\n\
+                [[workload]]\nname = 'x'\nrun = 'true'\n\
+                [[expect]]\nworkload = 'x'\nvalue = 'c.promotions'\nis = '<= 3'\n";
+    let scenario = read(text).unwrap();
+    let radio = scenario.links[1].radio.as_ref().unwrap();
+    assert_eq!((radio.source.as_str(), &radio.text), ("lte", &None));
+    assert_eq!(scenario.events[0].change, [Change::Dormant]);
+    assert_eq!(place_of_radio(text, "c"), Some((5, 7)));
+    assert_eq!((place_of_radio(text, "w"), place_of_radio("[", "c")), (None, None));
+    let wrong = |from: &str, to: &str| {
+        let error = read(&text.replace(from, to)).unwrap_err();
+        (error.line, error.sentence)
+    };
+    let (line, sentence) = wrong("link = 'c'", "link = 'w'");
+    assert_eq!((line, sentence.as_str()), (9, "the link `w` has no radio"));
+    let (line, sentence) = wrong("rrc = 'lte'", "rrc = 'dormant'");
+    assert_eq!((line, sentence.as_str()), (5, "a link cannot begin with `rrc=dormant`"));
+    let (line, sentence) = wrong("rrc = 'dormant'", "rrc = 'lte'");
+    assert_eq!((line, sentence.as_str()), (9, "`rrc` cannot change while the link runs"));
+    let (line, _) = wrong("'c.promotions'", "'w.promotions'");
+    assert_eq!(line, 15);
+}

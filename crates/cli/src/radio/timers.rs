@@ -1,0 +1,60 @@
+//! The timers of a radio in words, for people and for programs.
+
+use manyways_model::radio::infer::Estimate;
+use manyways_model::radio::ladder::Timer;
+use serde_json::{Value, json};
+
+use super::words::seconds;
+
+/// What is known of each, a sentence a line.
+pub fn sentences(all: &[Timer]) -> String {
+    let mut text = String::new();
+    for (place, timer) in all.iter().enumerate() {
+        let ends = &timer.ends;
+        if place == 0 {
+            text.push_str(&format!("Awake, a round trip takes {}.\n", seconds(ends.awake)));
+        }
+        let when = match ends.onset.value == ends.completion.value {
+            true => format!("After a silence of {}", between(&ends.onset)),
+            false => format!(
+                "After a silence of {} sometimes, of {} always",
+                between(&ends.onset),
+                between(&ends.completion)
+            ),
+        };
+        let longer = seconds(timer.promotion);
+        text.push_str(&format!("{when} it takes at least {longer} longer.\n"));
+    }
+    text
+}
+
+fn between(estimate: &Estimate) -> String {
+    format!(
+        "{} (95 %: {} to {})",
+        seconds(estimate.value),
+        seconds(estimate.least),
+        seconds(estimate.most)
+    )
+}
+
+/// The same for programs.
+pub fn document(all: &[Timer]) -> Vec<Value> {
+    // Infinite where the longest silences do not say.
+    let finite = |secs: f64| if secs.is_finite() { json!(secs) } else { Value::Null };
+    let estimate = |one: &Estimate| {
+        json!({
+            "seconds": finite(one.value), "least": finite(one.least), "most": finite(one.most)
+        })
+    };
+    let each = |timer: &Timer| {
+        json!({
+            "onset": estimate(&timer.ends.onset),
+            "completion": estimate(&timer.ends.completion),
+            "round_trip_seconds": timer.round_trip,
+            "promotion_seconds": timer.promotion,
+            "slow_above_seconds": timer.ends.limit,
+            "slow_shares": timer.ends.slow,
+        })
+    };
+    all.iter().map(each).collect()
+}

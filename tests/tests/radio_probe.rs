@@ -1,0 +1,204 @@
+//! `manyways radio probe` on emulated links whose radio is known.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use manyways_tests::{Finished, Need, Running, finish, folder, manyways, needs};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// Awake for 300 ms behind a packet, then 60 ms to be brought back; from 900 ms on 120 ms.
+fn profile() -> String {
+    let state = |name: &str, more: &str| {
+        format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
+    };
+    [
+        "title = \"A radio with short timers\"\ntechnology = \"3g\"\n",
+        "[transfer]\nsend = \"1W\"\nreceive = \"1W\"\nsource = \"made up\"\n",
+        &state("high", "timer = \"300ms\""),
+        &state("low", "timer = \"600ms\"\npromotion-delay = \"60ms\""),
+        &state("idle", "promotion-delay = \"120ms\""),
+    ]
+    .concat()
+}
+
+/// A command in a lab with such a radio.
+fn in_lab(files: &Path, words: &[&str]) -> Command {
+    fs::write(files.join("radio.toml"), profile()).expect("room for a profile");
+    let mut command = manyways();
+    let link = format!("lte:delay=10ms,rrc={}", files.join("radio.toml").display());
+    command.args(["lab", "shell", "--link", &link, "--"]).args(words).current_dir(files);
+    command
+}
+
+fn probe<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let words = ["manyways", "radio", "probe", "--interface", "lte", "--json"];
+    [&words[..], more].concat()
+}
+
+fn document(done: &Finished) -> Value {
+    serde_json::from_str(&done.stdout)
+        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", done.stdout, done.stderr))
+}
+
+/// Timers within 0.1 s, promotions within 20 ms.
+fn is_the_profile(found: &Value) {
+    let timers = found["timers"].as_array().expect("a list");
+    assert_eq!(timers.len(), 2, "{found:#}");
+    for (timer, (ends, promotion)) in timers.iter().zip([(0.3, 0.06), (0.9, 0.12)]) {
+        let number = |value: &Value| value.as_f64().expect("a number");
+        for edge in ["onset", "completion"] {
+            let seen = number(&timer[edge]["seconds"]);
+            assert!((seen - ends).abs() <= 0.1, "{ends}: {found:#}");
+        }
+        let seen = number(&timer["promotion_seconds"]);
+        assert!((seen - promotion).abs() <= 0.02, "{promotion}: {found:#}");
+    }
+}
+
+#[test]
+fn the_timers_of_an_emulated_radio_are_found() {
+    needs!(Need::Root, Need::Command("ip"));
+    let files = folder();
+    let ladder = ["--from", "50ms", "--to", "1200ms", "--step", "50ms", "--rounds", "2"];
+    let target = ["--target", "198.18.0.1", "--output", "probes.csv"];
+    let words = probe(&[&target[..], &ladder].concat());
+    let done = finish(&mut in_lab(files.path(), &words)).succeeded();
+    let found = document(&done);
+    assert_eq!(found["schema"], "manyways.radio-probe/1");
+    let so_far = (&found["planned"], &found["answered"], &found["whole"]);
+    assert_eq!(so_far, (&48.into(), &48.into(), &true.into()), "{found:#}");
+    assert_eq!(found["method"], "ICMP echo");
+    assert!(done.stderr.contains("48 silences in about 30 s"), "{}", done.stderr);
+    is_the_profile(&found);
+
+    let text = fs::read_to_string(files.path().join("probes.csv")).expect("it is written");
+    assert_eq!(text.lines().count(), 49, "{text}");
+    // Whoever goes on with it has nothing to do, and whoever does not say so is refused.
+    let mut words = [&words[..], &["--resume"]].concat();
+    let done = finish(&mut in_lab(files.path(), &words)).succeeded();
+    assert_eq!(document(&done)["timers"], found["timers"]);
+    words.pop();
+    let done = finish(&mut in_lab(files.path(), &words));
+    assert_eq!(done.code(), 2);
+    assert!(done.stderr.contains("probes.csv is there already\nhint: --resume"), "{}", done.stderr);
+}
+
+/// By TCP, where nobody listens; somebody else speaks now and then.
+#[test]
+fn silences_that_others_break_do_not_count() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
+    let files = folder();
+    let script = "ping -q -i 1.7 198.18.0.1 > /dev/null & \
+                  manyways radio probe --interface lte --json --target 198.18.0.1:9 --from 100ms \
+                  --to 700ms --step 50ms --rounds 3; status=$?; kill $!; exit $status";
+    let done = finish(&mut in_lab(files.path(), &["sh", "-c", script])).succeeded();
+    let found = document(&done);
+    assert_eq!((&found["method"], &found["answered"]), (&"TCP to port 9".into(), &39.into()));
+    assert!(found["disturbed"].as_u64().expect("a number") > 0, "{found:#}");
+    // Every silence that counts was one: behind the timer no probe found the radio awake.
+    let text = fs::read_to_string(files.path().join("radio-probe-lte.csv")).expect("written");
+    let mut count = 0;
+    for line in text.lines().skip(1) {
+        let fields: Vec<f64> = line.split(',').map(|field| field.parse().unwrap()).collect();
+        let [idle, round_trip, silence, ..] = fields[..] else { panic!("{line}") };
+        assert!(silence >= idle, "{line}");
+        if idle >= 0.35 {
+            assert!(round_trip >= 0.08, "{line}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 3 * 8);
+}
+
+#[test]
+fn who_stops_it_can_go_on() {
+    needs!(Need::Root, Need::Command("ip"));
+    let files = folder();
+    let ladder = ["--from", "50ms", "--to", "400ms", "--step", "10ms", "--rounds", "2"];
+    let words = probe(&[&["--target", "198.18.0.1", "-o", "probes.csv"][..], &ladder].concat());
+    let mut command = in_lab(
+        files.path(),
+        &[&["sh", "-c", "echo ready; exec \"$@\"", "sh"], &words[..]].concat(),
+    );
+    let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
+    let stdout = running.stdout().expect("piped above");
+    let mut lines = BufReader::new(stdout).lines();
+    // The lab has made its command by then, and passes a signal on to it.
+    lines.next().expect("it starts").expect("a pipe can be read");
+    let path = files.path().join("probes.csv");
+    let written = || fs::read_to_string(&path).map_or(0, |text| text.lines().count());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while written() < 4 {
+        assert!(std::time::Instant::now() < deadline, "nothing is written");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    running.signal(Signal::SIGTERM);
+    let said: String = lines.map_while(Result::ok).collect();
+    let found: Value = serde_json::from_str(&said).expect("what there is");
+    assert_eq!((&found["whole"], &found["planned"]), (&false.into(), &72.into()), "{found:#}");
+    assert!(found["no_timer"].as_str().is_some_and(|why| why.contains("too few")), "{found:#}");
+    let before = written() - 1;
+    assert_eq!(found["answered"], before);
+
+    let done = finish(&mut in_lab(files.path(), &[&words[..], &["--resume"]].concat())).succeeded();
+    assert!(
+        done.stderr.contains(&format!(
+            "Probing on to 198.18.0.1 over lte by ICMP echo: {} silences",
+            72 - before
+        )),
+        "{}",
+        done.stderr
+    );
+    assert_eq!((document(&done)["answered"].clone(), written()), (72.into(), 73));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let probe = |words: &[&str]| finish(manyways().args(["radio", "probe"]).args(words));
+    let lo = ["--interface", "lo", "--target", "127.0.0.1"];
+    for (words, sentence, hint) in [
+        (
+            &["--interface", "nowhere0", "--target", "127.0.0.1"][..],
+            "there is no interface `nowhere0`",
+            "there is ",
+        ),
+        (
+            &["--interface", "lo", "--target", "127.0.0.1:http"],
+            "no port behind its colon",
+            "write it like",
+        ),
+        (
+            &[&lo[..], &["--to", "100ms"]].concat(),
+            "there is no silence to probe",
+            "--from, --to and --step",
+        ),
+        (
+            &[&lo[..], &["--step", "1ms", "--rounds", "1000"]].concat(),
+            "more than 100000 probes",
+            "--from",
+        ),
+        (&[&lo[..], &["--step", "0s"]].concat(), "--step", ""),
+    ] {
+        let done = probe(words);
+        assert_eq!(done.code(), 2, "{words:?}: {}", done.stderr);
+        for part in [sentence, hint] {
+            assert!(done.stderr.contains(part), "{words:?}: no `{part}` in {}", done.stderr);
+        }
+    }
+    let files = folder();
+    let other = files.path().join("other.csv");
+    fs::write(&other, "time,bytes\n").expect("room for a file");
+    let name = other.display().to_string();
+    // The file is looked at before anybody is waited for, but a target has to answer first.
+    let done = probe(&["--interface", "lo", "--target", "127.0.0.1:9", "-o", &name, "--resume"]);
+    assert_eq!(done.code(), 1, "{}", done.stderr);
+    assert!(
+        done.stderr.contains("is something else than the probes of a radio"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(fs::read_to_string(&other).expect("it is there"), "time,bytes\n");
+}
