@@ -5,12 +5,16 @@
 //! alone. With packets that are told at once and a [`poll`](Controller::poll) at each
 //! [`next_wakeup`](Controller::next_wakeup) it does what a [`Simulation`](super::simulate::Simulation)
 //! of the same packets does. It holds no session back: who runs it does not know of sessions.
+//!
+//! Where its decisions are followed, packets are not where they would have been without them: what the
+//! device sends waits for the radio to come back, and so does all that follows from it. See
+//! [`Controller::with_promotions`].
 
 use manyways_trace::{Span, Time};
 
 use super::meter::{Account, Meter};
 use super::policy::{NEVER, Policy};
-use super::{Packet, Profile};
+use super::{Direction, Packet, Profile};
 
 /// Decides when a radio sleeps, as it happens.
 #[derive(Clone, Debug)]
@@ -25,7 +29,10 @@ pub struct Controller<P> {
     every: Span,
     earliest: Time,
     first: Time,
-    /// The last packet, and the wait after it.
+    /// How long a packet that is sent waits for the radio, by the state that it finds; empty where
+    /// that is not looked at.
+    delays: Vec<Span>,
+    /// The last packet, when it was carried at the earliest, and the wait after it.
     last: Option<(Time, f64)>,
     asleep: Option<Asleep>,
     false_sleeps: u64,
@@ -86,11 +93,21 @@ impl<P: Policy> Controller<P> {
             every,
             earliest: Time::ZERO,
             first: Time::ZERO,
+            delays: Vec::new(),
             last: None,
             asleep: None,
             false_sleeps: 0,
             overtaken: 0,
         }
+    }
+
+    /// Lets for the time that the radio takes to come back, by its profile: a packet that the device
+    /// sends is seen when it begins to wait for that. Waits and gaps count from the end of it, as what
+    /// it takes is in the energy of the promotion already. Otherwise the answer to a packet that has
+    /// woken the radio would seem to be late, and the radio might be sent to sleep while it wakes up.
+    pub fn with_promotions(self, profile: &Profile) -> Self {
+        let delays = profile.states.iter().map(|state| state.promotion_delay).collect();
+        Self { delays, ..self }
     }
 
     /// A packet has passed: they are told in their order, each soon after it has, one that is earlier
@@ -100,7 +117,8 @@ impl<P: Policy> Controller<P> {
             self.first = packet.at;
             self.meter.begin(packet);
             self.status_quo.begin(packet);
-            self.last = Some((packet.at, self.policy.observe(packet, None)));
+            let delay = self.delay(packet, self.delays.len().saturating_sub(1));
+            self.last = Some((packet.at + delay, self.policy.observe(packet, None)));
             return None;
         };
         let span = packet.at.since(last);
@@ -111,7 +129,12 @@ impl<P: Policy> Controller<P> {
         };
         self.meter.next(packet, gap, slept.map_or(NEVER, |asleep| asleep.waited));
         self.status_quo.next(packet, gap, NEVER);
-        let at = last.max(packet.at);
+        let choice = self.meter.choice();
+        let state = match slept {
+            Some(asleep) => choice.sleep.state(gap - asleep.waited),
+            None => choice.stay.state(gap),
+        };
+        let at = last.max(packet.at) + self.delay(packet, state);
         self.last = Some((at, self.policy.observe(packet, Some(gap))));
         if let Some(asleep) = late {
             // It passed before the radio slept, which was for longer behind the packet before it.
@@ -125,6 +148,11 @@ impl<P: Policy> Controller<P> {
             gap <= self.burst_gap || choice.cost(gap, asleep.waited) >= choice.stay.cost(gap);
         self.false_sleeps += u64::from(is_false);
         Some(Wake { slept: packet.at.since(asleep.at), is_false })
+    }
+
+    fn delay(&self, packet: &Packet, state: usize) -> Span {
+        let delay = self.delays.get(state).filter(|_| packet.direction == Direction::Up);
+        delay.copied().unwrap_or(Span::ZERO)
     }
 
     /// Whether the radio is to sleep now, where every packet until now was told.

@@ -121,12 +121,12 @@ pub fn run(
     }
     poller.add(termination.as_fd(), SIGNAL).map_err(system)?;
     let deadline = options.duration.map(|duration| clock.now() + duration);
-    let mut pump = Pump {
-        controller: Controller::new(profile, policy, options.every),
-        exec: options.exec,
-        outcome: Outcome::default(),
-        listener,
-    };
+    let mut controller = Controller::new(profile, policy, options.every);
+    if options.exec.is_some() {
+        // What is only said delays nothing.
+        controller = controller.with_promotions(profile);
+    }
+    let mut pump = Pump { controller, exec: options.exec, outcome: Outcome::default(), listener };
     let (mut ready, mut was_down, mut ends) = (Vec::new(), false, None::<Time>);
     let mut tick = clock.now() + TICK;
     loop {

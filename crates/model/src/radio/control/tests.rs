@@ -24,7 +24,8 @@ fn at(millis: u64) -> Time {
 }
 
 /// Those that are compared, each made anew.
-const POLICIES: [fn(&Profile) -> Box<dyn Policy>; 6] = [
+type Make = fn(&Profile) -> Box<dyn Policy>;
+const POLICIES: [Make; 6] = [
     |_| Box::new(StatusQuo),
     |_| Box::new(Timer { wait: 0.0 }),
     |_| Box::new(Timer { wait: 0.3 }),
@@ -130,7 +131,7 @@ proptest! {
         let (mut now, mut last, mut asleep) = (Time::ZERO, None::<Time>, None::<Time>);
         let (mut sleeps, mut slept) = (0, None::<Time>);
         for (step, is_packet) in steps {
-            now = now + Span::from_millis(step);
+            now += Span::from_millis(step);
             if is_packet {
                 // One of the very moment in which it went to sleep may have passed before that.
                 let woken = asleep.take_if(|asleep| now > *asleep).is_some();
@@ -218,6 +219,84 @@ fn what_the_network_has_released_is_not_sent_to_sleep() {
     controller.packet(&millis(22_000));
     assert_eq!(controller.next_wakeup(), None);
     assert_eq!(controller.finish().account.sleeps, 1);
+}
+
+#[test]
+fn a_wait_that_never_ends_or_is_no_number_is_left_to_the_network() {
+    let mut profile = profile("wifi");
+    // This network lets go of nobody.
+    profile.states.iter_mut().for_each(|state| state.is_released = false);
+    for wait in [NEVER, f64::NAN] {
+        let mut controller = Controller::new(&profile, Timer { wait }, Span::ZERO);
+        controller.packet(&millis(0));
+        assert_eq!(controller.next_wakeup(), None);
+        assert_eq!(controller.poll(Time::MAX), None);
+    }
+}
+
+/// Heartbeats every 15 s of which each is answered 80 ms after the radio has carried it.
+#[test]
+fn while_it_comes_back_it_is_not_sent_to_sleep() {
+    let profile = profile("att-hspa");
+    let delay = profile.states[profile.dormant].promotion_delay;
+    assert!(delay > Span::from_secs(1), "or this says nothing");
+    let up = |at| Packet { at, direction: Direction::Up, ..millis(0) };
+    let down = |at| Packet { at, direction: Direction::Down, ..millis(0) };
+    let policy = || MakeIdle::new(Choice::of(&profile), 10);
+    let open = Controller::new(&profile, policy(), Span::ZERO);
+    let mut sleeps = Vec::new();
+    for mut controller in [open.clone(), open.with_promotions(&profile)] {
+        let mut asleep = true;
+        let until = |controller: &mut Controller<MakeIdle>, asleep: &mut bool, end| {
+            while let Some(due) = controller.next_wakeup().filter(|due| *due <= end) {
+                *asleep |= controller.poll(due).is_some();
+            }
+        };
+        for beat in 0..40 {
+            let sent = at(15_000 * beat);
+            until(&mut controller, &mut asleep, sent);
+            controller.packet(&up(sent));
+            let carried = if asleep { sent + delay } else { sent };
+            asleep = false;
+            let answered = carried + Span::from_millis(80);
+            until(&mut controller, &mut asleep, answered);
+            controller.packet(&down(answered));
+            asleep = false;
+        }
+        sleeps.push(controller.finish().account.sleeps);
+    }
+    // Once it has learnt, once a beat; and twice where the wait for the radio counts as silence.
+    assert!(sleeps[0] > 60, "{sleeps:?}");
+    assert!((30..=40).contains(&sleeps[1]), "{sleeps:?}");
+}
+
+#[test]
+fn only_what_is_sent_waits_for_the_radio_and_by_its_state() {
+    let profile = profile("3g-i997");
+    let [high, low, idle] = &profile.states[..] else { panic!("it has three states") };
+    let wait = 0.25;
+    let mut controller =
+        Controller::new(&profile, Timer { wait }, Span::ZERO).with_promotions(&profile);
+    let wakes = |controller: &Controller<Timer>, from: Time, delay: Span| {
+        let due = from + delay + Span::from_millis(250) + Span::from_nanos(1);
+        assert_eq!(controller.next_wakeup(), Some(due));
+    };
+    let up = |millis| Packet { at: at(millis), direction: Direction::Up, ..packet(0) };
+    let down = |millis| Packet { at: at(millis), direction: Direction::Down, ..packet(0) };
+    controller.packet(&up(0));
+    wakes(&controller, at(0), idle.promotion_delay);
+    // It comes while the profile still says that the radio is not there: nothing lasts less than nothing.
+    controller.packet(&down(100));
+    wakes(&controller, at(0), idle.promotion_delay);
+    controller.packet(&up(9_000));
+    wakes(&controller, at(9_000), low.promotion_delay);
+    assert!(high.promotion_delay.is_zero());
+    controller.poll(at(20_000));
+    controller.packet(&down(60_000));
+    wakes(&controller, at(60_000), Span::ZERO);
+    controller.poll(at(60_400)).expect("it sleeps");
+    controller.packet(&up(61_000));
+    wakes(&controller, at(61_000), profile.states[profile.dormant].promotion_delay);
 }
 
 #[test]
