@@ -173,6 +173,9 @@ pub const ALL: &[Target] = &[
         words: radio::PROFILE_WORDS,
         more_seeds: &["../crates/model/profiles"],
     },
+    Target { name: "radio-plan", run: radio::plan, words: radio::PLAN_WORDS, more_seeds: &[] },
+    Target { name: "radio-probes", run: radio::probes, words: radio::PROBE_WORDS, more_seeds: &[] },
+    Target { name: "radio-rules", run: radio::rules, words: radio::RULE_WORDS, more_seeds: &[] },
     Target { name: "radio-trace", run: radio::trace, words: radio::TRACE_WORDS, more_seeds: &[] },
     Target { name: "mux-message", run: mux::message, words: mux::MESSAGE_WORDS, more_seeds: &[] },
     Target {

@@ -1,7 +1,9 @@
 //! Files about radios.
 
+use manyways_model::radio::plan::{Learned, Plan};
 use manyways_model::radio::policy::{MakeIdle, Policy};
-use manyways_model::radio::{Choice, Packet, csv, profile};
+use manyways_model::radio::probes::{Probes, Samples};
+use manyways_model::radio::{App, Choice, Packet, Tolerant, csv, infer, ladder, profile, profiles};
 
 pub(super) const PROFILE_WORDS: &[&str] = &[
     "title = \"x\"\n",
@@ -95,4 +97,134 @@ pub(super) fn trace(bytes: &[u8]) {
             }
         }
     }
+}
+
+pub(super) const RULE_WORDS: &[&str] = &[
+    "[[delay-tolerant]]\n",
+    "application = \"mail*\"\n",
+    "application = [\"a\", \"*\"]\n",
+    "domain = \"*.example.org\"\n",
+    "domain = \".example.org\"\n",
+    "port = 993\n",
+    "port = [\"1-65535\", 0]\n",
+    "**",
+    "..",
+];
+
+/// Rules that read answer for every application, and what is wrong has a place.
+pub(super) fn rules(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match Tolerant::parse(&text) {
+        Err(error) => {
+            assert!((1..=text.lines().count() + 1).contains(&error.line) && error.column > 0);
+        }
+        Ok(rules) => {
+            for name in ["", "mail", "a.example.org", ".", "*", "ÄÖ"] {
+                for port in [None, Some(0), Some(993), Some(u16::MAX)] {
+                    rules.may_wait(&App { name: name.to_owned(), port });
+                }
+            }
+            assert!(!rules.is_empty());
+        }
+    }
+}
+
+pub(super) const PROBE_WORDS: &[&str] = &[
+    "idle,round_trip\n",
+    "interval,RTT1,RTT2,KeepOrDrop\n",
+    "time,watts\n",
+    "time,milliwatts\n",
+    ",YEP\n",
+    "0.5,0.05\n",
+    "20,1e308\n",
+    "1e-308,",
+    "NaN",
+    "2026-01-31T12:00:00.5Z,",
+];
+
+/// Probes are silences and round trips that timers can be looked for in, and samples have a power.
+pub(super) fn probes(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.split('\n');
+    let header = lines.next().unwrap_or_default();
+    if let Ok(mut reader) = Probes::new(header) {
+        let mut all = Vec::new();
+        for (number, line) in lines.clone().enumerate() {
+            match reader.line(line) {
+                Ok(probe) => all.extend(probe),
+                Err(error) => {
+                    assert_eq!(error.line, number as u64 + 2);
+                    break;
+                }
+            }
+        }
+        assert!(all.iter().all(|probe: &infer::Probe| probe.idle >= 0.0 && probe.round_trip > 0.0));
+        // Looking for them takes the square of how many silences there are.
+        all.truncate(300);
+        if let Ok(timers) = ladder::timers(&all) {
+            assert!(timers.iter().all(|one| one.ends.onset.value <= one.ends.completion.value));
+        }
+    }
+    if let Ok(mut reader) = Samples::new(header) {
+        for line in lines {
+            match reader.line(line) {
+                Ok(Some((_, watts))) => assert!(watts.is_finite()),
+                Ok(None) => {}
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+pub(super) const PLAN_WORDS: &[&str] = &[
+    "status-quo",
+    "fixed",
+    "iat",
+    "threshold",
+    "oracle",
+    "makeidle",
+    "printed",
+    "context",
+    "makeactive",
+    "makeactive-fixed",
+    ":n=",
+    ":seconds=",
+    ":p=",
+    ":experts=",
+    ":gamma=",
+    ":hold=",
+    "+",
+    ":",
+    "s",
+    "1e9",
+    "-1",
+    "NaN",
+    "inf",
+];
+
+/// Every policy that reads runs.
+pub(super) fn plan(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let plan = match Plan::parse(&text) {
+        Err(error) => {
+            assert!(!error.sentence.is_empty() && !error.hint.is_empty());
+            return;
+        }
+        Ok(plan) => plan,
+    };
+    let Some(Ok(profile)) = profiles::named("lte") else { return };
+    let mut policy = plan.policy(&profile, Learned { gap: 1.0, bursts: 2.0 });
+    let packet = Packet {
+        at: manyways_trace::Time::ZERO,
+        direction: manyways_model::radio::Direction::Up,
+        bytes: 1,
+        app: 0,
+        session: 0,
+    };
+    for gap in [None, Some(0.0), Some(0.5), Some(100.0)] {
+        assert!(policy.observe(&packet, gap) >= 0.0);
+    }
+    policy.begins(1.0);
+    let hold = policy.hold(1.0);
+    assert!((0.0..=86_400.0).contains(&hold), "{hold}");
 }

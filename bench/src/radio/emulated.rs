@@ -1,0 +1,195 @@
+//! What is inferred of radios that are known, and what the live controller takes.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use manyways_sys::wait::{Outcome, account};
+use manyways_trace::{Size, Span};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::launch::all_of;
+
+/// A recording of a real network.
+#[derive(Clone, Debug, Serialize)]
+pub struct Recording {
+    pub file: String,
+    pub probes: u64,
+    /// Of the longest timer, in seconds.
+    pub onset: f64,
+    pub completion: f64,
+    /// What others found in it, in seconds.
+    pub known: Vec<f64>,
+    /// It is let go of at one moment.
+    pub is_sudden: bool,
+}
+
+/// An emulated radio, and what was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Probed {
+    /// In seconds: what the profile has, and what was found.
+    pub timers: [f64; 2],
+    pub found_timers: Vec<f64>,
+    pub promotions: [f64; 2],
+    pub found_promotions: Vec<f64>,
+}
+
+/// The live controller at so many packets a second.
+#[derive(Clone, Debug, Serialize)]
+pub struct Control {
+    pub policy: String,
+    pub watches: String,
+    pub packets: u64,
+    /// Packets in each second.
+    pub rate: f64,
+    /// The share of a core.
+    pub cpu: f64,
+}
+
+/// What the profile of the emulated radio has, in seconds.
+const TIMERS: [f64; 2] = [0.333, 0.874];
+const PROMOTIONS: [f64; 2] = [0.075, 0.140];
+/// How long packets pass for the controller.
+const SECONDS: u64 = 20;
+
+fn run(command: &mut Command, patience: Span) -> Result<(String, Span, Size), String> {
+    let name = format!("{command:?}");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{name}: {error}"))?;
+    let said = all_of(child.stdout.take());
+    let (outcome, usage) =
+        account(&child, Some(patience), None).map_err(|error| error.to_string())?;
+    match outcome {
+        Outcome::Exited(status) if status.success() => Ok((said, usage.cpu, usage.memory)),
+        other => Err(format!("{name}: {other:?}")),
+    }
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("{error}: {text}"))
+}
+
+/// What is known of the recordings: their timers, and whether all devices are let go of at one moment.
+const KNOWN: [(&str, bool, &[f64]); 6] = [
+    ("S20US_162_Verizon_4G", true, &[10.0]),
+    ("SALMONBERRY_299_TMobile_4G", true, &[5.0]),
+    ("RASPBERRY_670_TMobile_NSA", false, &[10.2]),
+    ("SALMONBERRY_299_Verizon_NSAmmwave", false, &[11.2]),
+    ("S20US_TMobile_SA", false, &[10.2, 15.0]),
+    ("RASPBERRY_670_Verizon_NSAlow", false, &[]),
+];
+
+/// Timers of recordings.
+pub fn recordings(binary: &Path, folder: &Path) -> Result<Vec<Recording>, String> {
+    let mut all = Vec::new();
+    for (name, is_sudden, known) in KNOWN {
+        let file = folder.join(format!("{name}.csv"));
+        let mut command = Command::new(binary);
+        command.args(["radio", "infer", "--json", "--probes"]).arg(&file);
+        let (said, ..) = run(&mut command, Span::from_secs(60))?;
+        let found = json(&said)?;
+        let release = &found["release"];
+        let timers = release["timers"].as_array().cloned().unwrap_or_default();
+        let Some(last) = timers.last() else { continue };
+        let secs = |edge: &str| last[edge]["seconds"].as_f64().unwrap_or(f64::NAN);
+        all.push(Recording {
+            file: name.to_owned(),
+            probes: release["probes"].as_u64().unwrap_or(0),
+            onset: secs("onset"),
+            completion: secs("completion"),
+            known: known.to_vec(),
+            is_sudden,
+        });
+    }
+    Ok(all)
+}
+
+fn profile() -> String {
+    let state = |name: &str, more: String| {
+        format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
+    };
+    let millis = |secs: f64| format!("{:.0}ms", secs * 1e3);
+    let timer = |place: usize, before: f64| {
+        format!("timer = \"{}\"", millis(TIMERS[place] - before))
+    };
+    let promotion =
+        |place: usize| format!("promotion-delay = \"{}\"", millis(PROMOTIONS[place]));
+    [
+        "title = \"A radio with short timers\"\ntechnology = \"3g\"\n".to_owned(),
+        "[transfer]\nsend = \"1W\"\nreceive = \"1W\"\nsource = \"made up\"\n".to_owned(),
+        state("high", timer(0, 0.0)),
+        state("low", format!("{}\n{}", timer(1, TIMERS[0]), promotion(0))),
+        state("idle", promotion(1)),
+    ]
+    .concat()
+}
+
+/// Emulated links whose radio is known, so many times.
+pub fn probe(binary: &Path, runs: u32) -> Result<Vec<Probed>, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let file = folder.path().join("radio.toml");
+    fs::write(&file, profile()).map_err(|error| error.to_string())?;
+    let link = format!("lte:delay=15ms,jitter=5ms,rrc={}", file.display());
+    let mut all = Vec::new();
+    for run_number in 1..=runs {
+        let mut command = Command::new(binary);
+        command
+            .args(["lab", "shell", "--link", &link, "--"])
+            .arg(binary)
+            .args(["radio", "probe", "--interface", "lte", "--json", "--target", "198.18.0.1"])
+            .args(["--from", "50ms", "--to", "1200ms", "--step", "50ms", "--rounds", "2"])
+            .args(["--seed", &run_number.to_string(), "--output"])
+            .arg(folder.path().join(format!("probes-{run_number}.csv")))
+            .current_dir(folder.path());
+        let (said, ..) = run(&mut command, Span::from_secs(180))?;
+        let found = json(&said)?;
+        let timers = found["timers"].as_array().cloned().unwrap_or_default();
+        let each = |value: &dyn Fn(&Value) -> Option<f64>| {
+            timers.iter().map(|timer| value(timer).unwrap_or(f64::NAN)).collect::<Vec<f64>>()
+        };
+        all.push(Probed {
+            timers: TIMERS,
+            found_timers: each(&|timer| timer["onset"]["seconds"].as_f64()),
+            promotions: PROMOTIONS,
+            found_promotions: each(&|timer| timer["promotion_seconds"].as_f64()),
+        });
+    }
+    Ok(all)
+}
+
+/// The controller on an emulated link with a thousand packets a second.
+pub fn control(binary: &Path) -> Result<Vec<Control>, String> {
+    let mut all = Vec::new();
+    for (policy, counters) in
+        [("makeidle", false), ("context", false), ("status-quo", false), ("makeidle", true)]
+    {
+        // 500 questions and as many answers.
+        let watches = if counters { "--counters" } else { "" };
+        let script = format!(
+            "ping -q -i 0.002 -s 100 -w {} 198.18.0.1 > /dev/null & \
+             '{}' radio control --interface lte --profile verizon-lte --policy {policy} --json \
+             {watches} --for {SECONDS}s; status=$?; kill $! 2> /dev/null; exit $status",
+            SECONDS + 5,
+            binary.display()
+        );
+        let mut command = Command::new(binary);
+        command.args(["lab", "shell", "--link", "lte:delay=1ms", "--", "sh", "-c", &script]);
+        let (said, ..) = run(&mut command, Span::from_secs(SECONDS + 60))?;
+        let last = said.lines().rev().find(|line| line.starts_with('{')).unwrap_or("{}");
+        let summary = json(last)?;
+        let number = |key: &str| summary[key].as_f64().unwrap_or(f64::NAN);
+        all.push(Control {
+            policy: policy.to_owned(),
+            watches: if counters { "counters" } else { "capture" }.to_owned(),
+            packets: number("packets") as u64,
+            rate: number("packets") / number("seconds"),
+            cpu: number("cpu_share"),
+        });
+    }
+    Ok(all)
+}
