@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use self::emulated::{Control, Probed, Recording};
+use self::emulated::{Control, Pattern, Probed, Recording};
 use self::quality::{Carrier, Constant, OfApps, Swept};
 use self::speed::{Memory, Speed};
 use crate::machine::Machine;
@@ -22,7 +22,7 @@ use crate::programs::beside_this;
 use crate::target::Target;
 use crate::write;
 
-/// Measure what policies for the radio save, and how fast they are (about 10 minutes; as root, for
+/// Measure what policies for the radio save, and how fast they are (about 30 minutes; as root, for
 /// what is emulated).
 ///
 /// Traces are made from seeds that are held back: nothing was developed with them.
@@ -78,6 +78,7 @@ pub struct Results {
     recordings: Vec<Recording>,
     probed: Vec<Probed>,
     control: Vec<Control>,
+    patterns: Vec<Pattern>,
 }
 
 /// Runs it.
@@ -87,12 +88,14 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
         Some(binary) => binary,
         None => beside_this().map_err(|error| format!("cannot tell where this is: {error}"))?,
     };
-    let binary = std::path::absolute(&binary)
-        .map_err(|error| format!("{}: {error}", binary.display()))?;
+    let binary =
+        std::path::absolute(&binary).map_err(|error| format!("{}: {error}", binary.display()))?;
     let (seeds, days, rounds) = if args.quick { (4, 1, 3) } else { (40, 3, 10) };
     let rounds = args.rounds.unwrap_or(rounds);
     let tell = |what: &str| eprintln!("measuring: {what}");
     let mut left_out = Vec::new();
+    // Before this process is large itself.
+    let memory = speed::memory(&binary, if args.quick { &[1, 4] } else { &[2, 20, 200] })?;
     tell("policies on mixed days");
     let (mixed, constants) = quality::mixed(seeds, days)?;
     tell("policies on single applications");
@@ -103,7 +106,6 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
     let pings = pings::pings();
     tell("speed");
     let speed = speed::speed(rounds);
-    let memory = speed::memory(&binary, if args.quick { &[1, 4] } else { &[2, 20, 200] })?;
     let recordings = match &args.recordings {
         Some(folder) => emulated::recordings(&binary, folder)?,
         None => {
@@ -116,12 +118,14 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
         let why = if args.quick { "a look only" } else { "it takes root" };
         left_out.push(format!("emulated radios: {why}"));
     }
-    let (mut probed, mut control) = (Vec::new(), Vec::new());
+    let (mut probed, mut control, mut patterns) = (Vec::new(), Vec::new(), Vec::new());
     if is_root && !args.quick {
         tell("probing emulated radios");
         probed = emulated::probe(&binary, 5)?;
         tell("the live controller");
         control = emulated::control(&binary)?;
+        tell("the patterns of the thesis, live (18 minutes)");
+        patterns = emulated::patterns(&binary)?;
     }
     let mut results = Results {
         schema: "manyways.bench-radio/1",
@@ -143,6 +147,7 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
         recordings,
         probed,
         control,
+        patterns,
     };
     results.targets = page::targets(&results);
     let page = page::page(&results);

@@ -114,11 +114,9 @@ fn profile() -> String {
         format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
     };
     let millis = |secs: f64| format!("{:.0}ms", secs * 1e3);
-    let timer = |place: usize, before: f64| {
-        format!("timer = \"{}\"", millis(TIMERS[place] - before))
-    };
-    let promotion =
-        |place: usize| format!("promotion-delay = \"{}\"", millis(PROMOTIONS[place]));
+    let timer =
+        |place: usize, before: f64| format!("timer = \"{}\"", millis(TIMERS[place] - before));
+    let promotion = |place: usize| format!("promotion-delay = \"{}\"", millis(PROMOTIONS[place]));
     [
         "title = \"A radio with short timers\"\ntechnology = \"3g\"\n".to_owned(),
         "[transfer]\nsend = \"1W\"\nreceive = \"1W\"\nsource = \"made up\"\n".to_owned(),
@@ -189,6 +187,82 @@ pub fn control(binary: &Path) -> Result<Vec<Control>, String> {
             packets: number("packets") as u64,
             rate: number("packets") / number("seconds"),
             cpu: number("cpu_share"),
+        });
+    }
+    Ok(all)
+}
+
+/// A pattern of traffic through an emulated radio that the controller sends to sleep.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pattern {
+    pub pattern: String,
+    pub joules: f64,
+    pub status_quo: f64,
+    pub switches: u64,
+    pub status_quo_switches: u64,
+    /// What the lab's radio was brought back for.
+    pub promotions: u64,
+    /// What the thesis has.
+    pub thesis: String,
+}
+
+/// The patterns of the thesis, §4.6.7, some minutes each.
+pub fn patterns(binary: &Path) -> Result<Vec<Pattern>, String> {
+    const DOWNLOAD: &str = "curl -sfo /dev/null http://198.18.0.1:8080/1MB";
+    let patterns = [
+        ("a ping every 15 s", "ping -q -i 15 -c 25 198.18.0.1 > /dev/null".to_owned(), 370, "62 %"),
+        (
+            "1 MB, and 60 s of nothing",
+            format!("for i in 1 2 3 4 5 6; do {DOWNLOAD}; sleep 60; done"),
+            375,
+            "15 %",
+        ),
+        (
+            "1 MB, and 10 to 110 s of nothing",
+            format!("for s in 83 24 107 41 66 12; do {DOWNLOAD}; sleep $s; done"),
+            345,
+            "20 %",
+        ),
+    ];
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let file = folder.path().join("1MB");
+    fs::write(&file, vec![0; 1_000_000]).map_err(|error| error.to_string())?;
+    let server = format!(
+        "printf 'daemon off; pid {0}/pid; error_log stderr crit; events {{}} \
+         http {{ access_log off; server {{ listen 8080; root {0}; }} }}' > {0}/nginx.conf; \
+         exec nginx -p {0} -e stderr -c {0}/nginx.conf",
+        folder.path().display()
+    );
+    // All may read what nginx's own user is to serve.
+    let open = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    fs::set_permissions(folder.path(), open).map_err(|error| error.to_string())?;
+    let mut all = Vec::new();
+    for (pattern, traffic, seconds, thesis) in patterns {
+        let script = format!(
+            "'{0}' radio control --interface lte --profile att-hspa --policy makeidle:10 \
+             --actuator exec --command \"'{0}' lab set lte rrc=dormant\" --every 1ms --json \
+             --for {seconds}s > control.json & control=$!; ({traffic}) & wait $control; \
+             cat control.json; '{0}' lab status --json",
+            binary.display()
+        );
+        let mut command = Command::new(binary);
+        command
+            .args(["lab", "shell", "--link", "lte:down=5mbit,up=2mbit,delay=30ms,rrc=att-hspa"])
+            .args(["--far", &server, "--", "sh", "-c", &script])
+            .current_dir(folder.path());
+        let (said, ..) = run(&mut command, Span::from_secs(seconds + 60))?;
+        let mut lines = said.lines().rev().filter(|line| line.starts_with('{'));
+        let status = json(lines.next().unwrap_or("{}"))?;
+        let summary = json(lines.next().unwrap_or("{}"))?;
+        let number = |key: &str| summary[key].as_f64().unwrap_or(f64::NAN);
+        all.push(Pattern {
+            pattern: pattern.to_owned(),
+            joules: number("joules"),
+            status_quo: number("status_quo_joules"),
+            switches: number("switches") as u64,
+            status_quo_switches: number("status_quo_switches") as u64,
+            promotions: status["links"][0]["radio"]["promotions"].as_u64().unwrap_or(0),
+            thesis: thesis.to_owned(),
         });
     }
     Ok(all)

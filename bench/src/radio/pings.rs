@@ -41,9 +41,8 @@ fn ping(
 ) -> Option<Ping> {
     const BEATS: u64 = 400;
     let profile = profiles::named(name)?.ok()?;
-    let packets = || {
-        workload::heartbeats(Span::from_secs(every), 100, Span::from_secs(every * (BEATS - 1)))
-    };
+    let packets =
+        || workload::heartbeats(Span::from_secs(every), 100, Span::from_secs(every * (BEATS - 1)));
     let run = |text: &str| -> Option<Outcome> {
         let plan = Plan::parse(text).ok()?;
         let learned = Learned { gap: f64::INFINITY, bursts: 1.0 };

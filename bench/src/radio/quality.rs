@@ -183,11 +183,7 @@ fn may_wait() -> Tolerant {
     Tolerant::applications(&names)
 }
 
-fn run(
-    made: Made,
-    profiles: &[Profile],
-    jobs: &[Job],
-) -> Result<(u64, Vec<Outcome>), String> {
+fn run(made: Made, profiles: &[Profile], jobs: &[Job]) -> Result<(u64, Vec<Outcome>), String> {
     assert!(is_held_back(made.seed), "only seeds that are held back judge");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut trace = Trace::made(made).map_err(|error| error.to_string())?;
@@ -210,10 +206,11 @@ pub fn mixed(seeds: u64, days: u64) -> Result<(Mixed, Vec<Constant>), String> {
         }
     }
     let mut sums = vec![Sum::default(); jobs.len()];
-    let mut ours = vec![
-        Ours { recovered: Vec::new(), switches: Vec::new(), by_threshold: Vec::new() };
-        profiles.len()
-    ];
+    let mut ours =
+        vec![
+            Ours { recovered: Vec::new(), switches: Vec::new(), by_threshold: Vec::new() };
+            profiles.len()
+        ];
     let mut packets = 0;
     for seed in HELD_BACK..HELD_BACK + seeds {
         let lasts = Span::from_secs(days * 86_400);
@@ -341,17 +338,18 @@ pub fn sweep(seeds: u64, days: u64) -> Result<Vec<Swept>, String> {
             *sum += outcome.account.total();
         }
     }
-    let swept = names.into_iter().zip(joules.chunks(POLICIES.len())).map(|((carrier, what), all)| {
-        let saved = |policy: usize| 1.0 - all[policy] / all[0];
-        Swept {
-            carrier: carrier.to_owned(),
-            what,
-            threshold: saved(1),
-            makeidle: saved(2),
-            context: saved(3),
-            oracle: saved(4),
-        }
-    });
+    let swept =
+        names.into_iter().zip(joules.chunks(POLICIES.len())).map(|((carrier, what), all)| {
+            let saved = |policy: usize| 1.0 - all[policy] / all[0];
+            Swept {
+                carrier: carrier.to_owned(),
+                what,
+                threshold: saved(1),
+                makeidle: saved(2),
+                context: saved(3),
+                oracle: saved(4),
+            }
+        });
     Ok(swept.collect())
 }
 

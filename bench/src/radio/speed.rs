@@ -8,7 +8,7 @@ use manyways_model::radio::simulate::{Decides, Simulation};
 use manyways_model::radio::{Packet, profiles, workload};
 use manyways_sys::clock::Clock;
 use manyways_sys::wait::{Outcome, account};
-use manyways_trace::Span;
+use manyways_trace::{Span, Time};
 use serde::Serialize;
 
 use crate::order::shuffle;
@@ -40,7 +40,7 @@ pub fn speed(rounds: u32) -> Vec<Speed> {
     let mut packets: Vec<Packet> = Vec::with_capacity(PACKETS);
     for seed in 1_000.. {
         let days = workload::mixed(seed, Span::from_secs(4 * 86_400));
-        let begins = packets.last().map_or(Span::ZERO, |last| last.at.since_zero());
+        let begins = packets.last().map_or(Span::ZERO, |last| last.at.since(Time::ZERO));
         packets.extend(days.map(|packet| Packet { at: packet.at + begins, ..packet }));
         if packets.len() >= PACKETS {
             break;
