@@ -27,8 +27,10 @@ use anyhow::{Context, Result};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  manyways radio energy phone.pcap --profile lte --battery 4000mAh --report phone.html
+  manyways radio whatif phone.pcap --profile lte --app .example.org --batch 5min
+  manyways radio simulate --app mixed-day --seed 1-20
   manyways radio profiles
-  manyways radio check my-radio.toml
   manyways radio control --interface wwan0 --profile verizon-lte
   manyways radio probe --interface wwan0 --target example.org
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use manyways_model::radio::{Choice, Profile};
 
 use super::known;
-use super::profiles::{Numbers, numbers};
+use super::profiles::{Numbers, json, numbers};
 use super::words::{joules, seconds, table, watts};
 use crate::report::check_folder;
 use crate::report::curves::{Axis, Curves, Line};
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         eprintln!("The drawing is in {}.", file.display());
     }
     match args.json {
-        true => super::print(&(serde_json::to_string_pretty(&numbers)? + "\n")),
+        true => super::print(&json(vec![numbers])?),
         false => super::print(&text(&numbers)),
     }
 }

@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(name) = &args.name {
         let known = known::profile(name)?;
         let text = match args.json {
-            true => serde_json::to_string_pretty(&numbers(&known.name, &known.profile))? + "\n",
+            true => json(vec![numbers(&known.name, &known.profile)])?,
             false => match profiles::all().find(|(one, _)| one == name) {
                 Some((_, text)) => text.to_owned(),
                 None => known::file(name.as_ref())?.1,
@@ -89,8 +89,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map(|(name, _)| known::profile(name).map(|known| numbers(name, &known.profile)))
         .collect::<Result<_, _>>()?;
     if args.json {
-        let document = Document { schema: "manyways.radio-profiles/1", profiles: all };
-        return super::print(&(serde_json::to_string_pretty(&document)? + "\n"));
+        return super::print(&json(all)?);
     }
     let mut rows = vec![
         ["name", "kind", "send", "receive", "tail", "", "threshold", "title"]
@@ -110,6 +109,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ]);
     }
     super::print(&table(&rows))
+}
+
+/// One document, of however many.
+pub fn json(profiles: Vec<Numbers>) -> Result<String> {
+    let document = Document { schema: "manyways.radio-profiles/1", profiles };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
 /// What a profile comes to.

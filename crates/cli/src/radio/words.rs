@@ -46,7 +46,7 @@ pub fn seconds(secs: f64) -> String {
         ..1e-3 => format!("{:.0} µs", secs * 1e6),
         ..1.0 => format!("{} ms", short(secs * 1e3)),
         ..120.0 => format!("{} s", short(secs)),
-        ..36_000.0 => format!("{} min", short(secs / 60.0)),
+        ..7_200.0 => format!("{} min", short(secs / 60.0)),
         ..864_000.0 => format!("{} h", short(secs / 3_600.0)),
         _ => format!("{} d", short(secs / 86_400.0)),
     }

@@ -1,0 +1,282 @@
+//! `manyways radio` on traces: what people and programs read of them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use manyways_tests::{Finished, finish, folder, manyways, manyways_path};
+use serde_json::Value;
+
+fn radio(files: &Path, words: &[&str]) -> Finished {
+    finish(manyways().arg("radio").args(words).current_dir(files))
+}
+
+fn document(done: &Finished) -> Value {
+    serde_json::from_str(&done.stdout)
+        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", done.stdout, done.stderr))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// An hour of heartbeats every 30 s, which a ruler can measure.
+fn beats(files: &Path) {
+    radio(files, &["generate", "--heartbeat", "30s", "--lasts", "1h", "-o", "beats.csv"])
+        .succeeded();
+}
+
+#[test]
+fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
+    let files = folder();
+    beats(files.path());
+    let words = ["energy", "beats.csv", "--profile", "att-hspa", "--json", "--report", "a.html"];
+    let timeline = ["--timeline", "a.csv", "--battery", "4Ah"];
+    let done = radio(files.path(), &[&words[..], &timeline].concat()).succeeded();
+    let found = document(&done);
+    assert_eq!(found["schema"], "manyways.radio-energy/1");
+    let one = &found["radios"][0];
+    // 121 beats, each with a whole tail, and a switch.
+    let each = 6.2 * 0.916 + 10.4 * 0.659 + 1.10;
+    assert!((number(&one["joules"]) / (121.0 * each) - 1.0).abs() < 1e-9, "{one:#}");
+    assert_eq!((&one["switches"], &one["packets"]), (&121.into(), &121.into()));
+    assert_eq!(one["owners"][0]["name"], "heartbeat");
+    assert_eq!(one["periodic"][0]["every_seconds"], 30.0);
+    let periodic = one["bursts"].as_array().unwrap().iter().find(|one| one["kind"] == "periodic");
+    assert_eq!(periodic.unwrap()["bursts"], 121);
+    let day = number(&one["mah_a_day"]);
+    assert!((number(&one["battery_share_a_day"]) - day / 4_000.0).abs() < 1e-12);
+    let sheet = fs::read_to_string(files.path().join("a.csv")).unwrap();
+    assert_eq!(sheet.lines().next(), Some("radio,begins,ends,state,joules"));
+    let joules = |line: &str| line.rsplit(',').next().unwrap().parse::<f64>().unwrap();
+    let sum: f64 = sheet.lines().skip(1).map(joules).sum();
+    assert!((sum / number(&one["joules"]) - 1.0).abs() < 1e-6, "{sum}");
+    let page = fs::read_to_string(files.path().join("a.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("heartbeat") && !page.contains("http:"));
+    // The same from standard input, for people.
+    let script = "\"$1\" radio energy - --profile att-hspa < beats.csv";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
+    let done = finish(&mut shell).succeeded();
+    assert!(done.stdout.contains("the radio is brought back 121 times"), "{}", done.stdout);
+}
+
+/// Wi-Fi's packets count for Wi-Fi, the cellular ones for LTE, where the trace says which they are.
+#[test]
+fn a_device_has_several_radios() {
+    let files = folder();
+    beats(files.path());
+    let words = ["energy", "--radio", "lte=beats.csv", "--radio", "wifi=beats.csv", "--json"];
+    let found = document(&radio(files.path(), &words).succeeded());
+    assert_eq!(found["device"], true);
+    let [lte, wifi] = [0, 1].map(|place| number(&found["radios"][place]["joules"]));
+    assert!((number(&found["joules"]) - lte - wifi).abs() < 1e-9 && lte > wifi);
+}
+
+#[test]
+fn batching_saves_what_it_should() {
+    let files = folder();
+    beats(files.path());
+    let words = ["whatif", "beats.csv", "--profile", "att-hspa", "--json", "--batch", "1min,5min"];
+    let more = ["--prefetch", "5min", "--shift", "1min", "--without", "--app", "heart*"];
+    let found = document(&radio(files.path(), &[&words[..], &more].concat()).succeeded());
+    let lines = found["lines"].as_array().unwrap();
+    let changes: Vec<&str> = lines.iter().map(|line| line["change"].as_str().unwrap()).collect();
+    let expected =
+        ["as it is", "batch 60 s", "batch 5 min", "shift 60 s", "prefetch 5 min", "without"];
+    assert_eq!(changes, expected);
+    // Beats at 0, 30, 60 … wait for whole minutes: 61 of them are left, and for five minutes 13.
+    let switches: Vec<u64> = lines.iter().map(|line| line["switches"].as_u64().unwrap()).collect();
+    // One that is held back for a minute is held at 30 s, and takes the ones at 60 and 90 along.
+    assert_eq!(switches, [121, 61, 13, 41, 11, 0]);
+    let moves: Vec<&Value> = lines.iter().map(|line| &line["moves"]).collect();
+    assert_eq!(moves, ["", "later", "later", "later", "sooner", ""]);
+    let done = radio(
+        files.path(),
+        &["whatif", "beats.csv", "--profile", "lte", "--app", "mail", "--without"],
+    );
+    assert_eq!(done.code(), 1);
+    assert!(done.stderr.contains("hint: it has: heartbeat"), "{}", done.stderr);
+}
+
+#[test]
+fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
+    let files = folder();
+    let words = ["simulate", "--app", "mixed-day", "--seed", "1-2", "--lasts", "12h", "--json"];
+    let what = ["--policy", "fixed,threshold,makeidle,context,makeidle+makeactive"];
+    let more = ["--tolerant", "news,im,email", "--sweep", "n=50,100", "--sweep", "e-switch=1,2"];
+    let out = ["--parquet", "a.parquet", "--report", "a.html", "--profile", "att-hspa"];
+    let all = [&words[..], &what, &more, &out].concat();
+    let found = document(&radio(files.path(), &all).succeeded());
+    assert_eq!(found["schema"], "manyways.radio-simulate/1");
+    let totals = found["totals"].as_array().unwrap();
+    // Seven that were asked for, the timers and the oracle, for two energies of a switch.
+    assert_eq!(totals.len(), 2 * 9);
+    assert_eq!(found["runs"].as_array().unwrap().len(), 2 * 2 * 9);
+    for run in totals {
+        let (policy, share) = (run["policy"].as_str().unwrap(), number(&run["saved_of_oracle"]));
+        match policy {
+            "status-quo" => assert_eq!(share, 0.0),
+            "oracle" => assert_eq!(share, 1.0),
+            _ if policy.contains("makeactive") => assert!(run["held"].as_u64() > Some(0)),
+            _ => assert!(share < 1.0 && run["held"] == 0, "{run:#}"),
+        }
+    }
+    // Two runs on as many cores as one likes are the same.
+    let words = [&all[..], &["--threads", "1"]].concat();
+    assert_eq!(document(&radio(files.path(), &words).succeeded()), found);
+    let table = fs::read(files.path().join("a.parquet")).unwrap();
+    assert!(table.starts_with(b"PAR1") && table.ends_with(b"PAR1"));
+    let page = fs::read_to_string(files.path().join("a.html")).unwrap();
+    for words in
+        ["figures 4-9 and 4-17", "figure 4-12", "figure 4-13", "figure 4-14", "figure 4-16"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+/// Rules by domain and port, over what `manyways flows` wrote.
+#[test]
+fn only_what_the_rules_name_is_held_back() {
+    let files = folder();
+    let mut trace = "time,bytes,direction,app,port,flow\n".to_owned();
+    for beat in 0..200 {
+        let at = 60 * beat;
+        trace += &format!("{at},100,up,a.example.org,993,{}\n", 2 * beat);
+        trace += &format!("{}.5,100,up,b.example.net,443,{}\n", at + 20, 2 * beat + 1);
+    }
+    fs::write(files.path().join("trace.csv"), trace).unwrap();
+    let rules = "[[delay-tolerant]]\ndomain = \"*.example.org\"\nport = 993\n";
+    fs::write(files.path().join("rules.toml"), rules).unwrap();
+    let words =
+        ["simulate", "trace.csv", "--profile", "att-hspa", "--json", "--rules", "rules.toml"];
+    let policy = ["--policy", "makeactive-fixed:hold=30"];
+    let found = document(&radio(files.path(), &[&words[..], &policy].concat()).succeeded());
+    let totals = found["totals"].as_array().unwrap();
+    let run = totals.iter().find(|run| run["policy"] == "makeactive-fixed:hold=30").unwrap();
+    // Half of the sessions may wait, and each waits for the other half's next one.
+    assert_eq!((&run["sessions"], &run["held"]), (&200.into(), &200.into()));
+    assert!((number(&run["mean_delay_seconds"]) - 20.5).abs() < 1e-6, "{run:#}");
+    fs::write(files.path().join("rules.toml"), rules.replace("993", "99300")).unwrap();
+    let done = radio(files.path(), &[&words[..], &policy].concat());
+    assert_eq!(done.code(), 1);
+    let expected = "rules.toml: line 3, column 8: port: `99300` is neither a port nor several";
+    assert!(done.stderr.contains(expected), "{}", done.stderr);
+}
+
+#[test]
+fn a_profile_of_ones_own_is_checked_and_drawn() {
+    let files = folder();
+    let done = radio(files.path(), &["profiles", "lte"]).succeeded();
+    fs::write(files.path().join("mine.toml"), &done.stdout).unwrap();
+    let done = radio(files.path(), &["check", "mine.toml", "--report", "mine.html"]).succeeded();
+    assert!(
+        done.stdout.contains("Behind the last packet it stays awake for 10.1 s"),
+        "{}",
+        done.stdout
+    );
+    assert!(fs::read_to_string(files.path().join("mine.html")).unwrap().contains("<svg"));
+    let text = fs::read_to_string(files.path().join("mine.toml")).unwrap();
+    fs::write(files.path().join("mine.toml"), text.replace("timer = \"10s\"", "timer = \"-1s\""))
+        .unwrap();
+    let done = radio(files.path(), &["check", "mine.toml"]);
+    assert_eq!(done.code(), 1);
+    assert!(done.stderr.contains("mine.toml: line 32, column 9: timer: "), "{}", done.stderr);
+    let all = document(&radio(files.path(), &["profiles", "--json"]).succeeded());
+    let names: Vec<&str> = all["profiles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert!(names.contains(&"5g-sa") && names.contains(&"bluetooth"), "{names:?}");
+}
+
+#[test]
+fn powers_are_found_in_what_a_monitor_saw() {
+    let files = folder();
+    let words = ["generate", "--app", "mixed-day", "--lasts", "3h", "--seed", "5", "-o", "day.csv"];
+    radio(files.path(), &words).succeeded();
+    let words = ["energy", "day.csv", "--profile", "att-hspa", "--timeline", "pieces.csv"];
+    radio(files.path(), &words).succeeded();
+    // What a monitor would see of these pieces, a sample every 50 ms.
+    let text = fs::read_to_string(files.path().join("pieces.csv")).unwrap();
+    let pieces: Vec<(f64, f64, f64)> = text
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let number = |place: usize| fields[place].parse::<f64>().unwrap();
+            (number(1), number(2), number(4))
+        })
+        .collect();
+    const STEP: f64 = 0.05;
+    let begin = pieces[0].0;
+    let end = pieces.last().unwrap().1;
+    let mut joules = vec![0.0; ((end - begin) / STEP) as usize + 2];
+    for (from, to, spent) in pieces {
+        let (from, to) = (from - begin, to - begin);
+        let (first, last) = ((from / STEP) as usize, (to / STEP) as usize);
+        for step in first..=last {
+            let part = match to > from {
+                true => {
+                    let (low, high) = (step as f64 * STEP, (step + 1) as f64 * STEP);
+                    (high.min(to) - low.max(from)).max(0.0) / (to - from)
+                }
+                false => 1.0,
+            };
+            joules[step] += spent * part;
+        }
+    }
+    let mut monitor = "time,milliwatts\n".to_owned();
+    for (step, joules) in joules.iter().enumerate() {
+        let at = begin + (step as f64 + 0.5) * STEP;
+        monitor += &format!("{at:.6},{:.6}\n", joules / STEP * 1e3);
+    }
+    fs::write(files.path().join("monitor.csv"), monitor).unwrap();
+    let words = ["infer", "day.csv", "--power", "monitor.csv", "--profile", "att-hspa", "--json"];
+    let found = document(&radio(files.path(), &words).succeeded());
+    let numbers = found["powers"]["numbers"].as_array().unwrap();
+    for (name, expected) in
+        [("DCH", 0.916), ("FACH", 0.659), ("IDLE", 0.0), ("to be brought back", 0.55)]
+    {
+        let one = numbers.iter().find(|one| one["name"] == name).unwrap();
+        assert!((number(&one["value"]) - expected).abs() < 0.01, "{one:#}");
+    }
+}
+
+#[test]
+fn bad_input_gets_a_sentence_and_a_hint() {
+    let files = folder();
+    let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
+    write("unsorted.csv", "time,bytes,direction\n2,1,up\n1,1,up\n");
+    write("nan.csv", "time,bytes,direction\nNaN,1,up\n");
+    write("negative.csv", "time,bytes,direction\n-1,1,up\n");
+    write("sideways.csv", "time,bytes,direction\n1,1,left\n");
+    write("empty.csv", "");
+    write("good.csv", "time,bytes,direction\n1,1,up\n");
+    for (words, code, sentence) in [
+        (vec!["energy", "unsorted.csv", "--profile", "lte"], 1, "line 3: it is earlier than"),
+        (vec!["energy", "nan.csv", "--profile", "lte"], 1, "line 2: `NaN` is not a time"),
+        (vec!["energy", "negative.csv", "--profile", "lte"], 1, "line 2: `-1` is not a time"),
+        (vec!["energy", "sideways.csv", "--profile", "lte"], 1, "`left` is not a direction"),
+        (vec!["energy", "empty.csv", "--profile", "lte"], 1, "there is no packet in empty.csv"),
+        (vec!["energy", "none.csv", "--profile", "lte"], 1, "cannot read none.csv"),
+        (vec!["energy", "good.csv", "--profile", "ltee"], 2, "did you mean `lte`?"),
+        (vec!["energy", "good.csv"], 2, "which radio is it"),
+        (vec!["simulate", "good.csv", "--policy", "makeidel"], 2, "did you mean `makeidle`?"),
+        (vec!["simulate", "good.csv", "--policy", "makeidle:m=3"], 2, "it has: n"),
+        (vec!["simulate", "good.csv", "--policy", "makeactive"], 2, "nothing may be held back"),
+        (vec!["simulate", "good.csv", "--sweep", "m=3"], 2, "it is one of e-switch"),
+        (vec!["simulate", "--app", "mixedday"], 2, "mixed-day"),
+        (vec!["generate", "--app", "im", "--seed", "1-3"], 2, "name a folder with -o"),
+        (vec!["whatif", "good.csv", "--profile", "lte"], 2, "nothing is to be changed"),
+        (vec!["infer"], 2, "there is nothing to infer from"),
+        (vec!["infer", "--probes", "good.csv"], 1, "there is no column `idle`"),
+    ] {
+        let done = radio(files.path(), &words);
+        assert_eq!(done.code(), code, "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains(sentence), "{words:?}: {}", done.stderr);
+        assert!(done.stdout.is_empty(), "{words:?}: {}", done.stdout);
+    }
+}
