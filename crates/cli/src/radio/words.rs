@@ -133,7 +133,7 @@ mod tests {
             ["0 s", "500 µs", "260 ms", "4.5 s", "90 s", "60 min", "25 h", "10.4 d", "never"];
         assert_eq!(all.map(seconds), words);
         assert_eq!([0.0, 0.55, 1.1, 12_345.0].map(joules), ["0 J", "550 mJ", "1.1 J", "12.3 kJ"]);
-        assert_eq!([0.0, 0.0205, 1.325].map(watts), ["0 W", "20.5 mW", "1.33 W"]);
+        assert_eq!([0.0, 0.0205, 1.375].map(watts), ["0 W", "20.5 mW", "1.38 W"]);
         assert_eq!(percent(0.904), "90.4 %");
         assert_eq!([5, 1_234, 1_234_567].map(count), ["5", "1 234", "1 234 567"]);
     }

@@ -28,23 +28,20 @@ pub struct MakeIdle {
     /// The last gaps, oldest first, at most n of them.
     last: VecDeque<f64>,
     n: usize,
-    /// The same, the shortest first.
-    gaps: Vec<Gap>,
+    /// The same, the shortest first, in seconds.
+    gaps: Vec<f64>,
+    /// What each takes if one stays awake for it.
+    stays: Vec<Units>,
+    /// What it takes to stay awake for so long while nothing comes, and then to switch.
+    waits: Vec<Units>,
+    /// How many of them are no gap at all, and how many end before the network lets go.
+    none: usize,
+    below: usize,
 }
 
 /// Energy in parts of a joule that are so small that n gaps just fit. Whole numbers add up to the same
 /// in any order, and faster than others.
 type Units = i64;
-
-#[derive(Clone, Copy, Debug)]
-struct Gap {
-    /// Seconds.
-    lasts: f64,
-    /// What it takes if one stays awake for it.
-    stays: Units,
-    /// What it takes to stay awake for so long while nothing comes.
-    waits: Units,
-}
 
 /// The most gaps that MakeIdle looks at.
 const MOST: usize = 65_536;
@@ -66,17 +63,22 @@ impl MakeIdle {
             last: VecDeque::with_capacity(n),
             n,
             gaps: Vec::with_capacity(n),
+            stays: Vec::with_capacity(n),
+            waits: Vec::with_capacity(n),
+            none: 0,
+            below: 0,
         }
     }
 
-    /// What follows once the network has let go of it is the same whoever has: it counts for nothing.
-    fn gap(&self, lasts: f64) -> Gap {
+    /// What a gap takes if one stays awake for it, and what it takes to wait for so long in vain. What
+    /// follows once the network has let go of it is the same whoever has: it counts for nothing.
+    fn costs(&self, lasts: f64) -> (Units, Units) {
         let awake = self.choice.stay.energy(lasts.min(self.released));
         let stays = match lasts > self.released {
             true => self.units(awake) + self.switch,
             false => self.units(awake + self.choice.stay.promotion(lasts)),
         };
-        Gap { lasts, stays, waits: self.units(awake) }
+        (stays, self.units(awake) + self.switch)
     }
 
     fn units(&self, joules: f64) -> Units {
@@ -84,50 +86,69 @@ impl MakeIdle {
     }
 
     fn place(&self, lasts: f64) -> usize {
-        self.gaps.partition_point(|gap| gap.lasts < lasts)
+        self.gaps.partition_point(|gap| *gap < lasts)
     }
 
     fn remember(&mut self, lasts: f64) {
-        let new = self.gap(lasts);
+        let (stays, waits) = self.costs(lasts);
         let to = self.place(lasts);
         let oldest = if self.last.len() == self.n { self.last.pop_front() } else { None };
         self.last.push_back(lasts);
-        let Some(oldest) = oldest else { return self.gaps.insert(to, new) };
-        // Only what is between the two moves.
+        self.none += usize::from(lasts <= 0.0);
+        self.below += usize::from(lasts < self.released);
+        let Some(oldest) = oldest else {
+            self.gaps.insert(to, lasts);
+            self.stays.insert(to, stays);
+            self.waits.insert(to, waits);
+            return;
+        };
+        self.none -= usize::from(oldest <= 0.0);
+        self.below -= usize::from(oldest < self.released);
         let from = self.place(oldest);
-        match from < to {
-            true => {
-                self.gaps.copy_within(from + 1..to, from);
-                self.gaps[to - 1] = new;
-            }
-            false => {
-                self.gaps.copy_within(to..from, to + 1);
-                self.gaps[to] = new;
-            }
-        }
+        replace(&mut self.gaps, from, to, lasts);
+        replace(&mut self.stays, from, to, stays);
+        replace(&mut self.waits, from, to, waits);
     }
 
     /// The best wait for the gaps that are remembered.
     fn best(&self) -> f64 {
         let count = self.gaps.len();
-        let longer = count - self.gaps.partition_point(|gap| gap.lasts <= 0.0);
-        let (mut best, mut least) = (0.0, longer as Units * self.switch);
-        let below = self.place(self.released);
-        let (waited, rest) = self.gaps.split_at(below);
+        let mut least = (count - self.none) as Units * self.switch;
+        let mut best = usize::MAX;
         let mut spent = 0;
         let mut left = count as Units;
-        for gap in waited {
-            spent += gap.stays;
+        let waited = self.stays.iter().zip(&self.waits).take(self.below).enumerate();
+        for (place, (stays, waits)) in waited {
+            spent += stays;
             left -= 1;
             // Of several that are equal the last one counts, and the others look worse than it.
-            let cost = spent + left * (gap.waits + self.switch);
-            if cost < least {
-                (best, least) = (gap.lasts, cost);
-            }
+            let cost = spent + left * waits;
+            // Without a branch, which nobody could foresee.
+            let is_less = cost < least;
+            least = if is_less { cost } else { least };
+            best = if is_less { place } else { best };
         }
         // The network's timers wait for all of them.
-        let all = spent + rest.iter().map(|gap| gap.stays).sum::<Units>();
-        if all < least { NEVER } else { best }
+        let all = spent + self.stays[self.below..].iter().sum::<Units>();
+        match all < least {
+            true => NEVER,
+            false => self.gaps.get(best).copied().unwrap_or(0.0),
+        }
+    }
+}
+
+/// Takes the value at one place out of those that are sorted, and puts another one where it belongs
+/// among them: only what is between the two moves.
+fn replace<T: Copy>(all: &mut [T], from: usize, to: usize, value: T) {
+    match from < to {
+        true => {
+            all.copy_within(from + 1..to, from);
+            all[to - 1] = value;
+        }
+        false => {
+            all.copy_within(to..from, to + 1);
+            all[to] = value;
+        }
     }
 }
 

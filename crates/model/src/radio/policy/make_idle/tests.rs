@@ -56,7 +56,7 @@ fn old_gaps_are_forgotten() {
     let mut policy = MakeIdle::new(choice("att-hspa"), 5);
     after(&mut policy, &[60.0; 100]);
     assert_eq!(after(&mut policy, &[0.3; 5]), 0.3);
-    assert!(policy.gaps.iter().all(|gap| gap.lasts == 0.3) && policy.gaps.len() == 5);
+    assert!(policy.gaps.iter().all(|gap| *gap == 0.3) && policy.gaps.len() == 5);
 }
 
 proptest! {
