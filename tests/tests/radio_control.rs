@@ -500,3 +500,53 @@ fn what_makes_no_sense_is_said() {
         assert!(said.stderr.contains(words), "{arguments:?}: {}", said.stderr);
     }
 }
+
+/// Asks twice over a link with a radio, the second time when the radio was sent to sleep.
+const DEVICE: &str = r#"set -e
+"$MANYWAYS" radio control --interface cell --profile "$OUT/radio.toml" --policy fixed:0.05 --json \
+    --every 0s --actuator exec --command '"$MANYWAYS" lab set --lab radio-control cell rrc=dormant' \
+    >"$OUT/events" & CONTROL=$!
+until grep -qs radio-begin "$OUT/events"; do :; done
+for round in 1 2; do
+    ping -q -c 1 origin.lab >/dev/null
+    until [ "$(grep -c radio-command "$OUT/events")" = $round ]; do :; done
+done
+kill -INT $CONTROL
+wait $CONTROL
+exec "$MANYWAYS" lab status --json radio-control"#;
+
+#[test]
+fn a_command_sends_the_radio_of_a_lab_to_sleep() {
+    if let Some(lack) = cannot().or_else(|| lack(&[Need::Command("ping")])) {
+        eprintln!("skipped: {lack}");
+        return;
+    }
+    let folder = folder();
+    let profile = PROFILE.replace("promotion =", "promotion-delay = \"300ms\"\npromotion =");
+    fs::write(folder.path().join("radio.toml"), profile).unwrap();
+    let link = format!("cell:delay=1ms,rrc={}", folder.path().join("radio.toml").display());
+    let mut lab = manyways();
+    lab.args([
+        "lab",
+        "shell",
+        "--name",
+        "radio-control",
+        "--link",
+        &link,
+        "--",
+        "sh",
+        "-c",
+        DEVICE,
+    ]);
+    lab.env("MANYWAYS", manyways_path()).env("OUT", folder.path());
+    let done = finish(&mut lab).succeeded();
+    let status: Value = serde_json::from_str(&done.stdout).unwrap();
+    let radio = &status["links"][0]["radio"];
+    assert_eq!((&radio["sleeps"], &radio["state"]), (&2.into(), &"IDLE".into()), "{status}");
+    assert_eq!(radio["promotions"], 2, "{status}");
+    let events = fs::read_to_string(folder.path().join("events")).unwrap();
+    let summary: Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    for (field, expected) in [("sleeps", 2), ("switches", 2), ("failed_commands", 0)] {
+        assert_eq!(summary[field], expected, "{events}");
+    }
+}
