@@ -37,6 +37,23 @@ pub struct MakeIdle {
     /// How many of them are no gap at all, and how many end before the network lets go.
     none: usize,
     below: usize,
+    /// What each [`BLOCK`] of them comes to: a packet changes only those between two places.
+    blocks: Vec<Block>,
+}
+
+/// Gaps that are added up together.
+const BLOCK: usize = 16;
+/// More than any cost, so far below the largest number that a cost may be added.
+const NO_COST: Units = 1 << 62;
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// What all its gaps take if one stays awake for them.
+    spent: Units,
+    /// The least C(w) of its gaps, without what is spent in the blocks before it.
+    least: Units,
+    /// Which gap has it.
+    best: usize,
 }
 
 /// Energy in parts of a joule that are so small that n gaps just fit. Whole numbers add up to the same
@@ -67,6 +84,7 @@ impl MakeIdle {
             waits: Vec::with_capacity(n),
             none: 0,
             below: 0,
+            blocks: Vec::with_capacity(n.div_ceil(BLOCK)),
         }
     }
 
@@ -82,7 +100,8 @@ impl MakeIdle {
     }
 
     fn units(&self, joules: f64) -> Units {
-        (joules * self.scale).round() as Units
+        // Never negative: half of one more, and what is behind the point is cut off.
+        (joules * self.scale + 0.5) as Units
     }
 
     fn place(&self, lasts: f64) -> usize {
@@ -100,6 +119,9 @@ impl MakeIdle {
             self.gaps.insert(to, lasts);
             self.stays.insert(to, stays);
             self.waits.insert(to, waits);
+            if self.last.len() == self.n {
+                self.add_up(0, self.n - 1);
+            }
             return;
         };
         self.none -= usize::from(oldest <= 0.0);
@@ -108,29 +130,49 @@ impl MakeIdle {
         replace(&mut self.gaps, from, to, lasts);
         replace(&mut self.stays, from, to, stays);
         replace(&mut self.waits, from, to, waits);
+        self.add_up(from.min(to), from.max(to).min(self.n - 1));
+    }
+
+    /// What the blocks from one place to another come to, once there are n gaps.
+    fn add_up(&mut self, from: usize, to: usize) {
+        let empty = Block { spent: 0, least: NO_COST, best: usize::MAX };
+        self.blocks.resize(self.n.div_ceil(BLOCK), empty);
+        for number in from / BLOCK..=to / BLOCK {
+            let begin = number * BLOCK;
+            let end = (begin + BLOCK).min(self.n);
+            let waited = self.below.clamp(begin, end);
+            let mut block = empty;
+            let mut left = (self.n - begin) as Units;
+            let costs = self.stays[begin..waited].iter().zip(&self.waits[begin..waited]);
+            for ((stays, waits), place) in costs.zip(begin..) {
+                block.spent += stays;
+                left -= 1;
+                // Of several that are equal the last one counts, and the others look worse than it.
+                let cost = block.spent + left * waits;
+                // Without a branch, which nobody could foresee.
+                let is_less = cost < block.least;
+                block.least = if is_less { cost } else { block.least };
+                block.best = if is_less { place } else { block.best };
+            }
+            block.spent += self.stays[waited..end].iter().sum::<Units>();
+            self.blocks[number] = block;
+        }
     }
 
     /// The best wait for the gaps that are remembered.
     fn best(&self) -> f64 {
-        let count = self.gaps.len();
-        let mut least = (count - self.none) as Units * self.switch;
+        let mut least = (self.n - self.none) as Units * self.switch;
         let mut best = usize::MAX;
         let mut spent = 0;
-        let mut left = count as Units;
-        let waited = self.stays.iter().zip(&self.waits).take(self.below).enumerate();
-        for (place, (stays, waits)) in waited {
-            spent += stays;
-            left -= 1;
-            // Of several that are equal the last one counts, and the others look worse than it.
-            let cost = spent + left * waits;
-            // Without a branch, which nobody could foresee.
-            let is_less = cost < least;
-            least = if is_less { cost } else { least };
-            best = if is_less { place } else { best };
+        for block in &self.blocks {
+            let cost = spent + block.least;
+            if cost < least {
+                (least, best) = (cost, block.best);
+            }
+            spent += block.spent;
         }
         // The network's timers wait for all of them.
-        let all = spent + self.stays[self.below..].iter().sum::<Units>();
-        match all < least {
+        match spent < least {
             true => NEVER,
             false => self.gaps.get(best).copied().unwrap_or(0.0),
         }
