@@ -217,7 +217,7 @@ fn powers_are_found_in_what_a_monitor_saw() {
     for (from, to, spent) in pieces {
         let (from, to) = (from - begin, to - begin);
         let (first, last) = ((from / STEP) as usize, (to / STEP) as usize);
-        for step in first..=last {
+        for (step, joules) in joules.iter_mut().enumerate().take(last + 1).skip(first) {
             let part = match to > from {
                 true => {
                     let (low, high) = (step as f64 * STEP, (step + 1) as f64 * STEP);
@@ -225,7 +225,7 @@ fn powers_are_found_in_what_a_monitor_saw() {
                 }
                 false => 1.0,
             };
-            joules[step] += spent * part;
+            *joules += spent * part;
         }
     }
     let mut monitor = "time,milliwatts\n".to_owned();

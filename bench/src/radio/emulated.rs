@@ -234,7 +234,7 @@ pub fn patterns(binary: &Path) -> Result<Vec<Pattern>, String> {
         folder.path().display()
     );
     // All may read what nginx's own user is to serve.
-    let open = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o755));
+    let open: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(folder.path(), open).map_err(|error| error.to_string())?;
     let mut all = Vec::new();
     for (pattern, traffic, seconds, thesis) in patterns {

@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .hint("give --probes FILE, or TRACE --power FILE --profile NAME")
             .into());
     }
-    if !(args.offset.abs() <= 1e9) {
+    if !(-1e9..=1e9).contains(&args.offset) {
         return Err(Failure::usage("that is no offset").hint("--offset 0.35, in seconds").into());
     }
     let found = match &args.probes {

@@ -203,7 +203,8 @@ fn all(page: &mut Page, results: &Results, profile: usize) {
 fn traces(page: &mut Page, results: &Results, profile: usize) {
     let variants = &results.variants;
     let runs = variants.runs(profile);
-    let tables: [(&str, fn(&Sum) -> String); 2] = [
+    type Cell = fn(&Sum) -> String;
+    let tables: [(&str, Cell); 2] = [
         ("Energy saved, by trace", |sum| percent(sum.saved())),
         ("Switches by those under the network's timers, by trace", |sum| {
             format!("{:.2}", sum.switches())
