@@ -1,5 +1,7 @@
 //! The results as a page.
 
+use std::collections::BTreeMap;
+
 use super::text::cells;
 use super::{Results, Sum};
 use crate::radio::words::{count, percent, seconds, short};
@@ -226,66 +228,76 @@ fn traces(page: &mut Page, results: &Results, profile: usize) {
     }
 }
 
-/// A chart for each number of a policy that was tried: how wrong it is (figure 4-13), and what it saves.
+/// Charts for each number that was tried, of a policy or of a radio: what is saved, and how wrong it is
+/// (figure 4-13).
 fn swept(results: &Results) -> Vec<(Drawing, String)> {
     let variants = &results.variants;
     let mut charts = Vec::new();
     for sweep in variants.sweeps.iter().filter(|sweep| sweep.values.len() > 1) {
-        let mark = format!(":{}=", sweep.key);
-        let mut lines: [Vec<Line>; 2] = [Vec::new(), Vec::new()];
-        for profile in 0..variants.profiles.len() {
-            let runs = variants.runs(profile);
-            let mut points: [Vec<(f64, f64)>; 3] = Default::default();
-            for run in runs {
-                let Some((_, rest)) = variants.policies[run].split_once(&mark) else { continue };
-                let end = rest.find([':', '+']).unwrap_or(rest.len());
-                let Ok(value) = rest[..end].parse::<f64>() else { continue };
-                let sum = results.sum(run);
-                for (points, y) in points.iter_mut().zip([
-                    sum.false_switches(),
-                    sum.missed_switches(),
-                    sum.saved(),
-                ]) {
-                    if y.is_finite() {
-                        points.push((value, y));
-                    }
-                }
-            }
-            let [wrong, missed, saved] = points.map(|mut points| {
-                points.sort_by(|one, other| one.0.total_cmp(&other.0));
-                points
-            });
-            let name = variants.name(profile);
-            let line = |what: &str, points| Line {
-                name: format!("{name}{what}"),
-                points,
-                is_filled: false,
-            };
-            if saved.len() > 1 {
-                lines[0].extend([line(" false", wrong), line(" missed", missed)]);
-                lines[1].push(line("", saved));
+        // By the policy, a line for each radio; where the number is a radio's, the other way round.
+        let mut groups: BTreeMap<String, BTreeMap<String, Vec<(f64, Sum)>>> = BTreeMap::new();
+        for run in (0..variants.jobs.len()).filter(|run| !variants.hidden[*run]) {
+            let (name, tried) = &variants.names[variants.jobs[run].profile];
+            let policy = &variants.policies[run];
+            let sum = results.sum(run);
+            if let Some((value, rest)) = without(policy, &format!(":{}=", sweep.key), &[':', '+']) {
+                let radio = variants.name(variants.jobs[run].profile);
+                groups.entry(rest).or_default().entry(radio).or_default().push((value, sum));
+            } else if let Some((value, rest)) = without(tried, &format!("{}=", sweep.key), &[' ']) {
+                let radio = format!("{name} {rest}").trim().to_owned();
+                groups
+                    .entry(radio)
+                    .or_default()
+                    .entry(policy.clone())
+                    .or_default()
+                    .push((value, sum));
             }
         }
-        let captions = [
-            format!("Wrong decisions by {} (as figure 4-13, which has n).", sweep.key),
-            format!("Energy saved by {}.", sweep.key),
-        ];
-        for (lines, caption) in
-            lines.into_iter().zip(captions).filter(|(lines, _)| !lines.is_empty())
-        {
-            let chart = Curves {
-                title: caption.clone(),
-                description: "A line for each radio; each value holds until the next one that was \
-                              tried."
-                    .to_owned(),
-                across: Axis::linear(&sweep.key),
-                up: Axis::parts("share"),
-                lines,
+        for (group, lines) in groups {
+            let points = |values: &[(f64, Sum)], value: fn(&Sum) -> f64| {
+                let points = values.iter().map(|(at, sum)| (*at, value(sum)));
+                let mut points: Vec<(f64, f64)> =
+                    points.filter(|(_, value)| value.is_finite()).collect();
+                points.sort_by(|one, other| one.0.total_cmp(&other.0));
+                points
             };
-            charts.push((chart.draw(), caption));
+            let line = |name: String, points| Line { name, points, is_filled: false };
+            let saved = lines
+                .iter()
+                .map(|(name, values)| line(name.clone(), points(values, Sum::saved)))
+                .collect();
+            let wrong = lines.iter().flat_map(|(name, values)| {
+                [
+                    line(format!("{name} false"), points(values, Sum::false_switches)),
+                    line(format!("{name} missed"), points(values, Sum::missed_switches)),
+                ]
+            });
+            let captions = [
+                format!("{group}: energy saved, by {}.", sweep.key),
+                format!("{group}: wrong decisions, by {} (as figure 4-13).", sweep.key),
+            ];
+            for (lines, caption) in [saved, wrong.collect::<Vec<Line>>()].into_iter().zip(captions)
+            {
+                let chart = Curves {
+                    title: caption.clone(),
+                    description: "Each value holds until the next one that was tried.".to_owned(),
+                    across: Axis::linear(&sweep.key),
+                    up: Axis { to: None, ..Axis::parts("share") },
+                    lines,
+                };
+                charts.push((chart.draw(), caption));
+            }
         }
     }
     charts
+}
+
+/// The number behind a mark, up to one of these ends, and the text without both.
+fn without(text: &str, mark: &str, ends: &[char]) -> Option<(f64, String)> {
+    let (before, rest) = text.split_once(mark)?;
+    let end = rest.find(ends).unwrap_or(rest.len());
+    let value = rest[..end].parse().ok()?;
+    Some((value, format!("{before}{}", &rest[end..]).trim().to_owned()))
 }
 
 /// Waits and holds as they change, of the first trace.
@@ -339,5 +351,23 @@ fn decisions(page: &mut Page, results: &Results) {
     if let Some((run, drawing)) = hold {
         page.heading("How delays are learnt");
         page.figure(&drawing, &format!("{} (as figure 4-16).", name(run)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_told_from_the_rest() {
+        let of = |text: &str, mark: &str| without(text, mark, &[':', '+', ' ']);
+        let both = "makeidle:n=50+makeactive:experts=20";
+        let rest = "makeidle+makeactive:experts=20".to_owned();
+        assert_eq!(of(both, ":n="), Some((50.0, rest)));
+        assert_eq!(
+            of("e-switch=0.5 turn-off=0.1", "e-switch="),
+            Some((0.5, "turn-off=0.1".to_owned()))
+        );
+        assert_eq!(of("makeidle", ":n="), None);
     }
 }

@@ -163,3 +163,60 @@ fn it_stops_when_it_is_told_to() {
     let seen = seen.unwrap();
     assert!(seen.is_stopped && seen.packets < 10_000 + 2 * LOOK, "{seen:?}");
 }
+
+/// A table of packets: milliseconds, the network, the flow, and whether there is a direction.
+fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>, Option<u64>)>) {
+    use manyways_wire::analysis::{FlowId, FlowPacket};
+    use manyways_wire::table::Schema;
+    let mut batch = Batch::of::<FlowPacket>();
+    for (millis, network, flow) in rows {
+        let row = FlowPacket {
+            at: Time::from_millis(millis),
+            length: 100,
+            is_up: true,
+            interface: 0,
+            network,
+            flow: flow.map(FlowId),
+            application: flow.map(|flow| format!("app-{flow}")),
+        };
+        batch.push(&row, None);
+    }
+    let schema = Schema::of::<FlowPacket>();
+    flows::write_table(path, &schema, "manyways-flows/1", &batch).unwrap();
+}
+
+#[test]
+fn only_packets_of_one_kind_of_network_where_the_table_says_which() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("packets.parquet");
+    let rows = [(0, Some("wifi"), Some(1)), (1, Some("cellular"), Some(2)), (2, None, None)];
+    table(&path, rows);
+    for (network, count, left_out) in
+        [(None, 3, 0), (Some("cellular"), 2, 1), (Some("bluetooth"), 1, 2)]
+    {
+        let wanted = Wanted { network, ..Wanted::default() };
+        let mut trace = Trace::open(&path, &wanted, &Progress::default()).unwrap();
+        let (packets, seen) = read(&mut trace).unwrap();
+        assert_eq!((packets.len(), seen.left_out), (count, left_out), "{network:?}");
+    }
+    let mut trace = open(&path).unwrap();
+    read(&mut trace).unwrap();
+    let names: Vec<&str> = trace.apps().iter().map(|app| app.name.as_str()).collect();
+    assert_eq!(names, ["app-1", "app-2", ""]);
+}
+
+/// Threads that wrote a table may have changed the order of neighbours.
+#[test]
+fn packets_a_little_out_of_order_are_put_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("packets.parquet");
+    // Pieces of 1,000, the first of two behind the second.
+    let at = |row: u64| (row / 1_000 ^ 1) * 1_000 + row % 1_000;
+    table(&path, (0..20_000).map(|row| (at(row), None, Some(row % 7))));
+    let (packets, _) = read(&mut open(&path).unwrap()).unwrap();
+    assert!(packets.is_sorted_by_key(|packet| packet.at) && packets.len() == 20_000);
+    // What is further behind is not.
+    table(&path, (0..20_000).map(|row| (20_000 - row, None, None)));
+    let error = read(&mut open(&path).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("is earlier than those before it"), "{error}");
+}
