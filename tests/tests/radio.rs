@@ -280,3 +280,36 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         assert!(done.stdout.is_empty(), "{words:?}: {}", done.stdout);
     }
 }
+
+/// What is read stays what it is, and so does what is no file.
+#[test]
+fn nothing_is_written_over_what_is_read() {
+    let files = folder();
+    beats(files.path());
+    let before = fs::read(files.path().join("beats.csv")).unwrap();
+    fs::hard_link(files.path().join("beats.csv"), files.path().join("same.csv")).unwrap();
+    for words in [
+        vec!["energy", "beats.csv", "--profile", "lte", "--timeline", "beats.csv"],
+        vec!["energy", "beats.csv", "--profile", "lte", "--report", "same.csv"],
+        vec!["energy", "beats.csv", "--profile", "lte", "--report", "a", "--timeline", "a"],
+        vec!["simulate", "beats.csv", "--parquet", "./beats.csv"],
+        vec!["check", "same.csv", "--report", "beats.csv"],
+    ] {
+        let done = radio(files.path(), &words);
+        assert_eq!(done.code(), 2, "{words:?}: {}", done.stderr);
+        assert!(done.stderr.contains("is used for two things"), "{words:?}: {}", done.stderr);
+    }
+    assert_eq!(fs::read(files.path().join("beats.csv")).unwrap(), before);
+    // A link stays one, and a pipe is written to.
+    let table = files.path().join("table");
+    std::os::unix::fs::symlink("real.parquet", &table).unwrap();
+    fs::write(files.path().join("real.parquet"), "old").unwrap();
+    radio(files.path(), &["simulate", "beats.csv", "--parquet", "table"]).succeeded();
+    assert!(fs::symlink_metadata(&table).unwrap().is_symlink());
+    assert!(fs::read(files.path().join("real.parquet")).unwrap().starts_with(b"PAR1"));
+    let script = "mkfifo pipe && (\"$1\" radio generate --heartbeat 30s -o pipe & cat pipe) | wc -l; \
+                  test -p pipe";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
+    assert_eq!(finish(&mut shell).succeeded().stdout.trim(), "122");
+}

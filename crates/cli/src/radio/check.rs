@@ -9,6 +9,7 @@ use manyways_model::radio::{Choice, Profile};
 
 use super::known;
 use super::profiles::{Numbers, json, numbers};
+use super::traces::keep_apart;
 use super::words::{joules, seconds, table, watts};
 use crate::report::check_folder;
 use crate::report::curves::{Axis, Curves, Line};
@@ -27,7 +28,8 @@ Examples:
   manyways radio check lte --report lte.html       one of those that are known
   manyways radio check mine.toml --json
 
-Exit code: 0 when the profile is right; 1 when it is not, or cannot be read.")]
+Exit code: 0 when the profile is right; 1 when it is not, or cannot be read; 2 where no profile has that
+name.")]
 pub struct Args {
     /// A profile: a file, or the name of one that is known.
     #[arg(value_name = "PROFILE")]
@@ -47,6 +49,8 @@ const POINTS: usize = 800;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
+    let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
+    keep_apart(&[Path::new(&args.profile)], &outputs)?;
     let known = match Path::new(&args.profile).is_file() {
         true => known::Known {
             name: args.profile.clone(),

@@ -15,7 +15,7 @@ use manyways_trace::Time;
 
 use self::measure::{By, Measured};
 use super::known::{self, Known};
-use super::traces::{TraceArgs, watched};
+use super::traces::{TraceArgs, keep_apart, watched};
 use crate::failure::Failure;
 use crate::report::{self, check_folder};
 
@@ -41,7 +41,7 @@ pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
     /// The radio: a name of `manyways radio profiles`, or a file; may be repeated to compare.
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", value_delimiter = ',')]
     profile: Vec<String>,
     /// A radio and what passed it; may be repeated: all of them are one device.
     #[arg(long, value_name = "PROFILE=TRACE", conflicts_with_all = ["traces", "profile"])]
@@ -101,12 +101,15 @@ fn capacity(text: &str) -> Result<f64, String> {
         (None, None) => (number, 1.0),
     };
     let mah = number.trim().parse::<f64>().ok().map(|number| number * factor);
-    mah.filter(|mah| *mah > 0.0 && *mah <= 1e7).ok_or_else(|| "4000mAh or 4Ah".to_owned())
+    mah.filter(|mah| *mah > 0.0 && *mah <= 1e7)
+        .ok_or_else(|| "a capacity: 4000mAh or 4Ah".to_owned())
 }
 
 fn volts(text: &str) -> Result<f64, String> {
     let volts = text.trim().trim_end_matches(['V', 'v']).trim().parse::<f64>().ok();
-    volts.filter(|volts| *volts > 0.0 && *volts <= 1e3).ok_or_else(|| "3.85".to_owned())
+    volts
+        .filter(|volts| (0.1..=1e3).contains(volts))
+        .ok_or_else(|| "volts from 0.1 to 1000: 3.85".to_owned())
 }
 
 /// A radio and what passes it.
@@ -121,6 +124,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     args.timeline.as_deref().map(check_folder).transpose()?;
     let asked = args.asked()?;
+    let read = asked.iter().map(|one| one.trace.as_path()).chain(args.inputs.as_deref());
+    let outputs: Vec<&Path> =
+        [&args.report, &args.timeline].into_iter().filter_map(|file| file.as_deref()).collect();
+    keep_apart(&read.collect::<Vec<_>>(), &outputs)?;
     let inputs = args.inputs.as_deref().map(inputs).transpose()?.unwrap_or_default();
     let battery = Battery { capacity: args.battery, volts: args.voltage };
     let mut timeline = args.timeline.as_deref().map(Sheet::create).transpose()?;
@@ -141,11 +148,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(sheet) = timeline {
         sheet.close()?;
     }
+    let is_device = !args.radio.is_empty();
     if let Some(file) = &args.report {
-        report::write(file, &page::html(&measured, &battery, args.top))?;
+        report::write(file, &page::html(&measured, &battery, is_device, args.top))?;
         eprintln!("The report is in {}.", file.display());
     }
-    let is_device = !args.radio.is_empty();
     let document = document::document(&measured, &battery, is_device, signal.is_some());
     let text = match args.json {
         true => serde_json::to_string_pretty(&document)? + "\n",

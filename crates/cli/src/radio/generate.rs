@@ -144,19 +144,32 @@ impl Sheet {
                         .hint("name a file for one trace")
                         .into());
                 }
-                if path.exists() && !force {
+                let found = std::fs::metadata(path);
+                if found.as_ref().is_ok_and(|found| !found.is_file()) {
+                    // Into a pipe or a device nothing is lost.
+                    let file = File::options().write(true).open(path);
+                    let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+                    return Self::begin(Box::new(file), None);
+                }
+                if found.is_ok() && !force {
                     return Err(Failure::usage(format!("{} is there already", path.display()))
                         .hint("name another file, or replace it with --force")
                         .into());
                 }
+                // A link stays one.
+                let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
                 let mut part = path.as_os_str().to_owned();
                 part.push(".part");
                 let part = PathBuf::from(part);
                 let file = File::create(&part)
                     .with_context(|| format!("cannot write {}", path.display()))?;
-                (Box::new(file), Some((part, path.to_owned())))
+                (Box::new(file), Some((part, path)))
             }
         };
+        Self::begin(out, file)
+    }
+
+    fn begin(out: Box<dyn Write + Send>, file: Option<(PathBuf, PathBuf)>) -> Result<Self> {
         let mut sheet = Self { out: BufWriter::new(out), file, line: String::new() };
         sheet.line.push_str("time,bytes,direction,app,flow\n");
         sheet.flush_line()?;

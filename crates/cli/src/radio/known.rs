@@ -35,8 +35,7 @@ pub fn profile(text: &str) -> Result<Known, Failure> {
             }
         });
     }
-    let name = path.file_stem().map_or(text.into(), |stem| stem.to_string_lossy());
-    Ok(Known { name: name.into_owned(), profile: file(path)?.0 })
+    Ok(Known { name: text.to_owned(), profile: file(path)?.0 })
 }
 
 /// The profile in a file, and its text.

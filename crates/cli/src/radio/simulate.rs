@@ -6,7 +6,7 @@ mod plan;
 mod sheet;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -17,7 +17,7 @@ use manyways_net::radio::trace::{Seen, Trace};
 
 use self::plan::{Sweep, Variants};
 use super::known;
-use super::traces::{MadeArgs, TraceArgs, failure, watched};
+use super::traces::{MadeArgs, TraceArgs, failure, keep_apart, watched};
 use crate::failure::Failure;
 use crate::report::{self, check_folder};
 
@@ -247,6 +247,10 @@ impl Results {
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     args.parquet.as_deref().map(check_folder).transpose()?;
+    let inputs = args.traces.paths().iter().map(PathBuf::as_path).chain(args.rules.as_deref());
+    let outputs: Vec<&Path> =
+        [&args.report, &args.parquet].into_iter().filter_map(|file| file.as_deref()).collect();
+    keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
     let known = args.profile.iter().map(|name| known::profile(name.trim()));
     let known = known.collect::<Result<Vec<_>, _>>()?;
     let variants = Variants::new(&known, &args.policy, &args.sweep)?;

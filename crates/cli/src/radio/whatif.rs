@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use manyways_model::radio::change::{Change, Changed, Moved};
-use manyways_model::radio::meter::{Account, Meter};
+use manyways_model::radio::meter::Meter;
 use manyways_model::radio::policy::{Holding, NEVER, StatusQuo};
 use manyways_model::radio::simulate::{Decides, Simulation};
-use manyways_model::radio::{Packet, Profile, Tolerant};
-use manyways_net::radio::trace::{Progress, Seen, Trace};
+use manyways_model::radio::{BURST_GAP, Choice, Decay, Packet, Profile, Tolerant};
+use manyways_net::radio::trace::{Progress, Trace};
 use manyways_trace::{Span, Time};
 use serde::Serialize;
 
@@ -33,8 +33,8 @@ Examples:
   --prefetch T   what would begin within T behind a session begins with it: up to T sooner
   --without      the application sends nothing: the most that can be saved
 
-A session is a flow, or what an application does without a silence of 1.5 s. Each of them moves as a
-whole.
+A session is what a flow, or an application where the trace has no flows, does without a silence of
+1.5 s. Each of them moves as a whole.
 Exit code: 0; 1 when the trace cannot be read; 2 when the request makes no sense.")]
 pub struct Args {
     #[command(flatten)]
@@ -69,7 +69,8 @@ pub struct Args {
 /// A line of the answer.
 struct What {
     name: String,
-    account: Account,
+    joules: f64,
+    switches: u64,
     moved: Moved,
     /// Which way sessions go.
     way: &'static str,
@@ -134,7 +135,22 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let ((seen, lines), signal) = watched(|progress| {
         let mut trace = args.traces.open(path, None, progress)?;
-        let (seen, account) = as_it_is(&mut trace, profile, progress)?;
+        let mut count = Count::new(profile);
+        let seen = trace.read(progress, |packet| count.push(packet)).map_err(failure)?;
+        // Whatever changes, the same time is looked at: until the radio is released as it is.
+        let released = Choice::of(profile).stay.released();
+        let tail = Span::from_secs_f64(if released.is_finite() { released } else { 0.0 });
+        let until = seen.last.unwrap_or_default() + tail;
+        let lasts = seen.first.zip(seen.last).map_or(0.0, |(a, b)| b.since(a).as_secs_f64());
+        let times = args.batch.iter().chain(&args.prefetch).chain(&args.shift);
+        if times.map(|span| span.as_secs_f64()).any(|span| span > lasts) {
+            eprintln!(
+                "manyways: the trace lasts for {}, which is less than what is tried",
+                seconds(lasts)
+            );
+        }
+        let switches = count.meter.account().switches;
+        let joules = count.end(until);
         let chosen: Vec<bool> =
             trace.apps().iter().map(|app| args.app.is_empty() || named.may_wait(app)).collect();
         if !chosen.contains(&true) {
@@ -147,14 +163,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 .hint(format!("it has: {}", known.join(", ")))
                 .into());
         }
-        let mut lines =
-            vec![What { name: "as it is".to_owned(), account, moved: Moved::default(), way: "" }];
+        let mut lines = vec![What {
+            name: "as it is".to_owned(),
+            joules,
+            switches,
+            moved: Moved::default(),
+            way: "",
+        }];
         for (name, change, hold) in &changes {
             if seen.is_stopped {
                 break;
             }
-            let (account, moved) = match change {
-                Some(change) => changed(&mut trace, profile, *change, &chosen, progress)?,
+            let horizon = (seen.first.unwrap_or_default(), until);
+            let (joules, switches, moved) = match change {
+                Some(change) => changed(&mut trace, profile, *change, &chosen, horizon, progress)?,
                 None => shifted(&mut trace, profile, *hold, &chosen, progress)?,
             };
             let way = match change {
@@ -162,13 +184,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 Some(Change::Drop) => "",
                 _ => "later",
             };
-            lines.push(What { name: name.clone(), account, moved, way });
+            lines.push(What { name: name.clone(), joules, switches, moved, way });
         }
         Ok((seen, (trace.name().to_owned(), lines)))
     })?;
     let (trace, lines) = lines;
     let lasts = seen.first.zip(seen.last).map_or(0.0, |(a, b)| b.since(a).as_secs_f64());
-    let before = lines[0].account.total();
+    let before = lines[0].joules;
     let mah = |joules: f64| joules / args.voltage / 3.6;
     let text = match args.json {
         true => {
@@ -254,18 +276,17 @@ impl Count {
         self.last = Some(self.last.map_or(packet.at, |last| last.max(packet.at)));
     }
 
-    fn end(mut self) -> Account {
-        if self.last.is_some() {
-            self.meter.end(NEVER);
-        }
-        self.meter.account().clone()
+    /// The account until then, at the least: of the same time as that of the trace as it is.
+    fn end(mut self, until: Time) -> f64 {
+        let stay = &self.meter.choice().stay;
+        let released = stay.released().next_up();
+        let Some(last) = self.last else { return 0.0 };
+        // Released for longer, as its last packet comes sooner.
+        let longer = until.since(last).as_secs_f64();
+        let idle = (stay.energy(released.max(longer)) - stay.energy(released)).max(0.0);
+        self.meter.end(NEVER);
+        self.meter.account().total() + idle
     }
-}
-
-fn as_it_is(trace: &mut Trace, profile: &Profile, progress: &Progress) -> Result<(Seen, Account)> {
-    let mut count = Count::new(profile);
-    let seen = trace.read(progress, |packet| count.push(packet)).map_err(failure)?;
-    Ok((seen, count.end()))
 }
 
 fn changed(
@@ -273,8 +294,9 @@ fn changed(
     profile: &Profile,
     change: Change,
     chosen: &[bool],
+    (first, until): (Time, Time),
     progress: &Progress,
-) -> Result<(Account, Moved)> {
+) -> Result<(f64, u64, Moved)> {
     let mut count = Count::new(profile);
     let mut changed = Changed::new(change);
     trace
@@ -284,7 +306,12 @@ fn changed(
         })
         .map_err(failure)?;
     changed.end(|packet| count.push(&packet));
-    Ok((count.end(), changed.moved()))
+    let switches = count.meter.account().switches;
+    // Of a trace of which nothing is left, the radio is released throughout.
+    let idle =
+        Decay::from(profile, profile.states.len() - 1).energy(until.since(first).as_secs_f64());
+    let joules = if count.last.is_some() { count.end(until) } else { idle };
+    Ok((joules, switches, changed.moved()))
 }
 
 /// Held back while the radio is released, as MakeActive does with a constant time.
@@ -294,10 +321,11 @@ fn shifted(
     hold: f64,
     chosen: &[bool],
     progress: &Progress,
-) -> Result<(Account, Moved)> {
+) -> Result<(f64, u64, Moved)> {
     let tolerates = |packet: &Packet| chosen.get(usize::from(packet.app)) == Some(&true);
     let mut policy = Holding { sleeps: StatusQuo, holds: hold };
-    let mut run = Simulation::new(profile, Decides::Policy(&mut policy), &tolerates);
+    let run = Simulation::new(profile, Decides::Policy(&mut policy), &tolerates);
+    let mut run = run.ending_sessions(BURST_GAP);
     trace.read(progress, |packet| run.push(*packet)).map_err(failure)?;
     let outcome = run.finish();
     let delays = &outcome.delays;
@@ -307,7 +335,7 @@ fn shifted(
         secs: delays.sum,
         most: delays.quantile(1.0).unwrap_or(0.0),
     };
-    Ok((outcome.account, moved))
+    Ok((outcome.account.total(), outcome.account.switches, moved))
 }
 
 impl What {
@@ -317,14 +345,14 @@ impl What {
     }
 
     fn cells(&self, before: f64, mah: impl Fn(f64) -> f64) -> Vec<String> {
-        let spent = self.account.total();
+        let spent = self.joules;
         let mut cells = vec![
             self.name.clone(),
             joules(spent),
             joules(before - spent),
             percent((before - spent) / before),
             short(mah(spent)),
-            count(self.account.switches),
+            count(self.switches),
         ];
         if self.moved.sessions > 0 {
             cells.push(format!("{} of {}", count(self.moved.moved), count(self.moved.sessions)));
@@ -337,14 +365,14 @@ impl What {
     }
 
     fn document(&self, before: f64, mah: impl Fn(f64) -> f64) -> Line {
-        let spent = self.account.total();
+        let spent = self.joules;
         Line {
             change: self.name.clone(),
             joules: spent,
             joules_saved: before - spent,
             saved: (before - spent) / before,
             mah: mah(spent),
-            switches: self.account.switches,
+            switches: self.switches,
             sessions: self.moved.sessions,
             moved: self.moved.moved,
             mean_move_seconds: self.mean(),

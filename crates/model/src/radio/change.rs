@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use manyways_trace::{Span, Time};
 
-use super::Packet;
+use super::{BURST_GAP, Packet};
 
 /// What becomes of the sessions of an application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +36,9 @@ pub struct Moved {
 /// Changes a trace: packets in, packets out, both in order. All packets of a session move by the same
 /// time.
 ///
-/// What it keeps grows with the length of a change and with the sessions that are going on; one of
-/// which nothing passed for 15 minutes is forgotten.
+/// A session ends with a silence of more than 1.5 s, also where its flow goes on: a heartbeat on a
+/// connection that stays is one. What it keeps grows with the length of a change and with the sessions
+/// that are going on.
 #[derive(Clone, Debug)]
 pub struct Changed {
     change: Change,
@@ -59,7 +60,6 @@ struct Going {
     is: Time,
 }
 
-const FORGOTTEN: Span = Span::from_secs(900);
 const SESSIONS: usize = 1_024;
 
 impl Changed {
@@ -114,11 +114,11 @@ impl Changed {
     fn place(&mut self, packet: &Packet, first: Time) -> Option<Time> {
         let now = packet.at;
         if self.sessions.len() >= self.forgets_at {
-            self.sessions.retain(|_, going| now.since(going.seen) < FORGOTTEN);
+            self.sessions.retain(|_, going| now.since(going.seen) <= BURST_GAP);
             self.forgets_at = (2 * self.sessions.len()).max(SESSIONS);
         }
         let known = self.sessions.get_mut(&packet.session);
-        let going = match known.filter(|going| now.since(going.seen) < FORGOTTEN) {
+        let going = match known.filter(|going| now.since(going.seen) <= BURST_GAP) {
             Some(going) => {
                 going.seen = now;
                 *going
@@ -213,6 +213,16 @@ mod tests {
         let expected = [(1_000, 0), (5_000, 1), (5_000, 1), (5_200, 1), (8_000, 0), (30_000, 1)];
         assert_eq!(out, expected);
         assert_eq!((moved.sessions, moved.moved, moved.most), (3, 1, 4.0));
+    }
+
+    /// A connection that stays has a heartbeat every ten seconds: each is a session.
+    #[test]
+    fn a_silence_ends_a_session() {
+        let beats: Vec<Packet> = (0..7).map(|beat| packet(10_000 * beat, 1, 9)).collect();
+        let (out, moved) = run(Change::Batch(Span::from_secs(30)), &beats);
+        let times: Vec<u64> = out.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [0, 30_000, 30_000, 30_000, 60_000, 60_000, 60_000]);
+        assert_eq!((moved.sessions, moved.moved), (7, 4));
     }
 
     #[test]

@@ -6,6 +6,11 @@ use manyways_trace::human::quoted;
 use super::csv::{CsvError, MAX_LINE, split, time, wrong};
 use super::infer::Probe;
 
+/// The longest round trip, in seconds: who waits for so long has given up.
+const LONGEST: f64 = 60.0;
+/// The most that a monitor sees, in watts.
+const MOST: f64 = 1e4;
+
 /// Reads probes line by line.
 ///
 /// The first line names the columns, in any order, and others may stand between them.
@@ -29,7 +34,7 @@ pub struct Probes {
 }
 
 /// Reads samples of a power monitor line by line: `time`, and `watts` (or `power_w`), or `milliwatts`
-/// (or `power_mw`).
+/// (or `power_mw`). The time is that of the middle of a sample.
 #[derive(Clone, Debug)]
 pub struct Samples {
     line: u64,
@@ -109,6 +114,12 @@ impl Probes {
         }
         let idle = number(&fields[self.idle], self.line)?;
         let round_trip = number(round_trip, self.line)? * self.unit;
+        if round_trip > LONGEST {
+            return Err(CsvError {
+                hint: Some("milliseconds stand in a column rtt_ms".to_owned()),
+                ..wrong(self.line, format!("a round trip of {round_trip} s is none"))
+            });
+        }
         if idle < 0.0 {
             return Err(wrong(self.line, format!("a silence of {idle} s is none")));
         }
@@ -143,7 +154,11 @@ impl Samples {
             hint: Some("write seconds, like 12.345678, or 2026-01-31T12:00:00.5Z".to_owned()),
             ..wrong(self.line, format!("`{}` is not a time", quoted(at)))
         })?;
-        Ok(Some((at, number(&fields[self.power], self.line)? * self.unit)))
+        let watts = number(&fields[self.power], self.line)? * self.unit;
+        match watts.abs() <= MOST {
+            true => Ok(Some((at, watts))),
+            false => Err(wrong(self.line, format!("{watts} W are no power of a device"))),
+        }
     }
 }
 
@@ -186,6 +201,10 @@ mod tests {
         assert_eq!(fault(probes.line("1,NaN").unwrap_err()), "line 4: `NaN` is not a number");
         assert_eq!(fault(probes.line("-1,1").unwrap_err()), "line 5: a silence of -1 s is none");
         assert_eq!(fault(Samples::new("time").unwrap_err()), "line 1: there is no column `watts`");
+        let error = probes.line("1,90000").unwrap_err();
+        assert_eq!(fault(error), "line 6: a round trip of 90 s is none");
+        let mut samples = Samples::new("time,watts").unwrap();
+        assert!(samples.line("1,1e300").is_err());
         let mut samples = Samples::new("time,watts").unwrap();
         assert_eq!(fault(samples.line("a,1").unwrap_err()), "line 2: `a` is not a time");
         assert!(samples.line(&"x".repeat(5_000)).is_err());

@@ -9,7 +9,7 @@ use manyways_trace::{Span, Time};
 pub const BURST_GAP: Span = Span::from_millis(1_500);
 /// More flows than this are not remembered: the next packet of each begins a new session.
 const MAX_FLOWS: usize = 200_000;
-/// The most applications. Those behind it are the last one together.
+/// The most applications. The last one is all that come later, `(others)`.
 pub const MAX_APPS: usize = 10_000;
 
 /// Numbers sessions: by flow, or by silences of an application.
@@ -70,7 +70,10 @@ impl Apps {
         if let Some(number) = self.numbers.get(&port).and_then(|names| names.get(name)) {
             return *number;
         }
-        if self.all.len() == MAX_APPS {
+        if self.all.len() >= MAX_APPS - 1 {
+            if self.all.len() < MAX_APPS {
+                self.all.push(App { name: "(others)".to_owned(), port: None });
+            }
             return (MAX_APPS - 1) as u16;
         }
         let number = self.all.len() as u16;

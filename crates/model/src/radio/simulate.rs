@@ -146,6 +146,8 @@ pub struct Simulation<'p, 't> {
     last: Option<(Time, f64)>,
     sessions: HashMap<u32, Session>,
     forgets_at: usize,
+    /// A session of which nothing passed for longer is a new one when something does.
+    forgets: Span,
     /// What is held back, and until when.
     held: Option<(Time, Vec<Packet>)>,
     /// Packets of sessions that were held back, by when they pass now.
@@ -179,10 +181,17 @@ impl<'p, 't> Simulation<'p, 't> {
             last: None,
             sessions: HashMap::new(),
             forgets_at: SESSIONS,
+            forgets: FORGOTTEN,
             held: None,
             coming: BinaryHeap::new(),
             count: 0,
         }
+    }
+
+    /// Sessions end with a shorter silence: what comes behind it on the same flow may be held back again.
+    pub fn ending_sessions(mut self, silence: Span) -> Self {
+        self.forgets = silence;
+        self
     }
 
     /// The next packet of the trace. One that is earlier than its predecessor is taken for as late.
@@ -253,7 +262,7 @@ impl<'p, 't> Simulation<'p, 't> {
         let now = packet.at;
         self.advance(now);
         let known = self.sessions.get_mut(&packet.session);
-        let known = known.filter(|session| now.since(session.seen) < FORGOTTEN);
+        let known = known.filter(|session| now.since(session.seen) <= self.forgets);
         let session = match known {
             Some(session) => {
                 session.seen = now;
@@ -290,9 +299,9 @@ impl<'p, 't> Simulation<'p, 't> {
             }
         }
         if self.sessions.len() >= self.forgets_at {
-            self.sessions.retain(|_, session| {
-                session.later.is_none() || now.since(session.seen) < FORGOTTEN
-            });
+            let forgets = self.forgets;
+            self.sessions
+                .retain(|_, session| session.later.is_none() || now.since(session.seen) <= forgets);
             self.forgets_at = (2 * self.sessions.len()).max(SESSIONS);
         }
         self.sessions.insert(packet.session, session);

@@ -120,19 +120,30 @@ fn version() -> String {
     format!("manyways-flows/{VERSION}")
 }
 
-/// Writes a table of any kind as a file, in the place of one that is there. `version` is that of its
-/// schema: a name, a slash and a number.
+/// Writes a table of any kind as a file, in the place of one that is there: of a link, in that of what
+/// it points to. What is there and no file, as a device or a pipe, is written to. `version` is that of
+/// the table's schema: a name, a slash and a number.
 ///
 /// # Errors
 /// Where the system refuses.
 pub fn write_table(path: &Path, schema: &Schema, version: &str, batch: &Batch) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let fill = |place: &Path| {
+        let file = BufWriter::new(File::create(place)?);
+        let mut table = Table::new(schema, version, false, file).map_err(into_io)?;
+        table.write(batch).and_then(|()| table.close()).map_err(into_io)
+    };
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return fill(&path);
+    }
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    let file = BufWriter::new(File::create(&part)?);
-    let mut table = Table::new(schema, version, false, file).map_err(into_io)?;
-    table.write(batch).and_then(|()| table.close()).map_err(into_io)?;
-    fs::rename(&part, path)
+    let written = fill(&part).and_then(|()| fs::rename(&part, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
 }
 
 fn into_io(error: parquet::errors::ParquetError) -> io::Error {

@@ -74,6 +74,8 @@ pub struct Trace {
     wanted: Wanted,
     apps: Vec<App>,
     faults: Vec<String>,
+    /// It is what was read of a capture until somebody wanted it to end.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -216,6 +218,7 @@ impl Trace {
             wanted: wanted.clone(),
             apps: Vec::new(),
             faults: Vec::new(),
+            is_cut: false,
         };
         if path.is_dir() {
             let tables = Tables::open(path)?;
@@ -241,6 +244,7 @@ impl Trace {
             magic if count == 4 && CAPTURES.contains(&magic) => {
                 let (folder, faults) = look_through(&name, source, wanted, progress)?;
                 trace.faults = faults;
+                trace.is_cut = progress.stop.load(Ordering::Relaxed);
                 match Tables::open(&folder.0) {
                     Ok(tables) if tables.has(PACKETS) => {
                         Form::Table { tables, _kept: Some(folder) }
@@ -266,6 +270,7 @@ impl Trace {
             wanted: Wanted::default(),
             apps: Vec::new(),
             faults: Vec::new(),
+            is_cut: false,
         })
     }
 
@@ -294,6 +299,7 @@ impl Trace {
         mut each: impl FnMut(&Packet),
     ) -> Result<Seen, TraceError> {
         let mut seen = Seen::default();
+        let is_cut = self.is_cut;
         let mut pass = |packet: &Packet| {
             seen.packets += 1;
             seen.first = seen.first.or(Some(packet.at));
@@ -301,7 +307,7 @@ impl Trace {
             each(packet);
             if seen.packets.is_multiple_of(LOOK) {
                 progress.packets.fetch_add(LOOK, Ordering::Relaxed);
-                seen.is_stopped = progress.stop.load(Ordering::Relaxed);
+                seen.is_stopped = !is_cut && progress.stop.load(Ordering::Relaxed);
             }
             !seen.is_stopped
         };
@@ -325,6 +331,7 @@ impl Trace {
         }
         progress.packets.fetch_add(seen.packets % LOOK, Ordering::Relaxed);
         seen.left_out = left_out;
+        seen.is_stopped |= is_cut;
         match seen.packets {
             0 => Err(TraceError::Empty(self.name.clone())),
             _ => Ok(seen),

@@ -13,8 +13,8 @@ pub struct Document {
     stopped: bool,
     /// Whether all radios are one device.
     device: bool,
-    /// Of all radios.
-    joules: f64,
+    /// Of all radios, where they are one device.
+    joules: Option<f64>,
     voltage: f64,
     battery_mah: Option<f64>,
     radios: Vec<Radio>,
@@ -102,7 +102,7 @@ pub fn document(
         schema: "manyways.radio-energy/1",
         stopped: is_stopped,
         device: is_device,
-        joules: total(measured),
+        joules: (is_device || measured.len() == 1).then(|| total(measured)),
         voltage: battery.volts,
         battery_mah: battery.capacity,
         radios: measured.iter().map(|one| radio(one, battery)).collect(),

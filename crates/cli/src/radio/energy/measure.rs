@@ -111,7 +111,7 @@ pub fn measure(
     let mut shares: Shares<u32> = Shares::new(profile, OWNERS);
     let mut bursts = Bursts::new(inputs.to_vec());
     let mut timeline = Timeline::new(profile);
-    let mut steps = Steps::new(STEPS, 1e-2);
+    let mut steps = Steps::new(STEPS, 0.25);
     let mut head = Vec::new();
     let mut fault = None;
     let mut first: Option<Time> = None;

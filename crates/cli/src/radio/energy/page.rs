@@ -3,7 +3,7 @@
 use manyways_model::radio::timeline::Phase;
 
 use super::measure::{Measured, phase};
-use super::text::{a_day, owners_rows};
+use super::text::{a_day, days, owners_rows};
 use super::{Battery, total};
 use crate::radio::words::{bytes, count, joules, percent, seconds};
 use crate::report::bars::{Bar, Bars};
@@ -13,16 +13,22 @@ use crate::report::{self, Column, Page};
 
 /// So many seconds of the beginning are drawn exactly, if it has that many pieces.
 const CLOSE: f64 = 120.0;
+/// Pieces below this are not drawn, in seconds.
+const SHORT: f64 = 5e-3;
 
-pub fn html(measured: &[Measured], battery: &Battery, top: usize) -> String {
+pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usize) -> String {
     let lead = "What the radio took for a trace of packets, and what for.";
     let mut page = Page::new("Where the radio's energy goes", lead);
-    let days: f64 = measured.iter().filter_map(Measured::a_day).sum();
-    page.highlights(&[
-        ("Energy".to_owned(), joules(total(measured))),
-        ("A day".to_owned(), a_day(days, battery)),
-        ("Brought back".to_owned(), count(measured.iter().map(|one| one.account.switches).sum())),
-    ]);
+    // Radios that are alternatives do not add up.
+    if is_device || measured.len() == 1 {
+        let switches = measured.iter().map(|one| one.account.switches).sum();
+        let mut highlights = vec![("Energy".to_owned(), joules(total(measured)))];
+        if let Some(days) = days(measured) {
+            highlights.push(("A day".to_owned(), a_day(days, battery)));
+        }
+        highlights.push(("Brought back".to_owned(), count(switches)));
+        page.highlights(&highlights);
+    }
     page.heading("What for");
     page.figure(&shares(measured), "Shares of the energy; behind a bar how much it is.");
     for one in measured {
@@ -139,7 +145,8 @@ fn beginning(one: &Measured) -> Option<Drawing> {
         let mut points = vec![(0.0, 0.0)];
         for segment in &one.head {
             let (from, to) = (since(segment.begins), since(segment.ends));
-            if segment.phase != *wanted || to <= from || from > end {
+            // A packet that takes energy and hardly any time would be a needle.
+            if segment.phase != *wanted || to - from < SHORT || from > end {
                 continue;
             }
             points.push((from, segment.joules / (to - from)));
@@ -186,6 +193,19 @@ fn owners(page: &mut Page, one: &Measured, top: usize) {
             strong: false,
             faint: false,
         })
+        .chain((one.idle > 0.0).then(|| report::Line {
+            cells: vec![
+                "(released)".to_owned(),
+                joules(one.idle),
+                percent(one.idle / all),
+                String::new(),
+                String::new(),
+                String::new(),
+                String::new(),
+            ],
+            strong: false,
+            faint: true,
+        }))
         .collect();
     page.table("Who the energy was for: a tail belongs to the packet before it", &columns, &lines);
 }

@@ -17,15 +17,18 @@ pub fn text(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
         text.push_str(&radio(one, battery, top));
     }
     if is_device && measured.len() > 1 {
-        let days: f64 = measured.iter().filter_map(Measured::a_day).sum();
-        let _ = writeln!(
-            text,
-            "\nAll radios together: {}, {}",
-            joules(total(measured)),
-            a_day(days, battery)
-        );
+        let _ = write!(text, "\nAll radios together: {}", joules(total(measured)));
+        if let Some(days) = days(measured) {
+            let _ = write!(text, "; {}", a_day(days, battery));
+        }
+        text.push('\n');
     }
     text
+}
+
+/// Joules a day of all of them; none where one is too short to tell.
+pub fn days(measured: &[Measured]) -> Option<f64> {
+    measured.iter().map(Measured::a_day).sum()
 }
 
 /// `12.3 mAh a day at 3.85 V, 0.3 % of 4000 mAh`.

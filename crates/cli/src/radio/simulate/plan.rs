@@ -75,6 +75,12 @@ fn failure(error: PlanError) -> Failure {
 
 impl Variants {
     pub fn new(known: &[Known], policies: &[String], sweeps: &[Sweep]) -> Result<Self, Failure> {
+        for (place, sweep) in sweeps.iter().enumerate() {
+            if sweeps[..place].iter().any(|other| other.key == sweep.key) {
+                let failure = Failure::usage(format!("`{}` is tried twice", sweep.key));
+                return Err(failure.hint(format!("give all values at once: {}=A,B,C", sweep.key)));
+            }
+        }
         let of_profiles: Vec<&Sweep> =
             sweeps.iter().filter(|sweep| is_of_profiles(&sweep.key)).collect();
         let mut variants = Self {
