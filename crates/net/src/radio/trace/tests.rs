@@ -211,7 +211,7 @@ fn packets_a_little_out_of_order_are_put_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.parquet");
     // Pieces of 1,000, the first of two behind the second.
-    let at = |row: u64| (row / 1_000 ^ 1) * 1_000 + row % 1_000;
+    let at = |row: u64| ((row / 1_000) ^ 1) * 1_000 + row % 1_000;
     table(&path, (0..20_000).map(|row| (at(row), None, Some(row % 7))));
     let (packets, _) = read(&mut open(&path).unwrap()).unwrap();
     assert!(packets.is_sorted_by_key(|packet| packet.at) && packets.len() == 20_000);
