@@ -118,7 +118,7 @@ mod tests {
         let mut now = Time::ZERO;
         // Three bursts, the last one a pair, and a silence; twice.
         for millis in [0, 5_000, 5_000, 300, 60_000, 5_000, 5_000, 300] {
-            now = now + Span::from_millis(millis);
+            now += Span::from_millis(millis);
             let packet = workload::heartbeats(Span::from_secs(1), 1, Span::ZERO).next().unwrap();
             survey.push(&Packet { at: now, ..packet });
         }
