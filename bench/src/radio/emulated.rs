@@ -95,7 +95,8 @@ pub fn recordings(binary: &Path, folder: &Path) -> Result<Vec<Recording>, String
         let found = json(&said)?;
         let release = &found["release"];
         let timers = release["timers"].as_array().cloned().unwrap_or_default();
-        let Some(last) = timers.last() else { continue };
+        // Without a timer it is a miss.
+        let last = timers.last().cloned().unwrap_or_default();
         let secs = |edge: &str| last[edge]["seconds"].as_f64().unwrap_or(f64::NAN);
         all.push(Recording {
             file: name.to_owned(),

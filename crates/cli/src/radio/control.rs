@@ -51,7 +51,7 @@ pub struct Args {
     /// The radio behind it: the name of a profile that is known, or a file.
     #[arg(long, value_name = "PROFILE")]
     profile: String,
-    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle[:N] or context.
+    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle, makeidle:N or context.
     #[arg(long, value_name = "POLICY", default_value = "makeidle")]
     policy: String,
     /// What to do then.

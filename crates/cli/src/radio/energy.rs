@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use manyways_trace::Time;
@@ -36,7 +37,8 @@ Examples:
 
 With --radio, packets of another kind of network than the radio's are left out, where the trace says
 which it is. docs/radio.md says how each figure comes about.
-Exit code: 0; 1 when a trace or a profile cannot be read; 2 when the request makes no sense.")]
+Exit code: 0; 1 when a trace or a profile cannot be read; 2 when the request makes no sense; 128 + n when
+signal n ends it.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
@@ -127,13 +129,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let read = asked.iter().map(|one| one.trace.as_path()).chain(args.inputs.as_deref());
     let outputs: Vec<&Path> =
         [&args.report, &args.timeline].into_iter().filter_map(|file| file.as_deref()).collect();
-    keep_apart(&read.collect::<Vec<_>>(), &outputs)?;
+    let profiles = args.profile.iter().chain(&args.radio);
+    let profiles = profiles.map(|text| Path::new(text.split('=').next().unwrap_or(text)));
+    keep_apart(&read.chain(profiles).collect::<Vec<_>>(), &outputs)?;
     let inputs = args.inputs.as_deref().map(inputs).transpose()?.unwrap_or_default();
     let battery = Battery { capacity: args.battery, volts: args.voltage };
     let mut timeline = args.timeline.as_deref().map(Sheet::create).transpose()?;
     let (measured, signal) = watched(|progress| {
         let mut all = Vec::new();
         for one in &asked {
+            if progress.stop.load(Ordering::Relaxed) && !all.is_empty() {
+                break;
+            }
             let technology = one.is_one_of_several.then_some(one.known.profile.technology);
             let mut trace = args.traces.open(&one.trace, technology, progress)?;
             let known = &one.known;
@@ -231,14 +238,24 @@ fn inputs(path: &Path) -> Result<Vec<Time>> {
 /// The timeline as a file.
 struct Sheet {
     path: PathBuf,
+    /// Where it is written until it is whole.
+    part: PathBuf,
     out: BufWriter<File>,
 }
 
 impl Sheet {
     fn create(path: &Path) -> Result<Self> {
+        // A link stays one, and what is no file is written to.
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let is_file = std::fs::metadata(&path).map_or(true, |found| found.is_file());
+        let mut part = path.clone().into_os_string();
+        if is_file {
+            part.push(".part");
+        }
+        let part = PathBuf::from(part);
         let file =
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        let mut sheet = Self { path: path.to_owned(), out: BufWriter::new(file) };
+            File::create(&part).with_context(|| format!("cannot write {}", path.display()))?;
+        let mut sheet = Self { path, part, out: BufWriter::new(file) };
         let header = "radio,begins,ends,state,joules\n";
         sheet.out.write_all(header.as_bytes()).with_context(|| sheet.failed())?;
         Ok(sheet)
@@ -272,7 +289,17 @@ impl Sheet {
     }
 
     fn close(mut self) -> Result<()> {
-        self.out.flush().with_context(|| self.failed())
+        self.out.flush().with_context(|| self.failed())?;
+        std::fs::rename(&self.part, &self.path).with_context(|| self.failed())
+    }
+}
+
+impl Drop for Sheet {
+    fn drop(&mut self) {
+        // One that was closed has another name by now.
+        if self.part != self.path {
+            let _ = std::fs::remove_file(&self.part);
+        }
     }
 }
 

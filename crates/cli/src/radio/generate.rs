@@ -26,7 +26,8 @@ Examples:
   manyways radio generate --heartbeat 30s --lasts 1h | manyways radio energy - --profile lte
 
 Columns: time in seconds, bytes with IP's header, direction, app, flow.
-Exit code: 0; 1 when nothing can be written; 2 when the request makes no sense.")]
+Exit code: 0; 1 when nothing can be written; 2 when the request makes no sense; 128 + n when signal n
+ends it, and nothing is kept of what is not whole.")]
 pub struct Args {
     #[command(flatten)]
     made: MadeArgs,
@@ -122,7 +123,7 @@ fn write(made: &Made, path: Option<&Path>, force: bool, progress: &Progress) -> 
         return Err(error);
     }
     match seen.is_stopped && path.is_some() {
-        true => sheet.discard(),
+        true => Ok(()),
         false => sheet.close(),
     }
 }
@@ -214,13 +215,16 @@ impl Sheet {
             std::fs::rename(part, path)
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
+        self.file = None;
         Ok(())
     }
+}
 
-    fn discard(self) -> Result<()> {
+impl Drop for Sheet {
+    fn drop(&mut self) {
+        // What is not whole is not kept.
         if let Some((part, _)) = &self.file {
             let _ = std::fs::remove_file(part);
         }
-        Ok(())
     }
 }

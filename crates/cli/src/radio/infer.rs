@@ -36,7 +36,8 @@ Examples:
 
 Columns of probes: idle,round_trip in seconds, or interval,RTT2 with milliseconds. Columns of power:
 time,watts (or milliwatts), by the clock of the trace.
-Exit code: 0; 1 when nothing can be found or read; 2 when the request makes no sense.")]
+Exit code: 0; 1 when nothing can be found or read; 2 when the request makes no sense; 128 + n when signal
+n ends it.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
@@ -170,7 +171,10 @@ fn powers(args: &Args, file: &Path, profile: &str) -> Result<Told> {
         Ok(fit.finish().map_err(failed)?)
     })?;
     match signal {
-        Some(_) => Err(Failure::new("stopped before the end").code(130).into()),
+        Some(signal) => {
+            let failure = Failure::new("stopped before the end");
+            Err(failure.code((128 + signal) as u8).into())
+        }
         None => Ok((fit, known)),
     }
 }

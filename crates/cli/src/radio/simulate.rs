@@ -8,6 +8,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use manyways_model::radio::Tolerant;
@@ -52,7 +53,8 @@ Policies:
   makeidle+makeactive        sleeps like one, holds back like the other
 
 Nothing is held back but what --tolerant or --rules name.
-Exit code: 0; 1 when a trace cannot be read; 2 when the request makes no sense.")]
+Exit code: 0; 1 when a trace cannot be read; 2 when the request makes no sense; 128 + n when signal n
+ends it.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
@@ -247,7 +249,9 @@ impl Results {
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     args.parquet.as_deref().map(check_folder).transpose()?;
+    let profiles = args.profile.iter().map(Path::new);
     let inputs = args.traces.paths().iter().map(PathBuf::as_path).chain(args.rules.as_deref());
+    let inputs = inputs.chain(profiles);
     let outputs: Vec<&Path> =
         [&args.report, &args.parquet].into_iter().filter_map(|file| file.as_deref()).collect();
     keep_apart(&inputs.collect::<Vec<_>>(), &outputs)?;
@@ -281,12 +285,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 &variants.jobs,
                 &tolerant,
                 threads,
-                keeps,
+                // Only those of the first one are drawn.
+                keeps && results.is_empty(),
                 progress,
             )
             .map_err(failure)?;
             results.push(OfTrace { trace: trace.name().to_owned(), seen, ran });
-            if seen.is_stopped {
+            if seen.is_stopped || progress.stop.load(Ordering::Relaxed) {
                 break;
             }
         }

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 #[derive(clap::Args)]
 pub struct TraceArgs {
     /// Traces: the folder or packet table of `manyways flows --packets`, a capture, CSV with the
-    /// columns time,bytes,direction[,app][,port][,flow], or - for standard input.
+    /// columns time,bytes,direction and, if there, app, port and flow, or - for standard input.
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// In captures, these addresses are the device's; may be repeated. Without it whoever begins a
@@ -222,8 +222,16 @@ fn show(progress: &Progress, termination: &Termination, done: &Waker) -> Option<
             bar.set_message(format!("{packets:.1} M packets"));
             bar.tick();
         }
+        if let (Some(first), Some(_)) = (signal, &ended) {
+            // Whoever asks twice does not want to wait for what is being read.
+            bar.finish_and_clear();
+            std::process::exit(128 + first);
+        }
         signal = signal.or(ended.map(|ended| ended.signal));
-        progress.stop.store(signal.is_some(), Ordering::Relaxed);
+        // It may have been set by who writes, too.
+        if signal.is_some() {
+            progress.stop.store(true, Ordering::Relaxed);
+        }
     }
     bar.finish_and_clear();
     signal

@@ -1,6 +1,7 @@
 //! `manyways radio whatif`: what an application would cost if it sent at other times.
 
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use manyways_model::radio::change::{Change, Changed, Moved};
@@ -35,7 +36,8 @@ Examples:
 
 A session is what a flow, or an application where the trace has no flows, does without a silence of
 1.5 s. Each of them moves as a whole.
-Exit code: 0; 1 when the trace cannot be read; 2 when the request makes no sense.")]
+Exit code: 0; 1 when the trace cannot be read; 2 when the request makes no sense; 128 + n when signal n
+ends it.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
@@ -84,6 +86,8 @@ struct Document {
     applications: Vec<String>,
     packets: u64,
     seconds: f64,
+    /// Stopped by a signal: lines are missing.
+    stopped: bool,
     lines: Vec<Line>,
 }
 
@@ -179,6 +183,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 Some(change) => changed(&mut trace, profile, *change, &chosen, horizon, progress)?,
                 None => shifted(&mut trace, profile, *hold, &chosen, progress)?,
             };
+            // Of a part of the trace only: that compares with nothing.
+            if progress.stop.load(Ordering::Relaxed) {
+                break;
+            }
             let way = match change {
                 Some(Change::Prefetch(_)) => "sooner",
                 Some(Change::Drop) => "",
@@ -201,6 +209,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 applications: args.app.clone(),
                 packets: seen.packets,
                 seconds: lasts,
+                stopped: signal.is_some(),
                 lines: lines.iter().map(|line| line.document(before, mah)).collect(),
             };
             serde_json::to_string_pretty(&document)? + "\n"
@@ -258,15 +267,17 @@ impl Args {
 /// Counts what the radio takes under the network's timers.
 struct Count {
     meter: Meter,
+    first: Option<Time>,
     last: Option<Time>,
 }
 
 impl Count {
     fn new(profile: &Profile) -> Self {
-        Self { meter: Meter::new(profile), last: None }
+        Self { meter: Meter::new(profile), first: None, last: None }
     }
 
     fn push(&mut self, packet: &Packet) {
+        self.first.get_or_insert(packet.at);
         match self.last {
             None => self.meter.begin(packet),
             Some(last) => {
@@ -310,7 +321,10 @@ fn changed(
     // Of a trace of which nothing is left, the radio is released throughout.
     let idle =
         Decay::from(profile, profile.states.len() - 1).energy(until.since(first).as_secs_f64());
-    let joules = if count.last.is_some() { count.end(until) } else { idle };
+    let asleep = Decay::from(profile, profile.states.len() - 1);
+    // Those that are left may begin later, and until then it is released as well.
+    let before = count.first.map_or(0.0, |begins| asleep.energy(begins.since(first).as_secs_f64()));
+    let joules = if count.last.is_some() { before + count.end(until) } else { idle };
     Ok((joules, switches, changed.moved()))
 }
 

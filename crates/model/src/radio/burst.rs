@@ -1,6 +1,6 @@
 //! Bursts of packets, and what kind each is.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use manyways_trace::{Span, Time};
 
@@ -81,8 +81,8 @@ pub struct Bursts {
     /// What the user did, and when; the latest behind.
     inputs: Vec<Time>,
     totals: [Total; 5],
-    runs: HashMap<u16, Run>,
-    periods: HashMap<u16, Period>,
+    runs: BTreeMap<u16, Run>,
+    periods: BTreeMap<u16, Period>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -147,7 +147,7 @@ impl Bursts {
     }
 
     /// The applications that begin bursts at even distances.
-    pub fn periods(&self) -> &HashMap<u16, Period> {
+    pub fn periods(&self) -> &BTreeMap<u16, Period> {
         &self.periods
     }
 
@@ -181,10 +181,14 @@ impl Bursts {
             period >= LEAST_PERIOD && (run.count == 0 || (period - mean).abs() <= TOLERANCE)
         });
         if !fits {
-            for (kind, total) in run.waiting.drain(..) {
+            // What does not go with those before may be the first of another kind.
+            let before = period.filter(|period| *period >= LEAST_PERIOD);
+            let kept = usize::from(before.is_some()).min(run.waiting.len());
+            let over = run.waiting.len() - kept;
+            for (kind, total) in run.waiting.drain(..over) {
                 self.totals[kind as usize].add(&total);
             }
-            (run.count, run.sum) = (0, 0.0);
+            (run.count, run.sum) = (usize::from(before.is_some()), before.unwrap_or_default());
             run.waiting.push((kind, burst.total));
             return;
         }
@@ -277,6 +281,8 @@ mod tests {
         let found = bursts(&beats(&[0.0, 30.0, 60.5, 90.0]), &[]);
         assert_eq!(counts(&found), [0, 0, 4, 0, 0]);
         assert!((found.periods()[&1].every - 30.0).abs() < 1e-9);
+        // The first distance is another one.
+        assert_eq!(counts(&bursts(&beats(&[0.0, 60.0, 90.0, 120.0, 150.0]), &[])), [0, 0, 4, 0, 1]);
         // Two of them are too few.
         assert_eq!(counts(&bursts(&beats(&[0.0, 30.0, 60.0]), &[])), [0, 0, 0, 0, 3]);
         // Too often, and too uneven.

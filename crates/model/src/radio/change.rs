@@ -141,7 +141,7 @@ impl Changed {
         let is = match self.change {
             Change::Batch(every) => {
                 let (since, every) = (now.since(first).as_nanos(), every.as_nanos().max(1));
-                first + Span::from_nanos(since.div_ceil(every) * every)
+                first + Span::from_nanos(since.div_ceil(every).saturating_mul(every))
             }
             Change::Prefetch(ahead) => match self.opened {
                 Some(opened) if now.since(opened) <= ahead => opened,

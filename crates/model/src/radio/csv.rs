@@ -178,11 +178,11 @@ pub fn time(text: &str) -> Option<Time> {
 
 /// The values of a line, some of them in quotes (RFC 4180); a line break within quotes is none here.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
-    if line.len() > MAX_LINE {
+    let mut rest = line.trim_end_matches(['\r', '\n']);
+    if rest.len() > MAX_LINE {
         return Err(format!("it has more than {MAX_LINE} bytes"));
     }
     let mut fields = Vec::new();
-    let mut rest = line.trim_end_matches(['\r', '\n']);
     loop {
         let mut field = String::new();
         if let Some(inside) = rest.strip_prefix('"') {

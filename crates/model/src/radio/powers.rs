@@ -3,7 +3,7 @@
 use manyways_trace::{Span, Time};
 
 use super::timeline::{Phase, Segment, Timeline};
-use super::{Direction, Packet, Profile};
+use super::{Decay, Direction, Packet, Profile};
 
 /// The longest trace: so many windows.
 pub const MAX_WINDOWS: usize = 4_000_000;
@@ -59,6 +59,9 @@ pub enum NoPowers {
 pub struct Fit {
     timeline: Timeline,
     released: usize,
+    stay: Decay,
+    burst_gap: f64,
+    last: Option<Time>,
     window: f64,
     origin: Option<Time>,
     /// Of each window, what there is of each column.
@@ -82,6 +85,9 @@ impl Fit {
         Self {
             timeline: Timeline::new(profile),
             released: states.iter().position(|state| state.is_released).unwrap_or(states.len()),
+            stay: Decay::from(profile, 0),
+            burst_gap: profile.transfer.burst_gap.as_secs_f64(),
+            last: None,
             window: window.as_secs_f64().max(1e-6),
             origin: None,
             rows: Vec::new(),
@@ -94,6 +100,12 @@ impl Fit {
     /// The next packet of the trace.
     pub fn packet(&mut self, packet: &Packet) {
         self.origin.get_or_insert(packet.at);
+        // Whatever the profile says that it takes, and only out of a released state.
+        let gap = self.last.map(|last| packet.at.since(last).as_secs_f64());
+        if gap.is_none_or(|gap| gap > self.burst_gap && self.stay.is_released(gap)) {
+            self.add(packet.at, PROMOTION, 1.0);
+        }
+        self.last = Some(self.last.map_or(packet.at, |last| last.max(packet.at)));
         let mut segments = Vec::new();
         self.timeline.next(packet, |segment| segments.push(segment));
         segments.iter().for_each(|segment| self.segment(segment));
@@ -133,9 +145,8 @@ impl Fit {
         let column = match segment.phase {
             Phase::Transfer(Direction::Up) => 0,
             Phase::Transfer(Direction::Down) => 1,
-            Phase::Promotion => return self.add(segment.begins, PROMOTION, 1.0),
-            // Counted where the state begins, whatever the profile says that it takes.
-            Phase::Demotion => return,
+            // Counted where they happen, whatever the profile says that they take.
+            Phase::Promotion | Phase::Demotion => return,
             Phase::State(state) => {
                 if state == self.released {
                     self.add(segment.begins, DEMOTION, 1.0);
@@ -148,18 +159,20 @@ impl Fit {
         let to = segment.ends.since(origin).as_secs_f64();
         let mut begin = from;
         while begin < to {
-            let place = (begin / self.window) as usize;
+            let mut place = (begin / self.window) as usize;
+            // By a rounding error it may be the one before.
+            if (place + 1) as f64 * self.window <= begin {
+                place += 1;
+            }
             if place >= MAX_WINDOWS {
                 self.is_too_long = true;
                 return;
             }
             let end = ((place + 1) as f64 * self.window).min(to);
-            // Where a window ends by a rounding error where it begins, the next one is meant.
-            let end = if end > begin { end } else { begin + self.window };
             while self.rows.len() <= place {
                 self.rows.push(vec![0.0; self.columns]);
             }
-            self.rows[place][column] += end.min(to) - begin;
+            self.rows[place][column] += end - begin;
             begin = end;
         }
     }
@@ -325,6 +338,23 @@ mod tests {
             (at, watts + noise * (random.unit() - 0.5))
         });
         all.collect()
+    }
+
+    /// Of any length, windows of a long silence are whole.
+    #[test]
+    fn windows_are_lost_to_no_rounding() {
+        let profile = profiles::named("att-hspa").unwrap().unwrap();
+        for millis in [100, 300, 700, 1_000] {
+            let mut fit = Fit::new(&profile, Span::from_millis(millis));
+            for packet in workload::heartbeats(Span::from_secs(3_000), 1, Span::from_secs(3_000)) {
+                fit.packet(&packet);
+            }
+            let secs = millis as f64 / 1e3;
+            let whole = |row: &&Vec<f64>| (row.iter().sum::<f64>() / secs - 1.0).abs() < 1e-6;
+            // But for those with a change of state, a bit or a switch in them.
+            let count = fit.rows.iter().filter(whole).count();
+            assert!(count + 4 >= fit.rows.len(), "{millis}: {count} of {}", fit.rows.len());
+        }
     }
 
     fn fit(profile: &Profile, noise: f64) -> Powers {

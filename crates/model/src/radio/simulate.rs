@@ -1,7 +1,7 @@
 //! Runs a policy over a trace.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use manyways_trace::{Span, Time};
 
@@ -148,8 +148,8 @@ pub struct Simulation<'p, 't> {
     forgets_at: usize,
     /// A session of which nothing passed for longer is a new one when something does.
     forgets: Span,
-    /// What is held back, and until when.
-    held: Option<(Time, Vec<Packet>)>,
+    /// Until when something is held back, and what, each with when its session began.
+    held: Option<(Time, Vec<(Time, Packet)>)>,
     /// Packets of sessions that were held back, by when they pass now.
     coming: BinaryHeap<Reverse<(Time, u64, Packet)>>,
     count: u64,
@@ -271,7 +271,7 @@ impl<'p, 't> Simulation<'p, 't> {
             None => self.begin(&packet),
         };
         match (session.later, &mut self.held) {
-            (None, Some((_, held))) => held.push(packet),
+            (None, Some((_, held))) => held.push((session.begins, packet)),
             (Some(later), _) if later.is_zero() => {
                 self.pass(packet);
                 self.wake(now);
@@ -322,12 +322,16 @@ impl<'p, 't> Simulation<'p, 't> {
     /// What is held back goes on its way.
     fn wake(&mut self, now: Time) {
         let Some((_, held)) = self.held.take() else { return };
-        for packet in held {
-            let Some(session) = self.sessions.get_mut(&packet.session) else { continue };
-            let later = now.since(session.begins);
-            if session.later.is_none() {
-                session.later = Some(later);
+        // A flow may have begun several sessions meanwhile.
+        let mut told = HashSet::new();
+        for (begins, packet) in held {
+            let later = now.since(begins);
+            if told.insert((packet.session, begins)) {
                 self.delays.push(later);
+            }
+            let session = self.sessions.get_mut(&packet.session);
+            if let Some(session) = session.filter(|session| session.begins == begins) {
+                session.later = Some(later);
             }
             self.delay(packet, later);
         }

@@ -6,6 +6,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -81,8 +82,16 @@ pub struct Trace {
 #[derive(Debug)]
 enum Form {
     Text { source: Source, _kept: Option<Spool> },
-    Table { tables: Tables, _kept: Option<TempFolder> },
+    Table { tables: Tables, _kept: Kept },
     Made(Made),
+}
+
+/// What goes when a table is needed no more.
+#[derive(Debug)]
+enum Kept {
+    Nothing,
+    Spool(#[allow(dead_code, reason = "as long as it is there, its file is")] Spool),
+    Folder(#[allow(dead_code, reason = "as long as it is there, so is it")] TempFolder),
 }
 
 /// A trace that is made from a seed.
@@ -225,13 +234,18 @@ impl Trace {
             if !tables.has(PACKETS) {
                 return Err(TraceError::NoPackets(name));
             }
-            trace.form = Form::Table { tables, _kept: None };
+            trace.form = Form::Table { tables, _kept: Kept::Nothing };
             return Ok(trace);
         }
-        let spool = is_stdin
-            .then(|| Spool::take(io::stdin().lock()))
-            .transpose()
-            .map_err(|error| TraceError::Read { name: name.clone(), error })?;
+        // What can be read only once is kept.
+        let is_stream = fs::metadata(path).is_ok_and(|found| !found.is_file());
+        let spool = match (is_stdin, is_stream) {
+            (true, _) => Some(Spool::take(io::stdin().lock())),
+            (false, true) => Some(File::open(path).and_then(Spool::take)),
+            (false, false) => None,
+        };
+        let spool =
+            spool.transpose().map_err(|error| TraceError::Read { name: name.clone(), error })?;
         let place = spool.as_ref().map_or(path.to_owned(), Spool::path);
         let length = fs::metadata(&place).map_or(0, |found| found.len());
         let source = Source::File { path: place.clone(), length };
@@ -240,14 +254,17 @@ impl Trace {
         let count = fill(&mut read, &mut magic)
             .map_err(|error| TraceError::Read { name: name.clone(), error })?;
         trace.form = match magic {
-            PARQUET => Form::Table { tables: Tables::file(&place, PACKETS)?, _kept: None },
+            PARQUET => Form::Table {
+                tables: Tables::file(&place, PACKETS)?,
+                _kept: spool.map_or(Kept::Nothing, Kept::Spool),
+            },
             magic if count == 4 && CAPTURES.contains(&magic) => {
                 let (folder, faults) = look_through(&name, source, wanted, progress)?;
                 trace.faults = faults;
                 trace.is_cut = progress.stop.load(Ordering::Relaxed);
                 match Tables::open(&folder.0) {
                     Ok(tables) if tables.has(PACKETS) => {
-                        Form::Table { tables, _kept: Some(folder) }
+                        Form::Table { tables, _kept: Kept::Folder(folder) }
                     }
                     Ok(_) | Err(TablesError::Empty(_)) => return Err(TraceError::Empty(name)),
                     Err(error) => return Err(error.into()),
@@ -367,8 +384,8 @@ fn lines(
     loop {
         line.clear();
         number += 1;
-        // One byte more than a line may have, so that the reader sees that it is too long.
-        let room = csv::MAX_LINE as u64 + 1;
+        // One byte more than a line and its end may have, so that the reader sees that it is too long.
+        let room = csv::MAX_LINE as u64 + 3;
         if lines.by_ref().take(room).read_until(b'\n', &mut line).map_err(unread)? == 0 {
             break;
         }
@@ -410,8 +427,10 @@ impl Rows {
         for table in ["tcp", "udp"].into_iter().filter(|table| tables.has(table)) {
             let read = tables.read(table, &["flow", "server_port"], |batch, kinds, _| {
                 for row in batch.iter(kinds) {
-                    if let [Value::Count(flow), Value::Count(port)] = row[..] {
-                        ports.insert(flow, port as u16);
+                    if let [Value::Count(flow), Value::Count(port)] = row[..]
+                        && let Ok(port) = u16::try_from(port)
+                    {
+                        ports.insert(flow, port);
                     }
                 }
                 Ok(())
@@ -554,7 +573,8 @@ impl TempFolder {
         sweep(&home);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = home.join(format!("{FOLDER}{}-{count}", std::process::id()));
-        fs::create_dir(&path)?;
+        // What is in it is nobody else's.
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
 }
@@ -573,7 +593,7 @@ fn sweep(home: &Path) {
         let process = rest.split(['-', '.']).next().unwrap_or_default();
         let is_number = process.parse::<u32>().is_ok();
         if is_number && !Path::new("/proc").join(process).exists() {
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
     }
 }

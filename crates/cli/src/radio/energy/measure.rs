@@ -169,13 +169,16 @@ pub fn measure(
     let unnamed = || "(no name)".to_owned();
     let mut owners: HashMap<String, Share> = HashMap::new();
     let (all, others) = shares.all();
+    // Sums do not depend on the order of a hash.
+    let mut all: Vec<(&u32, &Share)> = all.iter().collect();
+    all.sort_by_key(|(owner, _)| **owner);
     for (owner, share) in all {
         let owner = match by {
             By::Application => name(*owner as u16).unwrap_or_else(unnamed),
             By::Flow => match flows.get(owner) {
                 Some((app, at)) => {
                     let since = at.since(first.unwrap_or_default()).as_secs_f64();
-                    format!("{} +{since:.3} s", name(*app).unwrap_or_else(unnamed))
+                    format!("{} +{since:.3} s #{owner}", name(*app).unwrap_or_else(unnamed))
                 }
                 None => format!("#{owner}"),
             },

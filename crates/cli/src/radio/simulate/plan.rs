@@ -81,6 +81,11 @@ impl Variants {
                 return Err(failure.hint(format!("give all values at once: {}=A,B,C", sweep.key)));
             }
         }
+        let all = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1, usize::checked_mul);
+        if all.is_none_or(|all| all > MOST) {
+            let failure = Failure::usage("these are too many values at a time");
+            return Err(failure.hint(format!("try at most {MOST} combinations")));
+        }
         let of_profiles: Vec<&Sweep> =
             sweeps.iter().filter(|sweep| is_of_profiles(&sweep.key)).collect();
         let mut variants = Self {

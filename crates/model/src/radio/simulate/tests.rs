@@ -98,6 +98,23 @@ fn a_session_that_has_begun_is_not_held_back_again() {
     assert_eq!(policy.passed, [(3_000, 1), (23_000, 1)]);
 }
 
+/// A connection that stays, with a heartbeat every ten seconds: each is held back for itself, and all
+/// of them pass when the first one does.
+#[test]
+fn a_flow_may_begin_several_sessions_while_it_is_held_back() {
+    let policy = Holding { sleeps: StatusQuo, holds: 60.0 };
+    let mut notes = Notes { policy, passed: Vec::new() };
+    let profile = profile("att-hspa");
+    let beats = [0, 10_000, 20_000, 70_000].map(|millis| packet(millis, 7));
+    let mut simulation = Simulation::new(&profile, Decides::Policy(&mut notes), &ALL)
+        .ending_sessions(Span::from_millis(1_500));
+    beats.into_iter().for_each(|packet| simulation.push(packet));
+    let outcome = simulation.finish();
+    assert_eq!((outcome.delays.count, outcome.delays.held), (4, 3));
+    assert!((outcome.delays.sum - (60.0 + 50.0 + 40.0)).abs() < 1e-9);
+    assert_eq!(notes.passed, [(60_000, 7), (60_000, 7), (60_000, 7), (70_000, 7)]);
+}
+
 #[test]
 fn sessions_are_forgotten_when_nothing_passes_for_long() {
     let mut policy = holding();

@@ -71,7 +71,7 @@ fn a_capture_is_a_trace_and_leaves_nothing_behind() {
     let path = folder.path().join("a.pcap");
     fs::write(&path, capture(&TALK)).unwrap();
     let mut trace = open(&path).unwrap();
-    let Form::Table { _kept: Some(TempFolder(temp)), .. } = &trace.form else { panic!() };
+    let Form::Table { _kept: Kept::Folder(TempFolder(temp)), .. } = &trace.form else { panic!() };
     let temp = temp.clone();
     assert!(temp.is_dir());
     let (packets, _) = read(&mut trace).unwrap();
