@@ -326,7 +326,8 @@ fn a_command_is_run_for_each_sleep_and_may_fail() {
             control.event("radio-wake");
         }
         control.event("radio-sleep");
-        assert_eq!(control.text(), "near fixed:0.02 radio 0.020");
+        let profile = cable.folder.path().join("radio.toml");
+        assert_eq!(control.text(), format!("near fixed:0.02 {} 0.020", profile.display()));
         let done = control.event("radio-command");
         assert_eq!((&done["ended"], &done["exit"]), (&"exit".into(), &exit.into()));
     }

@@ -43,6 +43,10 @@ impl Plan {
             // What is no number at all is said by the number, where there is one of that name.
             let value = match (read, number) {
                 (None, Some(number)) => return Err(told(number.refuses(&text()))),
+                // As Python writes it.
+                (Some(value), Some(number)) if value.is_nan() || value.is_infinite() => {
+                    return Err(told(number.refuses(&text())));
+                }
                 (read, _) => read.unwrap_or(f64::NAN),
             };
             given.push((key, value));
