@@ -4,7 +4,13 @@
 //! accounts, of what the radio takes that way and of what it would have taken with the network's timers
 //! alone. With packets that are told at once and a [`poll`](Controller::poll) at each
 //! [`next_wakeup`](Controller::next_wakeup) it does what a [`Simulation`](super::simulate::Simulation)
-//! of the same packets does. It holds no session back: who runs it does not know of sessions.
+//! of the same packets does.
+//!
+//! Where its policy holds sessions back, who runs it tells it of those that can wait
+//! ([`Controller::begins`]) and keeps a gate for them, which is shut while the radio is released
+//! ([`Controller::gate`]). What waits there passes when the hold is over or something else has woken the
+//! radio, and for a second after that the gate stays open: what has passed needs a moment until it is
+//! seen.
 //!
 //! Where its decisions are followed, packets are not where they would have been without them: what the
 //! device sends waits for the radio to come back, and so does all that follows from it. See
@@ -15,6 +21,9 @@ use manyways_trace::{Span, Time};
 use super::meter::{Account, Meter};
 use super::policy::{NEVER, Policy};
 use super::{Direction, Packet, Profile};
+
+/// What was let go has sent its first packet after this, or sends none.
+const LET_GO: Span = Span::from_secs(1);
 
 /// Decides when a radio sleeps, as it happens.
 #[derive(Clone, Debug)]
@@ -35,8 +44,32 @@ pub struct Controller<P> {
     /// The last packet, when it was carried at the earliest, and the wait after it.
     last: Option<(Time, f64)>,
     asleep: Option<Asleep>,
+    hold: Hold,
+    /// How often what waited was let go.
+    opened: u64,
     false_sleeps: u64,
     overtaken: u64,
+}
+
+/// What becomes of sessions that can wait while the radio is released.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Hold {
+    /// None waits: the next one does.
+    Next,
+    /// Some wait until then.
+    Until(Time),
+    /// They were let go, and until then others pass as well.
+    Passing(Time),
+}
+
+/// What is to become of sessions that can wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gate {
+    /// Those that begin now are to wait.
+    pub is_shut: bool,
+    /// How often those that wait were to be let go: when this grows they are, also where the gate is
+    /// shut again for others.
+    pub opened: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +129,8 @@ impl<P: Policy> Controller<P> {
             delays: Vec::new(),
             last: None,
             asleep: None,
+            hold: Hold::Next,
+            opened: 0,
             false_sleeps: 0,
             overtaken: 0,
         }
@@ -119,6 +154,7 @@ impl<P: Policy> Controller<P> {
             self.status_quo.begin(packet);
             let delay = self.delay(packet, self.delays.len().saturating_sub(1));
             self.last = Some((packet.at + delay, self.policy.observe(packet, None)));
+            self.wakes(packet.at);
             return None;
         };
         let span = packet.at.since(last);
@@ -142,12 +178,79 @@ impl<P: Policy> Controller<P> {
             let waited = asleep.at.since(at).as_secs_f64();
             self.asleep = Some(Asleep { waited, ..asleep });
         }
+        if self.asleep.is_none() {
+            self.wakes(packet.at);
+        }
         let asleep = slept?;
         let choice = self.meter.choice();
         let is_false =
             gap <= self.burst_gap || choice.cost(gap, asleep.waited) >= choice.stay.cost(gap);
         self.false_sleeps += u64::from(is_false);
         Some(Wake { slept: packet.at.since(asleep.at), is_false })
+    }
+
+    /// The radio is awake, whoever has woken it.
+    fn wakes(&mut self, now: Time) {
+        if let Hold::Until(_) = self.hold {
+            self.let_go(now);
+        }
+        if let Hold::Passing(_) = self.hold {
+            // What was let go is on its way, and is not to wake it once more.
+            self.earliest = self.earliest.max(now + Span::from_secs_f64(self.burst_gap));
+        }
+    }
+
+    fn let_go(&mut self, now: Time) {
+        self.hold = Hold::Passing(now + LET_GO);
+        self.opened += 1;
+    }
+
+    /// Whether the radio is released, as far as is known.
+    fn is_released(&self, now: Time) -> bool {
+        let Some((last, _)) = self.last else { return true };
+        self.asleep.is_some() || now.since(last).as_secs_f64() > self.released
+    }
+
+    /// A session that can wait begins; `waits` where it found the gate shut. Where it is the first that
+    /// does: for how long it and those that come until then are to wait.
+    pub fn begins(&mut self, now: Time, waits: bool) -> Option<Span> {
+        let secs = now.as_secs_f64();
+        self.policy.begins(secs);
+        // What found the gate shut may have been let go before this was told.
+        if !waits || self.hold != Hold::Next || !self.is_released(now) {
+            return None;
+        }
+        let hold = Span::from_secs_f64(self.policy.hold(secs));
+        if hold.is_zero() {
+            self.let_go(now);
+            return None;
+        }
+        self.hold = Hold::Until(now + hold);
+        Some(hold)
+    }
+
+    /// What is to become of sessions that can wait, from now until [`Controller::next_gate`], a packet,
+    /// a sleep or a session. The gate of a policy that holds nothing back is never shut.
+    pub fn gate(&mut self, now: Time) -> Gate {
+        let is_released = self.is_released(now);
+        match self.hold {
+            Hold::Until(until) if now >= until || !is_released => self.let_go(now),
+            Hold::Passing(until) if now >= until => self.hold = Hold::Next,
+            _ => {}
+        }
+        let is_passing = matches!(self.hold, Hold::Passing(_));
+        Gate { is_shut: self.policy.holds() && is_released && !is_passing, opened: self.opened }
+    }
+
+    /// When to look at the gate again, if nothing happens until then.
+    pub fn next_gate(&self, now: Time) -> Option<Time> {
+        match (self.hold, self.last) {
+            (Hold::Until(until) | Hold::Passing(until), _) => Some(until),
+            (Hold::Next, Some((last, _))) if self.policy.holds() && !self.is_released(now) => {
+                self.released.is_finite().then(|| behind(last, self.released))
+            }
+            _ => None,
+        }
     }
 
     fn delay(&self, packet: &Packet, state: usize) -> Span {

@@ -75,7 +75,8 @@ fn share(part: u64, rest: u64) -> Option<f64> {
 }
 
 impl Delays {
-    fn push(&mut self, delay: Span) {
+    /// One session more, which was held back for so long.
+    pub fn push(&mut self, delay: Span) {
         self.count += 1;
         let secs = delay.as_secs_f64();
         self.sum += secs;

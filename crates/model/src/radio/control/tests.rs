@@ -1,8 +1,11 @@
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::radio::policy::{Context, MakeIdle, StatusQuo, Timer};
-use crate::radio::simulate::{Decides, Simulation};
+use crate::radio::policy::{Context, Holding, Learn, MakeIdle, StatusQuo, Timer};
+use crate::radio::simulate::{Decides, Delays, Simulation};
 use crate::radio::{Choice, Direction, profiles, workload};
 
 fn profile(name: &str) -> Profile {
@@ -346,4 +349,235 @@ fn a_wait_ends_with_the_first_nanosecond_behind_it() {
     }
     assert_eq!(behind(Time::ZERO, 1e300), Time::MAX);
     assert!(behind(Time::ZERO, 1e9).as_secs_f64() > 1e9);
+}
+
+/// Whoever keeps the gate: packets of sessions that wait come so much later.
+struct Keeper<P> {
+    controller: Controller<P>,
+    opened: u64,
+    is_shut: bool,
+    /// When each began, and by how much its packets come later; none while it waits.
+    sessions: BTreeMap<u32, (Time, Option<Span>)>,
+    waiting: Vec<Packet>,
+    coming: BinaryHeap<Reverse<(Time, usize, Packet)>>,
+    delays: Delays,
+}
+
+impl<P: Policy> Keeper<P> {
+    fn new(controller: Controller<P>) -> Self {
+        Self {
+            controller,
+            opened: 0,
+            is_shut: false,
+            sessions: BTreeMap::new(),
+            waiting: Vec::new(),
+            coming: BinaryHeap::new(),
+            delays: Delays::default(),
+        }
+    }
+
+    fn look(&mut self, now: Time) {
+        let gate = self.controller.gate(now);
+        self.is_shut = gate.is_shut;
+        if gate.opened == self.opened {
+            return;
+        }
+        self.opened = gate.opened;
+        for (begins, later) in self.sessions.values_mut().filter(|(_, later)| later.is_none()) {
+            *later = Some(now.since(*begins));
+            self.delays.push(now.since(*begins));
+        }
+        for packet in std::mem::take(&mut self.waiting) {
+            self.come(packet);
+        }
+    }
+
+    /// By as much later as its session.
+    fn come(&mut self, packet: Packet) {
+        let later = self.sessions[&packet.session].1.expect("it has passed");
+        let at = packet.at + later;
+        self.coming.push(Reverse((at, self.coming.len(), Packet { at, ..packet })));
+    }
+
+    fn until(&mut self, end: Time, now: Time) {
+        let mut now = now;
+        loop {
+            let due = self.controller.next_wakeup().unwrap_or(Time::MAX);
+            let gate = self.controller.next_gate(now).unwrap_or(Time::MAX);
+            let next = self.coming.peek().map_or(Time::MAX, |Reverse((at, ..))| *at);
+            let first = due.min(gate).min(next);
+            if first > end || first == Time::MAX {
+                return;
+            }
+            now = first;
+            if first == gate {
+                self.look(now);
+            } else if first == due {
+                self.controller.poll(now).expect("it was asked for");
+                self.look(now);
+            } else if let Some(Reverse((_, _, packet))) = self.coming.pop() {
+                self.controller.packet(&packet);
+                self.look(now);
+            }
+        }
+    }
+
+    fn push(&mut self, packet: Packet, before: Time) {
+        let now = packet.at;
+        self.until(now, before);
+        if !self.sessions.contains_key(&packet.session) {
+            let tolerates = packet.app == 1;
+            if tolerates {
+                self.controller.begins(now, self.is_shut);
+                self.look(now);
+            }
+            let waits = tolerates && self.is_shut;
+            self.sessions.insert(packet.session, (now, (!waits).then_some(Span::ZERO)));
+            if tolerates && !waits {
+                self.delays.push(Span::ZERO);
+            }
+        }
+        match self.sessions[&packet.session].1 {
+            None => self.waiting.push(packet),
+            Some(later) if later.is_zero() => {
+                self.controller.packet(&packet);
+                self.look(now);
+            }
+            Some(_) => self.come(packet),
+        }
+    }
+}
+
+proptest! {
+    /// Where it waits for long enough that what was let go has passed before the next sleep.
+    #[test]
+    fn it_holds_back_what_a_simulation_does(
+        sessions in prop::collection::vec((1_u64..60_000, any::<bool>(), 1_u64..4), 1..60),
+        learns in any::<bool>(),
+        sleeps in any::<bool>(),
+    ) {
+        let profile = profile("att-hspa");
+        let make = || -> Box<dyn Policy> {
+            let sleeps = Timer { wait: if sleeps { 1.3 } else { NEVER } };
+            match learns {
+                true => Box::new(Holding { sleeps, holds: Learn::new(10, 0.008) }),
+                false => Box::new(Holding { sleeps, holds: 7.5 }),
+            }
+        };
+        // Odd times, so that no two things happen at once.
+        let mut packets = Vec::new();
+        let mut begins = Time::ZERO;
+        for (place, (gap, waits, count)) in sessions.into_iter().enumerate() {
+            begins += Span::from_nanos(gap * 1_000_000 + 7_919 * place as u64);
+            for more in 0..count {
+                let at = begins + Span::from_nanos(more * 813_000_331);
+                packets.push(Packet { at, app: waits.into(), session: place as u32, ..millis(1) });
+            }
+        }
+        packets.sort_by_key(|packet| packet.at);
+        let mut policy = make();
+        let mut simulation = Simulation::new(
+            &profile,
+            Decides::Policy(&mut *policy),
+            &|packet| packet.app == 1,
+        );
+        let mut keeper = Keeper::new(Controller::new(&profile, make(), Span::ZERO));
+        keeper.look(Time::ZERO);
+        let mut before = Time::ZERO;
+        for packet in &packets {
+            simulation.push(*packet);
+            keeper.push(*packet, before);
+            before = packet.at;
+        }
+        keeper.until(Time::MAX, before);
+        let expected = simulation.finish();
+        prop_assert_eq!(&keeper.delays, &expected.delays);
+        let account = keeper.controller.finish().account;
+        prop_assert_eq!(account.switches, expected.account.switches);
+        prop_assert!((account.total() - expected.account.total()).abs() < 1e-6);
+    }
+}
+
+fn holding(wait: f64, hold: f64) -> Controller<Holding<Timer, f64>> {
+    let policy = Holding { sleeps: Timer { wait }, holds: hold };
+    Controller::new(&profile("att-hspa"), policy, Span::ZERO)
+}
+
+#[test]
+fn the_gate_is_shut_while_the_radio_is_released() {
+    let shut = |controller: &mut Controller<_>, millis| controller.gate(at(millis)).is_shut;
+    let mut controller = holding(0.5, 5.0);
+    assert!(shut(&mut controller, 0), "nothing has woken it yet");
+    assert_eq!(controller.next_gate(at(0)), None);
+    controller.packet(&millis(100));
+    assert!(!shut(&mut controller, 100));
+    // By its own wish, or by the network's timers.
+    let mut left = holding(NEVER, 5.0);
+    left.packet(&millis(100));
+    assert_eq!(left.next_gate(at(100)), Some(at(16_700) + Span::from_nanos(1)));
+    assert!(!shut(&mut left, 16_700) && shut(&mut left, 16_701));
+    assert_eq!(left.next_gate(at(16_701)), None);
+    controller.poll(at(601)).expect("it sleeps");
+    assert!(shut(&mut controller, 601));
+    // The radio does not sleep after all.
+    controller.refused();
+    assert!(!shut(&mut controller, 700));
+    let mut nothing = Controller::new(&profile("att-hspa"), StatusQuo, Span::ZERO);
+    assert!(!nothing.gate(at(0)).is_shut && nothing.next_gate(at(0)).is_none());
+}
+
+#[test]
+fn what_waits_passes_when_its_time_is_up_and_then_the_next_ones_wait() {
+    let mut controller = holding(0.5, 5.0);
+    assert_eq!(controller.begins(at(1_000), true), Some(Span::from_secs(5)));
+    assert_eq!(controller.begins(at(3_000), true), None, "it waits for the same");
+    assert_eq!(controller.next_gate(at(3_000)), Some(at(6_000)));
+    assert_eq!(controller.gate(at(5_999)), Gate { is_shut: true, opened: 0 });
+    assert_eq!(controller.gate(at(6_000)), Gate { is_shut: false, opened: 1 });
+    // One of before, of which is heard only now.
+    assert_eq!(controller.begins(at(6_001), true), None);
+    // Those that were let go have gone, as nothing of them is seen.
+    assert_eq!(controller.next_gate(at(6_100)), Some(at(7_000)));
+    assert_eq!(controller.gate(at(7_000)), Gate { is_shut: true, opened: 1 });
+    assert_eq!(controller.begins(at(7_500), true), Some(Span::from_secs(5)));
+    // One that did not wait says nothing of the radio.
+    assert_eq!(controller.begins(at(8_000), false), None);
+}
+
+#[test]
+fn what_waits_passes_with_what_wakes_the_radio() {
+    let mut controller = holding(0.1, 5.0);
+    controller.begins(at(1_000), true);
+    controller.packet(&millis(2_000));
+    assert_eq!(controller.gate(at(2_000)), Gate { is_shut: false, opened: 1 });
+    // It would sleep 100 ms later, but what was let go is on its way.
+    assert_eq!(controller.next_wakeup(), Some(at(2_500)));
+    controller.packet(&millis(2_050));
+    controller.poll(at(2_560)).expect("it sleeps");
+    assert!(!controller.gate(at(2_600)).is_shut);
+    assert_eq!(controller.gate(at(3_000)), Gate { is_shut: true, opened: 1 });
+    // Asleep at once: they pass though the gate is shut again.
+    let mut controller = holding(0.0, 5.0);
+    controller.packet(&millis(0));
+    controller.poll(at(1)).expect("it sleeps");
+    controller.begins(at(1_000), true);
+    controller.packet(&millis(2_000));
+    assert_eq!(controller.gate(at(9_000)).opened, 1);
+}
+
+#[test]
+fn a_packet_of_before_the_sleep_lets_nothing_go() {
+    let mut controller = holding(0.5, 5.0);
+    controller.packet(&millis(0));
+    controller.poll(at(600)).expect("it sleeps");
+    controller.begins(at(700), true);
+    assert_eq!(controller.packet(&millis(550)), None);
+    assert_eq!(controller.gate(at(800)), Gate { is_shut: true, opened: 0 });
+}
+
+#[test]
+fn what_is_held_back_for_no_time_passes() {
+    let mut controller = holding(0.5, 0.0);
+    assert_eq!(controller.begins(at(1_000), true), None);
+    assert_eq!(controller.gate(at(1_000)), Gate { is_shut: false, opened: 1 });
 }
