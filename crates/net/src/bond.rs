@@ -11,6 +11,7 @@ pub mod door;
 mod facts;
 pub mod gateway;
 mod greeting;
+pub mod hold;
 pub mod intake;
 pub mod intercept;
 pub mod journal;

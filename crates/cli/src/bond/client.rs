@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, Identity, Keeping, Progress, Transport};
-use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
+use manyways_net::bond::control::{Answer, Control, ControlError, End, Reply, Request};
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
@@ -311,9 +311,18 @@ fn control(args: &Args, takes_in: bool, rules: &Rules, intake: &Told) -> Result<
                 Request::Status => {
                     let mut status = rules.status(&name, policy.as_deref());
                     status.cut_off = rules.cut_off(entrances);
-                    Answer::Status(Box::new(status))
+                    Answer::Status(Box::new(status)).into()
                 }
-                Request::Why(question) => Answer::Why(Box::new(rules.why(&question, entrances))),
+                Request::Why(question) => {
+                    Answer::Why(Box::new(rules.why(&question, entrances))).into()
+                }
+                Request::Hold(hold) => match rules.hold(&hold) {
+                    Ok(holding) => Reply::Holds(holding),
+                    Err(error) => {
+                        let hint = error.hint();
+                        Answer::Refused { sentence: error.to_string(), hint }.into()
+                    }
+                },
             }
         }
     });

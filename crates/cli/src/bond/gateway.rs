@@ -63,13 +63,14 @@ fn control(name: &str, user: Option<&str>, onlooker: Onlooker) -> Result<Option<
     let started = Control::start(End::Gateway, name, user, move |request| {
         let onlooker = onlooker.clone();
         async move {
-            match request {
+            let answer = match request {
                 Request::Status => Answer::GatewayStatus(onlooker.status()),
-                Request::Why(_) => Answer::Refused {
+                Request::Why(_) | Request::Hold(_) => Answer::Refused {
                     sentence: "a gateway has no policy".to_owned(),
                     hint: Some("ask the client".to_owned()),
                 },
-            }
+            };
+            answer.into()
         }
     });
     match started {

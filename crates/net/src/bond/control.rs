@@ -17,6 +17,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::gateway::GatewayStatus;
+use super::hold::{Hold, Holding};
 use super::status::Status;
 use super::why::{Question, Why};
 
@@ -37,6 +38,8 @@ pub enum Request {
     Status,
     /// What a policy says of a destination.
     Why(Question),
+    /// To hold connections back. The connection stays after the answer.
+    Hold(Hold),
 }
 
 /// What is answered.
@@ -49,6 +52,8 @@ pub enum Answer {
     GatewayStatus(GatewayStatus),
     /// What its policy says.
     Why(Box<Why>),
+    /// It does what is wished.
+    Holds,
     /// It cannot say.
     Refused {
         /// One sentence.
@@ -56,6 +61,20 @@ pub enum Answer {
         /// What to do about it.
         hint: Option<String>,
     },
+}
+
+/// What becomes of a request.
+pub enum Reply {
+    /// That is all.
+    Answer(Answer),
+    /// The connection stays, for that.
+    Holds(Holding),
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(answer)
+    }
 }
 
 /// Which end of a bond is asked.
@@ -127,7 +146,7 @@ impl Control {
     ) -> Result<Self, ControlError>
     where
         F: Fn(Request) -> A + 'static,
-        A: Future<Output = Answer> + 'static,
+        A: Future<Output = Reply> + 'static,
     {
         let folder = folder();
         let socket = place(&folder, end, name)?;
@@ -157,8 +176,7 @@ impl Control {
                     Ok((stream, _)) => {
                         let answer = Rc::clone(&answer);
                         tokio::task::spawn_local(async move {
-                            let served = timeout(PATIENCE, serve(stream, &*answer)).await;
-                            if let Ok(Err(error)) = served {
+                            if let Err(error) = serve(stream, &*answer).await {
                                 tracing::debug!("a request failed: {error}");
                             }
                         });
@@ -217,12 +235,28 @@ fn given(socket: &Path) -> PathBuf {
 /// # Errors
 /// Where there is none, or it does not answer.
 pub fn ask(end: End, name: &str, request: &Request) -> Result<Answer, ControlError> {
+    at(end, name, |socket| answered(request_at(socket, request)?))
+}
+
+/// Sends a request to the one of that name; the answer is yet to come.
+///
+/// # Errors
+/// Where there is none, or it does not take it.
+pub fn request(
+    end: End,
+    name: &str,
+    request: &Request,
+) -> Result<std::os::unix::net::UnixStream, ControlError> {
+    at(end, name, |socket| request_at(socket, request))
+}
+
+fn at<R>(end: End, name: &str, act: impl Fn(&Path) -> io::Result<R>) -> Result<R, ControlError> {
     let socket = place(&folder(), end, name)?;
-    let asked = ask_at(&socket, request).or_else(|error| match is_nobody(&error) {
-        true => ask_at(&given(&socket), request),
+    let done = act(&socket).or_else(|error| match is_nobody(&error) {
+        true => act(&given(&socket)),
         false => Err(error),
     });
-    asked.map_err(|error| match is_nobody(&error) {
+    done.map_err(|error| match is_nobody(&error) {
         true => ControlError::Nobody { end, name: name.to_owned() },
         false => ControlError::Io(socket, error),
     })
@@ -242,12 +276,16 @@ fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn ask_at(socket: &Path, request: &Request) -> io::Result<Answer> {
+fn request_at(socket: &Path, request: &Request) -> io::Result<std::os::unix::net::UnixStream> {
     let mut stream = std::os::unix::net::UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
+    Ok(stream)
+}
+
+fn answered(stream: std::os::unix::net::UnixStream) -> io::Result<Answer> {
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut answer = String::new();
     BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;
     Ok(serde_json::from_str(&answer)?)
@@ -256,7 +294,20 @@ fn ask_at(socket: &Path, request: &Request) -> io::Result<Answer> {
 async fn serve<F, A>(mut stream: UnixStream, answer: &F) -> io::Result<()>
 where
     F: Fn(Request) -> A,
-    A: Future<Output = Answer>,
+    A: Future<Output = Reply>,
+{
+    let said = timeout(PATIENCE, reply(&mut stream, answer)).await;
+    match said.map_err(|_| io::ErrorKind::TimedOut)?? {
+        Some(holding) => holding.serve(stream).await,
+        None => Ok(()),
+    }
+}
+
+/// Who goes on with the connection.
+async fn reply<F, A>(stream: &mut UnixStream, answer: &F) -> io::Result<Option<Holding>>
+where
+    F: Fn(Request) -> A,
+    A: Future<Output = Reply>,
 {
     // The socket's mode says the same; it is set a moment after the socket is there.
     let asker = stream.peer_cred()?.uid();
@@ -268,11 +319,18 @@ where
     tokio::io::BufReader::new(read.take(MAX_REQUEST)).read_line(&mut line).await?;
     let answer = match serde_json::from_str(&line) {
         Ok(request) => answer(request).await,
-        Err(error) => Answer::Refused { sentence: format!("no request: {error}"), hint: None },
+        Err(error) => {
+            Answer::Refused { sentence: format!("no request: {error}"), hint: None }.into()
+        }
+    };
+    let (answer, holding) = match answer {
+        Reply::Answer(answer) => (answer, None),
+        Reply::Holds(holding) => (Answer::Holds, Some(holding)),
     };
     let mut text = serde_json::to_vec(&answer)?;
     text.push(b'\n');
-    write.write_all(&text).await
+    write.write_all(&text).await?;
+    Ok(holding)
 }
 
 /// Where sockets are: with the lab within one.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use manyways_proto::mux::Target;
 use manyways_sys::socket::transparent::{transparent_tcp_listener, transparent_udp};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -141,6 +141,11 @@ impl Doors {
         }
         let Ok(via) = stream.local_addr() else { return };
         let traffic = self.rules.connection(from, via, &to, &first).await;
+        if let Some(waiting) = self.rules.held_back(&traffic)
+            && !self.rules.wait(&traffic, waiting, hangs_up(&stream)).await
+        {
+            return;
+        }
         match traffic.fate.get() {
             Fate::Bond(label) => {
                 let (stream, number) = self.client.carry(stream, to, label, first.freeze());
@@ -197,6 +202,11 @@ impl Doors {
         let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
         Err(last)
     }
+}
+
+/// Until the other end has reset a connection: one that has no more to say may still listen.
+async fn hangs_up(stream: &TcpStream) {
+    while stream.ready(Interest::ERROR).await.is_ok_and(|ready| !ready.is_error()) {}
 }
 
 async fn accept<F: Future<Output = ()> + 'static>(

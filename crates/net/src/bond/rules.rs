@@ -20,6 +20,7 @@ use tokio::sync::{Notify, mpsc};
 use super::carrier::Chunk;
 use super::client::{Client, Noted};
 use super::facts::{Facts, name_in};
+use super::hold::{Gate, Hold, HoldError, Holding, Waiting};
 use super::journal::{self, Journal};
 use super::labels::{Labels, News};
 use super::networks::Networks;
@@ -69,6 +70,8 @@ pub(super) struct Traffic {
     /// Of datagrams: what went and came, and when to decide again.
     pub(super) bytes: Cell<(u64, u64)>,
     ask_at: Cell<Option<u64>>,
+    /// Somebody holds it back.
+    pub(super) is_held: Cell<bool>,
 }
 
 /// The policy at work; cheap to clone.
@@ -88,6 +91,7 @@ struct Inner {
     questions: RefCell<VecDeque<(FlowId, u16, HostName)>>,
     streams: RefCell<BTreeMap<u64, Rc<Traffic>>>,
     others: RefCell<Vec<Weak<Traffic>>>,
+    gate: Gate,
     /// Told when the surroundings are to be looked at now.
     look: Rc<Notify>,
     journal: Journal,
@@ -125,6 +129,7 @@ impl Rules {
             questions: RefCell::default(),
             streams: RefCell::default(),
             others: RefCell::default(),
+            gate: Gate::default(),
             look: Rc::default(),
             journal,
             full: Cell::new(false),
@@ -141,6 +146,19 @@ impl Rules {
         self.0.engine.borrow_mut().replace(now, policy);
         self.decide_all();
         self.0.look.notify_one();
+    }
+
+    /// Somebody holds back new connections under some rules.
+    ///
+    /// # Errors
+    /// Where the policy has no such rule, or somebody else does already.
+    pub fn hold(&self, hold: &Hold) -> Result<Holding, HoldError> {
+        let rules: Vec<String> =
+            self.with_engine(|engine| engine.policy().rules().map(str::to_owned).collect());
+        if let Some(name) = hold.rules.iter().find(|name| !rules.contains(name)) {
+            return Err(HoldError::Rule { name: name.clone(), rules });
+        }
+        self.0.gate.hold(hold)
     }
 
     /// The client has ended: writes down what is to be remembered, and lets whoever keeps a log
@@ -212,6 +230,31 @@ impl Rules {
             self.0.journal.tell(self.now(), || journal::decision(None, &traffic));
         }
         traffic
+    }
+
+    /// What a connection that was decided about has to wait for first, where somebody holds it back.
+    pub(super) fn held_back(&self, traffic: &Rc<Traffic>) -> Option<Waiting> {
+        if traffic.fate.get() == Fate::Block {
+            return None;
+        }
+        self.0.gate.begins(traffic.rule.borrow().as_deref())
+    }
+
+    /// It waits; what becomes of it may change meanwhile. False where the application has `gone`.
+    pub(super) async fn wait(
+        &self,
+        traffic: &Rc<Traffic>,
+        waiting: Waiting,
+        gone: impl Future<Output = ()>,
+    ) -> bool {
+        traffic.is_held.set(true);
+        self.keep(traffic);
+        let passes = waiting.pass(gone).await;
+        traffic.is_held.set(false);
+        let is_another =
+            |other: &Weak<Traffic>| !std::ptr::eq(other.as_ptr(), &raw const **traffic);
+        self.0.others.borrow_mut().retain(is_another);
+        passes
     }
 
     /// A connection that was decided about is a stream now.
@@ -349,6 +392,7 @@ impl Rules {
             socket,
             bytes: Cell::default(),
             ask_at: Cell::default(),
+            is_held: Cell::default(),
         })
     }
 

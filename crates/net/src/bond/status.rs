@@ -108,6 +108,9 @@ pub struct StreamStatus {
     pub scheduler: Option<String>,
     /// None of the paths that it may use is there.
     pub waits: bool,
+    /// Somebody holds it back.
+    #[serde(default)]
+    pub held: bool,
     /// How long it has been there.
     pub seconds: f64,
     /// What the application sent. Not counted of connections past the bond that are under way.
@@ -265,6 +268,7 @@ impl Rules {
             decision: traffic.fate.get().word().to_owned(),
             scheduler: treatment.map(|treatment| treatment.scheduler.to_string()),
             waits: treatment.is_some_and(|treatment| is_nowhere(treatment.paths, views)),
+            held: traffic.is_held.get(),
             seconds: self.now().since(traffic.since).as_secs_f64(),
             up_bytes: up,
             down_bytes: down,

@@ -124,6 +124,7 @@ fn stream(stream: &StreamStatus) -> [String; 5] {
 /// What becomes of it, and who says so.
 fn decided(stream: &StreamStatus) -> [String; 3] {
     let how = match (&stream.scheduler, stream.waits) {
+        _ if stream.held => "held back".to_owned(),
         (_, true) => "waits for a path".to_owned(),
         (Some(scheduler), _) => scheduler.clone(),
         (None, _) => stream.decision.clone(),
@@ -240,6 +241,7 @@ mod tests {
             decision: "bond".into(),
             scheduler: Some("buffer-aware".into()),
             waits: false,
+            held: false,
             seconds: 130.0,
             up_bytes: 1_234,
             down_bytes: 9_876_543,
@@ -320,6 +322,8 @@ mod tests {
     #[test]
     fn one_that_waits_says_so() {
         assert_eq!(decided(&StreamStatus { waits: true, ..one() })[1], "waits for a path");
+        let held = StreamStatus { held: true, waits: true, ..one() };
+        assert_eq!(decided(&held)[1], "held back");
     }
 
     #[test]
