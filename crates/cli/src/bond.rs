@@ -9,7 +9,7 @@ mod keygen;
 mod listening;
 mod lookup;
 mod policy;
-mod status;
+pub mod status;
 mod why;
 
 use std::net::{IpAddr, SocketAddr};

@@ -4,5 +4,6 @@
 //! reaches.
 
 mod following;
+mod holding;
 mod telling;
 mod world;

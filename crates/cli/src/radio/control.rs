@@ -7,9 +7,10 @@ use anyhow::{Context as _, Result};
 use manyways_model::radio::Profile;
 use manyways_model::radio::plan::{Learned, Plan};
 use manyways_model::radio::policy::{NEVER, Policy};
+use manyways_net::bond::hold::Hold;
 use manyways_net::radio::control::{
-    self, ControlError, Ended, Event, Exec, How, Listener, OpenError, Options, Outcome, Source,
-    Watch,
+    self, Bond, BondError, ControlError, Ended, Event, Exec, How, Listener, OpenError, Options,
+    Outcome, Source, Watch,
 };
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
@@ -19,6 +20,7 @@ use serde::Serialize;
 
 use super::known::{self, Known};
 use super::words::{count, joules, percent, seconds, short};
+use crate::bond::status;
 use crate::failure::Failure;
 
 /// Send the radio to sleep as a policy says, while packets pass.
@@ -34,9 +36,14 @@ Examples:
   manyways radio control --interface wwan0 --profile att-hspa --policy makeidle:50 \\
       --actuator exec --command './ask-modem-for-dormancy'
   manyways radio control --interface wwan0 --profile lte --counters --for 10min
+  manyways radio control --interface wwan0 --profile lte --policy makeidle+makeactive \
+      --hold backup,mail
 
-Policies are those of `manyways radio simulate` that know nothing beforehand and hold nothing back:
-status-quo, fixed:SECONDS, threshold, makeidle[:N] and context.
+Policies are those of `manyways radio simulate` that know nothing beforehand: status-quo,
+fixed:SECONDS, threshold, makeidle[:N] and context; and +makeactive[:EXPERTS] or
++makeactive-fixed:SECONDS behind them. These two hold back new connections of applications, through
+a `manyways bond client` that runs here: those for which the rules of its policy decide that --hold
+names, while the radio sleeps. All others pass at once, and what wakes the radio lets all pass.
 
 The command is run by /bin/sh, one at a time, and finds MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
 MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. What asks a modem
@@ -51,9 +58,16 @@ pub struct Args {
     /// The radio behind it: the name of a profile that is known, or a file.
     #[arg(long, value_name = "PROFILE")]
     profile: String,
-    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle, makeidle:N or context.
+    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle, makeidle:N or context; with
+    /// +makeactive behind it, what can wait is held back.
     #[arg(long, value_name = "POLICY", default_value = "makeidle")]
     policy: String,
+    /// Rules of the bond's policy whose new connections can wait.
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    hold: Vec<String>,
+    /// The bond's client, where it has a name: `bond client --name`.
+    #[arg(long, value_name = "NAME", default_value = "default", requires = "hold")]
+    bond: String,
     /// What to do then.
     #[arg(long, value_enum, default_value_t = Actuator::Log)]
     actuator: Actuator,
@@ -101,7 +115,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Err(failure.hint("add --actuator exec").into());
     }
     let Known { name: profile_name, profile } = known::profile(&args.profile)?;
-    let policy = policy(&args.policy, &profile)?;
+    let (policy, longest) = policy(&args.policy, &profile)?;
+    let hold = hold(&args.hold, longest)?;
     // Before any thread is started.
     let termination = Termination::take().context("cannot watch for signals")?;
     let watch = if args.counters { Watch::Counters(args.step) } else { Watch::Capture };
@@ -114,7 +129,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         ];
         Exec::new(command.clone(), args.timeout, variables)
     });
-    let options = Options { exec, every: args.every, duration: args.duration };
+    let bond = hold.map(|hold| Bond::open(&args.bond, hold)).transpose().map_err(no_bond)?;
+    let options = Options { exec, bond, every: args.every, duration: args.duration };
     let mut teller = Teller { json: args.json };
     let told = teller.begin(args, &profile_name).map_err(ControlError::Listener);
     let run = || control::run(source, &profile, policy, options, &termination, &mut teller);
@@ -145,6 +161,35 @@ fn failure(error: &OpenError) -> Failure {
     }
 }
 
+fn no_bond(error: BondError) -> Failure {
+    match error {
+        BondError::Control(error) => status::failure(error),
+        BondError::Answer(answer) => status::unexpected(answer),
+        error => Failure::new(error.to_string()),
+    }
+}
+
+/// A connection that was to be let go and was not is let go by the bond itself so much later.
+const SLACK: f64 = 5.0;
+const DAY: f64 = 86_400.0;
+
+/// What of the bond can wait, for a policy that holds something back for so long at most.
+fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure> {
+    match (longest, rules) {
+        (None, []) => Ok(None),
+        (Some(longest), [_, ..]) => {
+            let longest_seconds = (longest + SLACK).min(DAY);
+            Ok(Some(Hold { rules: rules.to_vec(), longest_seconds }))
+        }
+        (None, _) => Err(Failure::usage("there is something to --hold, but no policy that does")
+            .hint("add +makeactive to the --policy")),
+        (Some(_), []) => {
+            Err(Failure::usage("the policy holds back what can wait, which is nothing")
+                .hint("--hold RULE names rules of the policy of `manyways bond client`"))
+        }
+    }
+}
+
 /// Says what happens, as it does.
 struct Teller {
     json: bool,
@@ -168,6 +213,8 @@ enum What<'a> {
         policy: &'a str,
         actuator: &'static str,
         source: &'static str,
+        hold: &'a [String],
+        bond: Option<&'a str>,
     },
     #[serde(rename = "radio-sleep")]
     Sleep { idle_seconds: f64, wait_seconds: f64 },
@@ -181,6 +228,12 @@ enum What<'a> {
     Command { ended: &'static str, exit: Option<i32>, signal: Option<i32>, seconds: f64 },
     #[serde(rename = "radio-down")]
     Down,
+    #[serde(rename = "radio-hold")]
+    Hold { seconds: f64 },
+    #[serde(rename = "radio-pass")]
+    Pass { waited_seconds: f64 },
+    #[serde(rename = "radio-bond")]
+    Bond { up: bool },
     #[serde(rename = "radio-summary")]
     Summary(&'a Summary),
 }
@@ -193,12 +246,18 @@ impl Teller {
         if !self.json {
             let what = format!("{interface} by its {source}, {policy} on {profile}");
             eprintln!("manyways: watching {what}");
+            if !args.hold.is_empty() {
+                let rules = args.hold.join(", ");
+                eprintln!("manyways: holding back {rules} of the bond {}", args.bond);
+            }
             return Ok(());
         }
         let version = env!("CARGO_PKG_VERSION");
         let header = Header::new("radio control", version, Clock::start().epoch());
         let header = Header { subject: Some(interface.to_owned()), ..header };
-        let what = What::Begin { interface, profile, policy, actuator, source };
+        let hold = args.hold.as_slice();
+        let bond = (!hold.is_empty()).then_some(args.bond.as_str());
+        let what = What::Begin { interface, profile, policy, actuator, source, hold, bond };
         write(&(line(&header) + &line(&Line { time: 0.0, what })))
     }
 }
@@ -240,6 +299,9 @@ fn what(event: &Event) -> Option<What<'static>> {
             What::Command { ended, exit, signal, seconds: lasts.as_secs_f64() }
         }
         Event::Down => What::Down,
+        Event::Hold(hold) => What::Hold { seconds: hold.as_secs_f64() },
+        Event::Pass(waited) => What::Pass { waited_seconds: waited.as_secs_f64() },
+        Event::Bond { is_there } => What::Bond { up: *is_there },
         _ => return None,
     })
 }
@@ -270,6 +332,14 @@ fn words(event: &Event) -> Option<String> {
             }
         }
         Event::Down => "down     the interface is down".to_owned(),
+        Event::Hold(hold) => {
+            format!("hold     what can wait does, for {} at most", seconds(hold.as_secs_f64()))
+        }
+        Event::Pass(waited) => format!("pass     waited {}", seconds(waited.as_secs_f64())),
+        Event::Bond { is_there: true } => "bond     it is back".to_owned(),
+        Event::Bond { is_there: false } => {
+            "bond     it has gone: nothing is held back until it is back".to_owned()
+        }
         _ => return None,
     })
 }
@@ -296,6 +366,14 @@ struct Summary {
     saved_tail_share: Option<f64>,
     commands: u64,
     failed_commands: u64,
+    /// Connections that could wait, those that were held back, and of these such as were given up.
+    connections: u64,
+    held_connections: u64,
+    given_up_connections: u64,
+    /// Of those that were held back and have passed. None where there was none.
+    mean_hold_seconds: Option<f64>,
+    median_hold_seconds: Option<f64>,
+    p95_hold_seconds: Option<f64>,
     cpu_seconds: f64,
     cpu_share: f64,
     wakeups: u64,
@@ -308,6 +386,7 @@ impl Summary {
         let (account, status_quo) = (&control.account, &control.status_quo);
         let [sent_bytes, received_bytes] = account.bytes;
         let saved = |now: f64, before: f64| (before > 0.0).then(|| 1.0 - now / before);
+        let delays = &outcome.delays;
         let (lasts, cpu) = (outcome.lasts.as_secs_f64(), outcome.cpu.as_secs_f64());
         Self {
             seconds: lasts,
@@ -327,6 +406,12 @@ impl Summary {
             saved_tail_share: saved(account.tail(), status_quo.tail()),
             commands: outcome.commands,
             failed_commands: outcome.failed,
+            connections: delays.count + outcome.given_up,
+            held_connections: delays.held + outcome.given_up,
+            given_up_connections: outcome.given_up,
+            mean_hold_seconds: delays.mean(),
+            median_hold_seconds: delays.quantile(0.5),
+            p95_hold_seconds: delays.quantile(0.95),
             cpu_seconds: cpu,
             cpu_share: if lasts > 0.0 { cpu / lasts } else { 0.0 },
             wakeups: outcome.wakeups,
@@ -370,6 +455,19 @@ impl Summary {
             let (all, failed) = (count(self.commands), count(self.failed_commands));
             lines.push(("Commands", format!("{all}, {failed} failed")));
         }
+        if self.connections > 0 {
+            let (held, all) = (count(self.held_connections), count(self.connections));
+            let mut text = format!("{held} of {all} connections");
+            let delays = self.mean_hold_seconds.zip(self.median_hold_seconds);
+            if let Some(((mean, median), most)) = delays.zip(self.p95_hold_seconds) {
+                let [mean, median, most] = [mean, median, most].map(seconds);
+                text += &format!(", for {mean} on average (median {median}, 95 % {most})");
+            }
+            if self.given_up_connections > 0 {
+                text += &format!(", {} given up", count(self.given_up_connections));
+            }
+            lines.push(("Held back", text));
+        }
         let often = if self.seconds > 0.0 { self.wakeups as f64 / self.seconds } else { 0.0 };
         lines.push((
             "Processor",
@@ -379,21 +477,23 @@ impl Summary {
     }
 }
 
-/// A policy that can run while packets pass.
-fn policy(text: &str, profile: &Profile) -> Result<Box<dyn Policy + Send>, Failure> {
+/// A policy that can run while packets pass, and the longest time in seconds for which it holds
+/// anything back.
+fn policy(text: &str, profile: &Profile) -> Result<(Box<dyn Policy + Send>, Option<f64>), Failure> {
     let plan =
         Plan::parse(text).map_err(|error| Failure::usage(error.to_string()).hint(error.hint))?;
-    let sentence = match () {
+    let longest = plan.longest_hold();
+    let hint = match () {
         () if plan.is_oracle() || plan.quantile().is_some() => {
-            format!("{text} has to know beforehand what passes")
+            "take makeidle, context, threshold or fixed:SECONDS"
         }
-        () if plan.holds() => format!("{text} holds traffic back, which this command cannot"),
+        () if plan.holds() && longest.is_none() => "say for how long: makeactive-fixed:SECONDS",
         () => {
             // It asks for nothing of what is learned.
-            return Ok(plan.policy(profile, Learned { gap: NEVER, bursts: 0.0 }));
+            return Ok((plan.policy(profile, Learned { gap: NEVER, bursts: 0.0 }), longest));
         }
     };
-    Err(Failure::usage(sentence).hint("take makeidle, context, threshold or fixed:SECONDS"))
+    Err(Failure::usage(format!("{text} has to know beforehand what passes")).hint(hint))
 }
 
 #[cfg(test)]
@@ -407,16 +507,33 @@ mod tests {
         let profile = profiles::named("att-hspa").unwrap().unwrap();
         let packet =
             Packet { at: Time::ZERO, direction: Direction::Up, bytes: 60, app: 0, session: 0 };
-        let wait = |text: &str| policy(text, &profile).map(|mut one| one.observe(&packet, None));
-        for text in ["status-quo", "makeidle", "makeidle:50", "context"] {
+        let wait =
+            |text: &str| policy(text, &profile).map(|(mut one, _)| one.observe(&packet, None));
+        for text in ["status-quo", "makeidle", "makeidle:50", "context", "makeactive"] {
             assert_eq!(wait(text).unwrap(), f64::INFINITY, "{text}");
         }
         let threshold = Choice::of(&profile).threshold();
         let waits = ["fixed", "fixed:0.5", "threshold"].map(wait);
         assert_eq!(waits.map(Result::unwrap), [4.5, 0.5, threshold]);
-        for text in ["oracle", "iat", "makeactive", "makeidle+makeactive", "nothing"] {
+        for text in ["oracle", "iat", "makeactive-fixed", "iat+makeactive", "nothing"] {
             let failure = wait(text).unwrap_err();
             assert!(failure.is_usage() && failure.hinted().is_some(), "{text}");
+        }
+        let longest = |text: &str| policy(text, &profile).map(|(_, longest)| longest).unwrap();
+        assert_eq!(longest("makeidle+makeactive:20"), Some(20.0));
+        assert_eq!(longest("makeactive-fixed:7"), Some(7.0));
+        assert_eq!(longest("makeidle"), None);
+    }
+
+    #[test]
+    fn who_holds_back_says_what() {
+        let rules = ["mail".to_owned()];
+        assert!(hold(&[], None).unwrap().is_none());
+        let wished = hold(&rules, Some(10.0)).unwrap().unwrap();
+        assert!(wished.rules == rules && wished.longest_seconds > 10.0);
+        assert_eq!(hold(&rules, Some(86_400.0)).unwrap().unwrap().longest_seconds, 86_400.0);
+        for failure in [hold(&rules, None).unwrap_err(), hold(&[], Some(1.0)).unwrap_err()] {
+            assert!(failure.is_usage() && failure.hinted().is_some());
         }
     }
 }

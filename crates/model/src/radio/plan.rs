@@ -235,6 +235,15 @@ impl Plan {
         self.holds.is_some()
     }
 
+    /// The longest time in seconds for which it holds anything back, where that is known beforehand; none
+    /// too where it holds nothing back.
+    pub fn longest_hold(&self) -> Option<f64> {
+        match self.holds? {
+            Holds::Fixed(seconds) => seconds,
+            Holds::Learn { experts, .. } => Some(experts as f64),
+        }
+    }
+
     /// Whether it knows what comes: it is no [`Policy`] then.
     pub fn is_oracle(&self) -> bool {
         self.sleeps == Sleeps::Oracle
@@ -347,8 +356,11 @@ mod tests {
         let both = Plan::parse("makeidle:20+makeactive:experts=5:gamma=0.1").unwrap();
         assert_eq!(both.sleeps, Sleeps::MakeIdle { n: 20 });
         assert_eq!(both.holds, Some(Holds::Learn { experts: 5, gamma: 0.1 }));
+        assert_eq!(both.longest_hold(), Some(5.0));
         let alone = Plan::parse("makeactive-fixed").unwrap();
         assert_eq!((alone.sleeps, alone.holds), (Sleeps::StatusQuo, Some(Holds::Fixed(None))));
+        assert_eq!(alone.longest_hold(), None);
+        assert_eq!(Plan::parse("makeactive-fixed:7").unwrap().longest_hold(), Some(7.0));
     }
 
     #[test]

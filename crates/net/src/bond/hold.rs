@@ -149,6 +149,11 @@ impl Gate {
         Ok(Holding { gate: self.clone(), holder, news })
     }
 
+    /// Whether there is somebody who may hold something back.
+    pub(super) fn is_held(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
     /// Whether a connection under this rule is to wait, which begins now, and for what.
     pub(super) fn begins(&self, rule: Option<&str>) -> Option<Waiting> {
         let holder = self.0.borrow().clone()?;

@@ -146,6 +146,7 @@ impl Doors {
         {
             return;
         }
+        self.rules.judge_connection(&traffic);
         match traffic.fate.get() {
             Fate::Bond(label) => {
                 let (stream, number) = self.client.carry(stream, to, label, first.freeze());
@@ -226,5 +227,28 @@ async fn accept<F: Future<Output = ()> + 'static>(
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_has_no_more_to_say_still_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let application = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let application = application.into_std().unwrap();
+        application.shutdown(std::net::Shutdown::Write).unwrap();
+        stream.ready(Interest::READABLE).await.unwrap();
+        tokio::select! {
+            biased;
+            () = hangs_up(&stream) => panic!("it may still listen"),
+            () = tokio::task::yield_now() => {}
+        }
+        socket2::SockRef::from(&application).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(application);
+        hangs_up(&stream).await;
     }
 }

@@ -210,8 +210,8 @@ impl Rules {
             && matches!(name_in(first), Peek::More(_))
     }
 
-    /// Decides about a connection of the application at `from`, which talks to `via`. `first` are
-    /// its first bytes.
+    /// A connection of the application at `from`, which talks to `via`. `first` are its first bytes.
+    /// It is not decided about yet.
     pub(super) async fn connection(
         &self,
         from: SocketAddr,
@@ -225,22 +225,42 @@ impl Rules {
         }
         self.find_name(&traffic);
         self.find_owner(&traffic).await;
-        self.decide(&traffic);
-        if !matches!(traffic.fate.get(), Fate::Bond(_)) {
-            self.0.journal.tell(self.now(), || journal::decision(None, &traffic));
-        }
         traffic
     }
 
-    /// What a connection that was decided about has to wait for first, where somebody holds it back.
-    pub(super) fn held_back(&self, traffic: &Rc<Traffic>) -> Option<Waiting> {
-        if traffic.fate.get() == Fate::Block {
-            return None;
+    /// Decides about a connection.
+    pub(super) fn judge_connection(&self, traffic: &Rc<Traffic>) {
+        self.decide(traffic);
+        if !matches!(traffic.fate.get(), Fate::Bond(_)) {
+            self.0.journal.tell(self.now(), || journal::decision(None, traffic));
         }
-        self.0.gate.begins(traffic.rule.borrow().as_deref())
     }
 
-    /// It waits; what becomes of it may change meanwhile. False where the application has `gone`.
+    /// What a connection has to wait for before it is decided about, where somebody holds it back.
+    /// The other end is told nothing of it until then, as that would go over the very networks that
+    /// are to have their rest.
+    pub(super) fn held_back(&self, traffic: &Traffic) -> Option<Waiting> {
+        if !self.0.gate.is_held() {
+            return None;
+        }
+        let (decision, rule) = self.first_verdict(traffic);
+        let waiting = match decision {
+            Decision::Block => None,
+            _ => self.0.gate.begins(rule.as_deref()),
+        };
+        traffic.rule.replace(rule);
+        waiting
+    }
+
+    /// What the policy says of it before it has carried anything.
+    pub(super) fn first_verdict(&self, traffic: &Traffic) -> (Decision, Option<String>) {
+        let engine = self.0.engine.borrow();
+        let facts = traffic.facts.borrow();
+        let verdict = engine.decide(&facts.flow(0));
+        (verdict.decision, verdict.rule.map(str::to_owned))
+    }
+
+    /// It waits. False where the application has `gone`.
     pub(super) async fn wait(
         &self,
         traffic: &Rc<Traffic>,
@@ -452,6 +472,9 @@ impl Rules {
     }
 
     fn settle(&self, traffic: &Rc<Traffic>, inputs: &mut Inputs) {
+        if traffic.is_held.get() {
+            return;
+        }
         let bytes = match traffic.way.get() {
             Way::Stream(stream, number) => {
                 let counted = self.0.client.handle().with(|session| {

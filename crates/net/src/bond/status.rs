@@ -6,6 +6,7 @@ use std::ops::Add;
 use std::rc::Rc;
 
 use manyways_proto::mux::Counters;
+use manyways_proto::policy::Decision;
 use manyways_proto::sched::PathSet;
 use manyways_trace::{Rate, Size, Span};
 use serde::{Deserialize, Serialize};
@@ -265,7 +266,17 @@ impl Rules {
             process: facts.process.clone(),
             user: facts.user.clone().or_else(|| facts.uid.map(|uid| uid.to_string())),
             rule: traffic.rule.borrow().clone(),
-            decision: traffic.fate.get().word().to_owned(),
+            decision: match (traffic.is_held.get(), traffic.fate.get()) {
+                // It has no label yet.
+                (true, _) => match self.first_verdict(traffic).0 {
+                    Decision::Bond(_) => Fate::Bond(0),
+                    Decision::Direct => Fate::Direct,
+                    Decision::Block => Fate::Block,
+                },
+                (false, fate) => fate,
+            }
+            .word()
+            .to_owned(),
             scheduler: treatment.map(|treatment| treatment.scheduler.to_string()),
             waits: treatment.is_some_and(|treatment| is_nowhere(treatment.paths, views)),
             held: traffic.is_held.get(),

@@ -5,6 +5,7 @@
 //! kernel is asked whether there is one that was not told yet. So a sleep is never too soon, and where
 //! a wait is shorter than that, late by what is left of it.
 
+mod bond;
 mod exec;
 mod source;
 
@@ -14,6 +15,7 @@ use std::os::fd::AsFd;
 use manyways_model::radio::Profile;
 use manyways_model::radio::control::{self, Controller};
 use manyways_model::radio::policy::Policy;
+use manyways_model::radio::simulate::Delays;
 use manyways_sys::capture::LATENCY;
 use manyways_sys::clock::Clock;
 use manyways_sys::poll::Poller;
@@ -22,20 +24,26 @@ use manyways_sys::thread::process_cpu;
 use manyways_trace::{Span, Time};
 use thiserror::Error;
 
+use self::bond::Said;
+pub use self::bond::{Bond, BondError};
 pub use self::exec::{Ended, Exec, How};
 pub use self::source::{OpenError, Source, Watch};
+use crate::bond::hold::Told;
 
 /// How often it is looked whether an interface that is down has come or gone.
 const TICK: Span = Span::from_secs(1);
 const SOURCE: u64 = 0;
 const SIGNAL: u64 = 1;
 const COMMAND: u64 = 2;
+const BOND: u64 = 3;
 
 /// What to do, beside what the policy decides.
 #[derive(Debug)]
 pub struct Options {
     /// How the radio is sent to sleep; without a command it is only told when it would be.
     pub exec: Option<Exec>,
+    /// Who holds back what can wait while the radio sleeps, where the policy says so.
+    pub bond: Option<Bond>,
     /// From one sleep to the next, at least.
     pub every: Span,
     /// Stop after so long; otherwise when a signal comes.
@@ -54,6 +62,15 @@ pub enum Event {
     Command(Ended),
     /// The interface went down.
     Down,
+    /// Connections that can wait are held back for so long, from this first one on.
+    Hold(Span),
+    /// One of them passes, having waited for so long.
+    Pass(Span),
+    /// The bond has gone, or is back; what it held back has passed.
+    Bond {
+        /// It is there.
+        is_there: bool,
+    },
 }
 
 /// Who is told.
@@ -79,6 +96,10 @@ pub struct Outcome {
     pub commands: u64,
     /// See [`Outcome::commands`].
     pub failed: u64,
+    /// Connections that could wait, and how long those did that were held back.
+    pub delays: Delays,
+    /// Connections that were held back, and of which the application did not want to wait.
+    pub given_up: u64,
     /// Why it ended where nobody wanted it to.
     pub fault: Option<String>,
 }
@@ -120,13 +141,17 @@ pub fn run(
         poller.add(fd, SOURCE).map_err(system)?;
     }
     poller.add(termination.as_fd(), SIGNAL).map_err(system)?;
+    if let Some(fd) = options.bond.as_ref().and_then(Bond::fd) {
+        poller.add(fd, BOND).map_err(system)?;
+    }
     let deadline = options.duration.map(|duration| clock.now() + duration);
     let mut controller = Controller::new(profile, policy, options.every);
     if options.exec.is_some() {
         // What is only said delays nothing.
         controller = controller.with_promotions(profile);
     }
-    let mut pump = Pump { controller, exec: options.exec, outcome: Outcome::default(), listener };
+    let Options { exec, bond, .. } = options;
+    let mut pump = Pump { controller, exec, bond, outcome: Outcome::default(), listener };
     let (mut ready, mut was_down, mut ends) = (Vec::new(), false, None::<Time>);
     let mut tick = clock.now() + TICK;
     loop {
@@ -155,6 +180,8 @@ pub fn run(
             }
             until = pump.due().filter(|due| *due > now).map_or(until, |due| until.min(due));
         }
+        let bond = pump.bond(clock.now(), &poller).map_err(|error| error.into(&interface))?;
+        until = bond.map_or(until, |bond| until.min(bond));
         until = pump.patience().map_or(until, |patience| until.min(patience));
         until = source.step().map_or(until, |step| until.min(now + step));
         if was_down {
@@ -174,7 +201,7 @@ pub fn run(
             was_down = is_up == Some(false);
         }
     }
-    let Pump { controller, exec, mut outcome, listener } = pump;
+    let Pump { controller, exec, mut outcome, listener, .. } = pump;
     let now = clock.now();
     if let Some(ended) = exec.and_then(|exec| exec.stop(now)) {
         outcome.failed += 1;
@@ -206,6 +233,7 @@ impl Fault {
 struct Pump<'a, P> {
     controller: Controller<P>,
     exec: Option<Exec>,
+    bond: Option<Bond>,
     outcome: Outcome,
     listener: &'a mut dyn Listener,
 }
@@ -249,6 +277,51 @@ impl<P: Policy> Pump<'_, P> {
         match exec.start(now, &sleep) {
             Ok(fd) => poller.add(fd, COMMAND).map_err(Fault::System),
             Err(ended) => self.ended(now, ended),
+        }
+    }
+
+    /// Holds back what can wait, or lets it go. Says when to look again, if nothing happens until then.
+    fn bond(&mut self, now: Time, poller: &Poller) -> Result<Option<Time>, Fault> {
+        let Some(mut bond) = self.bond.take() else { return Ok(None) };
+        if bond.seek(now)
+            && let Some(fd) = bond.fd()
+        {
+            poller.add(fd, BOND).map_err(Fault::System)?;
+        }
+        let (said, end) = bond.take(now);
+        for said in said {
+            self.said(now, said)?;
+        }
+        let kept = bond.keep(now, self.controller.gate(now));
+        if let Some(error) = end.or(kept.err()) {
+            tracing::warn!("the bond does not hold anything back any more: {error}");
+            self.tell(now, &Event::Bond { is_there: false })?;
+        }
+        let gate = self.controller.next_gate(now);
+        let again = bond.again();
+        self.bond = Some(bond);
+        Ok(gate.into_iter().chain(again).min())
+    }
+
+    fn said(&mut self, now: Time, said: Said) -> Result<(), Fault> {
+        match said {
+            Said::Back => self.tell(now, &Event::Bond { is_there: true }),
+            Said::Told(Told::Begins { waits }) => {
+                if !waits {
+                    self.outcome.delays.push(Span::ZERO);
+                }
+                let hold = self.controller.begins(now, waits);
+                hold.map_or(Ok(()), |hold| self.tell(now, &Event::Hold(hold)))
+            }
+            Said::Told(Told::Passes { seconds }) => {
+                let waited = Span::from_secs_f64(seconds);
+                self.outcome.delays.push(waited);
+                self.tell(now, &Event::Pass(waited))
+            }
+            Said::Told(Told::GivesUp) => {
+                self.outcome.given_up += 1;
+                Ok(())
+            }
         }
     }
 

@@ -1,0 +1,214 @@
+//! New connections that `manyways radio control` holds back while the radio sleeps.
+
+use serde_json::Value;
+
+use crate::needs_world;
+use crate::world::World;
+
+/// Two kinds of traffic over the same radio, of which one can wait.
+const POLICY: &str = r#"
+[[rule]]
+name = "backup"
+match = { domain = "backup.example" }
+use = { paths = "lte" }
+[[rule]]
+name = "now"
+match = { domain = "now.example" }
+use = { paths = "lte" }
+"#;
+
+/// A radio that the network lets go of only after ten minutes.
+const RADIO: &str = r#"
+title = "A test's"
+technology = "lte"
+[transfer]
+send = "2W"
+receive = "1W"
+burst-gap = "1ms"
+source = "made up"
+[[state]]
+name = "AWAKE"
+power = "1W"
+timer = "600s"
+source = "made up"
+[[state]]
+name = "IDLE"
+power = "0"
+demotion = "1mJ"
+promotion = "1mJ"
+source = "made up"
+"#;
+
+/// `control HOLD` begins to control the radio of `lte`, wakes it, and waits until it sleeps, a second
+/// after the last packet, so that nothing of the bond's own wakes it; `held FILE` fetches in the
+/// background what can wait, and waits until that is held back.
+const PRELUDE: &str = r#"
+control() {
+    rm -f control.log
+    "$M" radio control --interface lte --profile radio.toml --hold backup --json \
+        --policy "fixed:1+makeactive-fixed:$1" > control.log 2>&1 &
+    CONTROL=$!
+    wait_for 'grep radio-begin control.log'
+    now > /dev/null
+    wait_for 'grep radio-sleep control.log'
+}
+now() { fetch -H 'Host: now.example' "http://$G/1M"; }
+backup() { fetch -o "$1" -H 'Host: backup.example' "http://$G/1M"; }
+held() {
+    backup "$1" &
+    FETCH=$!
+    wait_for 'grep radio-hold control.log'
+}
+"#;
+
+fn world() -> World {
+    let world = World::new();
+    world.write("policy.toml", POLICY);
+    world.write("radio.toml", RADIO);
+    world
+}
+
+/// What a control has said.
+fn events(world: &World) -> Vec<Value> {
+    let log = world.read("control.log");
+    log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[track_caller]
+fn only<'a>(events: &'a [Value], name: &str) -> &'a Value {
+    let found: Vec<&Value> = events.iter().filter(|event| event["event"] == name).collect();
+    let [one] = found[..] else { panic!("{name}: {events:?}") };
+    one
+}
+
+#[test]
+fn what_can_wait_does_until_something_else_wakes_the_radio() {
+    needs_world!();
+    let world = world();
+    let done = world
+        .run(&format!(
+            r#"{PRELUDE}
+            client --policy policy.toml
+            control 600
+            held a
+            "$M" bond status --json
+            "$M" bond status > status.txt
+            now > b || exit 3
+            wait $FETCH || exit 4
+            wait_for 'grep radio-pass control.log'
+            # The radio is awake.
+            backup c || exit 5
+            kill $CONTROL; wait $CONTROL
+            end
+            cmp a b && cmp b c && wc -c < c
+            "#
+        ))
+        .succeeded();
+    let (status, size) = done.stdout.trim().split_once('\n').expect("two lines");
+    assert_eq!(size, "1000000");
+    let status: Value = serde_json::from_str(status).expect("a status");
+    let [stream] = &status["streams"].as_array().expect("streams")[..] else { panic!("{status}") };
+    assert_eq!((&stream["rule"], &stream["held"]), (&"backup".into(), &true.into()));
+    assert_eq!((&stream["decision"], &stream["stream"]), (&"bond".into(), &Value::Null));
+    assert!(world.read("status.txt").contains("held back"));
+    let events = events(&world);
+    assert_eq!(only(&events, "radio-hold")["seconds"], 600.0);
+    let waited = only(&events, "radio-pass")["waited_seconds"].as_f64().expect("seconds");
+    let summary = only(&events, "radio-summary");
+    assert!(waited > 0.0 && waited < 600.0, "{waited}");
+    assert_eq!((&summary["connections"], &summary["held_connections"]), (&2.into(), &1.into()));
+    assert!((summary["mean_hold_seconds"].as_f64().expect("seconds") - waited).abs() < 1e-6);
+}
+
+#[test]
+fn what_can_wait_waits_no_longer_than_the_policy_says_and_wakes_the_radio_itself() {
+    needs_world!();
+    let world = world();
+    world
+        .run(&format!(
+            r#"{PRELUDE}
+            client --policy policy.toml
+            control 1
+            held a
+            wait $FETCH || exit 4
+            kill $CONTROL; wait $CONTROL
+            end
+            "#
+        ))
+        .succeeded();
+    let events = events(&world);
+    let waited = only(&events, "radio-pass")["waited_seconds"].as_f64().expect("seconds");
+    assert!(waited > 0.9, "{waited}");
+    // Its packets were seen, and the radio has come back for them.
+    only(&events, "radio-wake");
+}
+
+#[test]
+fn nobody_waits_for_a_control_that_was_killed() {
+    needs_world!();
+    let world = world();
+    let done = world
+        .run(&format!(
+            r#"{PRELUDE}
+            client --policy policy.toml
+            control 3600
+            held a
+            "$M" radio control --interface lte --profile lte --policy makeactive --hold now
+            echo "another $?"
+            kill -9 $CONTROL
+            wait $FETCH || exit 4
+            backup b || exit 5
+            "$M" radio control --interface lte --profile lte --policy makeactive --hold mail,now
+            echo "rule $?"
+            end
+            "$M" radio control --interface lte --profile lte --policy makeactive --hold now
+            echo "nobody $?"
+            "$M" radio control --interface lte --profile lte --policy makeactive
+            echo "what $?"
+            "$M" radio control --interface lte --profile lte --policy makeidle --hold now
+            echo "who $?"
+            "#
+        ))
+        .succeeded();
+    assert_eq!(done.stdout, "another 1\nrule 1\nnobody 1\nwhat 2\nwho 2\n");
+    for words in [
+        "another program holds back connections of this client already",
+        "the policy of this client has no rule named \"mail\"",
+        "hint: it has: backup, now",
+        "no client that is named default runs here",
+        "the policy holds back what can wait, which is nothing",
+        "there is something to --hold, but no policy that does",
+    ] {
+        assert!(done.stderr.contains(words), "{words}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn a_bond_that_comes_back_is_found() {
+    needs_world!();
+    let world = world();
+    world
+        .run(&format!(
+            r#"{PRELUDE}
+            client --policy policy.toml
+            control 3600
+            held a
+            kill -9 $CLIENT; wait $CLIENT
+            wait $FETCH && exit 4
+            wait_for 'grep "radio-bond.*false" control.log'
+            client --policy policy.toml
+            wait_for 'grep "radio-bond.*true" control.log'
+            # It holds back again, whatever it was told before it was killed.
+            backup b &
+            FETCH=$!
+            wait_for '"$M" bond status --json | grep ".held.:true"'
+            now > c || exit 5
+            wait $FETCH || exit 6
+            kill $CONTROL; wait $CONTROL
+            end
+            "#
+        ))
+        .succeeded();
+    let events = events(&world);
+    assert_eq!(only(&events, "radio-summary")["fault"], Value::Null);
+}
