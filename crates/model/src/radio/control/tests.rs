@@ -540,8 +540,27 @@ fn what_waits_passes_when_its_time_is_up_and_then_the_next_ones_wait() {
     assert_eq!(controller.next_gate(at(6_100)), Some(at(7_000)));
     assert_eq!(controller.gate(at(7_000)), Gate { is_shut: true, opened: 1 });
     assert_eq!(controller.begins(at(7_500), true), Some(Span::from_secs(5)));
-    // One that did not wait says nothing of the radio.
-    assert_eq!(controller.begins(at(8_000), false), None);
+}
+
+#[test]
+fn what_does_not_wait_begins_no_hold() {
+    let mut controller = holding(0.5, 5.0);
+    assert_eq!(controller.begins(at(500), false), None, "it has found the gate open");
+    assert_eq!(controller.next_gate(at(500)), None);
+    // It has found the gate shut, but a packet has come that nobody had seen then.
+    controller.packet(&millis(900));
+    assert_eq!(controller.begins(at(1_000), true), None);
+    assert!(!controller.gate(at(1_000)).is_shut);
+}
+
+#[test]
+fn what_waits_passes_when_the_radio_could_not_be_sent_to_sleep() {
+    let mut controller = holding(0.5, 5.0);
+    controller.packet(&millis(0));
+    controller.poll(at(600)).expect("it sleeps");
+    assert_eq!(controller.begins(at(700), true), Some(Span::from_secs(5)));
+    controller.refused();
+    assert_eq!(controller.gate(at(800)), Gate { is_shut: false, opened: 1 });
 }
 
 #[test]

@@ -64,11 +64,13 @@ async fn it_holds_back_what_it_names_while_the_gate_is_shut() {
         assert_eq!(ends.told().await, Told::Begins { waits: true });
         assert!(!waiting[0].is_finished() && !waiting[1].is_finished());
         // Shut again before those that wait have a chance to see that it was open.
+        let began = Instant::now();
         ends.say("\"open\"\n\"shut\"\n").await;
         for one in waiting {
             assert!(one.await.unwrap());
             assert!(matches!(ends.told().await, Told::Passes { .. }));
         }
+        assert!(began.elapsed() < Duration::from_secs(60), "it was not its patience");
         assert!(begin(&gate, "bulk").is_some(), "it is shut");
     });
 }
