@@ -245,6 +245,87 @@ fn powers_are_found_in_what_a_monitor_saw() {
     }
 }
 
+/// A wrong profile of a radio becomes the right one, but for what nobody has measured.
+#[test]
+fn what_was_found_becomes_a_profile() {
+    let files = folder();
+    let path = |name: &str| files.path().join(name);
+    // Heartbeats, each of which is awake for a second and then asleep; what else there is takes 0.3 W.
+    let beats = ["generate", "--heartbeat", "20s", "--lasts", "1h", "-o", "beats.csv"];
+    radio(files.path(), &beats).succeeded();
+    let mut monitor = "time,watts\n".to_owned();
+    for step in 0..36_000 {
+        let at = f64::from(step) * 0.1 + 0.05;
+        let watts = if at % 20.0 < 8.0 { 1.3 } else { 0.3 };
+        monitor += &format!("{at:.2},{watts}\n");
+    }
+    fs::write(path("monitor.csv"), monitor).unwrap();
+    let mut probes = "idle,round_trip\n".to_owned();
+    for round in 0..10 {
+        for step in 1..=30 {
+            let idle = f64::from(step) * 0.5;
+            let slow = if idle > 7.75 { 0.4 } else { 0.05 };
+            probes += &format!("{idle},{}\n", slow + f64::from(round) * 1e-3);
+        }
+    }
+    fs::write(path("probes.csv"), probes).unwrap();
+    let wrong = radio(files.path(), &["profiles", "lte"]).succeeded().stdout;
+    let wrong = wrong.replace("power = \"1.06W\"", "power = \"2W\"").replace("1.68W", "2W");
+    fs::write(path("wrong.toml"), wrong).unwrap();
+    let words = ["infer", "--probes", "probes.csv", "beats.csv", "--power", "monitor.csv"];
+    let output = ["--profile", "wrong.toml", "-o", "mine.toml"];
+    let done = radio(files.path(), &[&words[..], &output].concat()).succeeded();
+    assert!(
+        done.stderr.contains("mine.toml is wrong.toml with what was found, without the 280 mW")
+    );
+    let found = document(&radio(files.path(), &["check", "mine.toml", "--json"]).succeeded());
+    let mine = &found["profiles"][0];
+    assert!((number(&mine["tail_seconds"]) - 7.75).abs() < 0.3, "{mine:#}");
+    let states = mine["states"].as_array().unwrap();
+    let long = states.iter().find(|state| state["name"] == "long DRX").unwrap();
+    // What the profile says that it takes asleep, 20 mW, stays.
+    assert!((number(&long["mean_watts"]) - 1.02).abs() < 0.05, "{long:#}");
+    let text = fs::read_to_string(path("mine.toml")).unwrap();
+    assert!(text.contains("round trips after silences") && text.contains("a power monitor"));
+    // It stays as it is, unless one says so.
+    let again = [&words[..], &output].concat();
+    assert_eq!(radio(files.path(), &again).code(), 2);
+    assert_eq!(fs::read_to_string(path("mine.toml")).unwrap(), text);
+    radio(files.path(), &[&again[..], &["--force"]].concat()).succeeded();
+}
+
+/// On one connection that stays, each heartbeat can be moved.
+#[test]
+fn heartbeats_of_one_connection_are_batched_and_shifted() {
+    let files = folder();
+    let mut text = "time,bytes,direction,app,flow\n".to_owned();
+    for second in 0..3_600 {
+        if second % 30 == 0 {
+            text += &format!("{second},100,up,im,1\n{second}.2,60,down,im,1\n");
+        }
+        if second % 600 == 10 {
+            text += &format!("{second},500,up,browser,2\n");
+        }
+    }
+    fs::write(files.path().join("day.csv"), text).unwrap();
+    let words = ["whatif", "day.csv", "--profile", "lte", "--app", "im", "--json"];
+    let changes = ["--batch", "5min", "--shift", "10min", "--without"];
+    let found = document(&radio(files.path(), &[&words[..], &changes].concat()).succeeded());
+    let [now, batch, shift, without] = &found["lines"].as_array().unwrap()[..] else {
+        panic!("{found:#}")
+    };
+    let switches = |line: &Value| line["switches"].as_u64().unwrap();
+    // The browser finds the radio awake, 10 s behind a heartbeat, ten times 60 s.
+    assert_eq!(switches(now), 120, "{found:#}");
+    // At 0, 5, … 60 minutes; the browser six times, 10 s behind them.
+    assert!((13..=19).contains(&switches(batch)), "{found:#}");
+    // All wait for the browser; what comes behind its last visit has nobody to wait for.
+    assert!((6..=8).contains(&switches(shift)), "{found:#}");
+    assert_eq!(switches(without), 6, "{found:#}");
+    let saved = |line: &Value| number(&line["joules_saved"]);
+    assert!(saved(now) == 0.0 && saved(without) > saved(batch) && saved(batch) > 0.0);
+}
+
 #[test]
 fn bad_input_gets_a_sentence_and_a_hint() {
     let files = folder();

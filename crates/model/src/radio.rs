@@ -5,6 +5,7 @@
 //! which state; those of [`profiles`] come with it. [`Decay`] is the tail, and [`Choice`] what can be
 //! done about it. [`workload`] makes traces of what applications send, [`Packet`] by packet.
 
+mod adopt;
 pub mod burst;
 pub mod change;
 pub mod control;
@@ -31,6 +32,7 @@ pub mod tolerant;
 mod unit;
 pub mod workload;
 
+pub use adopt::TooManyTimers;
 pub use decay::{Choice, Decay};
 pub use draw::Draw;
 pub use machine::Machine;

@@ -11,14 +11,16 @@ use manyways_model::radio::infer::{NoTimer, Probe};
 use manyways_model::radio::ladder::{self, Timer};
 use manyways_model::radio::powers::{Fit, Fitted, Powers};
 use manyways_model::radio::probes::{Probes, Samples};
+use manyways_model::radio::profile;
 use manyways_trace::{Span, Time};
 use serde_json::{Value, json};
 
 use super::known::{self, Known};
 use super::timers;
-use super::traces::{TraceArgs, failure, span, watched};
+use super::traces::{TraceArgs, failure, keep_apart, span, watched};
 use super::words::{count, joules, percent, table, watts};
 use crate::failure::Failure;
+use crate::report;
 
 /// Find a radio's timers and powers in measurements.
 ///
@@ -33,6 +35,11 @@ Examples:
   manyways radio infer --probes S20US_162_Verizon_4G.csv --json
   manyways radio infer phone.pcap --power monitor.csv --profile verizon-lte
   manyways radio infer phone.pcap --power monitor.csv --profile mine.toml --window 2s --offset 0.35
+  manyways radio infer --probes probes.csv phone.pcap --power monitor.csv --profile lte -o mine.toml
+
+With -o, what was found takes the place of the profile's own numbers: where as many timers are found as
+the profile has, each of them, else that behind which the radio is released; and powers without what the
+rest of the device takes. Promotion delays are left as they are.
 
 Columns of probes: idle,round_trip in seconds, or interval,RTT2 with milliseconds. Columns of power:
 time,watts (or milliwatts), by the clock of the trace.
@@ -47,9 +54,16 @@ pub struct Args {
     /// What a power monitor saw, as CSV.
     #[arg(long, value_name = "FILE", requires_all = ["traces", "profile"])]
     power: Option<PathBuf>,
-    /// Whose timers hold for the trace: a name of `manyways radio profiles`, or a file.
-    #[arg(long, value_name = "PROFILE", requires = "power")]
+    /// Whose timers hold for the trace, and whose numbers stay where none is found: a name of
+    /// `manyways radio profiles`, or a file.
+    #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
+    /// Write the profile with what was found in it.
+    #[arg(short, long, value_name = "FILE", requires = "profile")]
+    output: Option<PathBuf>,
+    /// Replace the file where it is there already.
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Energy is compared in steps of this; longer than a promotion takes.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
     window: Span,
@@ -71,30 +85,109 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if !(-1e9..=1e9).contains(&args.offset) {
         return Err(Failure::usage("that is no offset").hint("--offset 0.35, in seconds").into());
     }
+    let known = args.profile.as_deref().map(known::profile).transpose()?;
+    check_output(args)?;
     let found = match &args.probes {
         Some(file) => Some(probes(file)?),
         None => None,
     };
-    let fitted = match (&args.power, &args.profile) {
-        (Some(file), Some(profile)) => Some((powers(args, file, profile)?, profile)),
+    let with_timers = adopt_timers(args, known.as_ref(), found.as_ref())?;
+    let fitted = match (&args.power, &with_timers) {
+        (Some(file), Some(known)) => Some((powers(args, file, known)?, known)),
         _ => None,
     };
-    if let Some((probes, Err(error))) = &found
-        && fitted.is_none()
-    {
-        let name = args.probes.as_deref().unwrap_or(Path::new("")).display();
-        let failure = Failure::new(format!("no timer is to be found in {name}: {error}"));
-        return Err(failure.hint(format!("it has {probes} probes that answered")).into());
+    let is_nothing = matches!(&found, Some((_, Err(_)))) && fitted.is_none();
+    if args.json || !is_nothing {
+        let text = match args.json {
+            true => {
+                serde_json::to_string_pretty(&document(found.as_ref(), fitted.as_ref()))? + "\n"
+            }
+            false => text(found.as_ref(), fitted.as_ref()),
+        };
+        let printed = super::print(&text)?;
+        if !is_nothing {
+            if let Some((file, known)) = args.output.as_ref().zip(with_timers.as_ref()) {
+                save(args, file, known, fitted.as_ref().map(|(powers, _)| powers))?;
+            }
+            return Ok(printed);
+        }
     }
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&document(found.as_ref(), fitted.as_ref()))? + "\n",
-        false => text(found.as_ref(), fitted.as_ref()),
+    let (probes, why) = match &found {
+        Some((probes, Err(error))) => (*probes, error.to_string()),
+        _ => (0, String::new()),
     };
-    super::print(&text)
+    let name = args.probes.as_deref().unwrap_or(Path::new("")).display();
+    let failure = Failure::new(format!("no timer is to be found in {name}: {why}"));
+    Err(failure.hint(format!("it has {probes} probes that answered")).into())
+}
+
+/// Whether a profile can be written where it is wanted.
+fn check_output(args: &Args) -> Result<()> {
+    let Some(output) = &args.output else {
+        if args.profile.is_some() && args.power.is_none() {
+            let failure = Failure::usage("the probes alone need no --profile");
+            return Err(failure.hint("-o FILE writes it with the timers that are found").into());
+        }
+        return Ok(());
+    };
+    report::check_folder(output)?;
+    let given = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
+    let inputs: Vec<&Path> =
+        given.map(PathBuf::as_path).chain(args.profile.as_ref().map(Path::new)).collect();
+    keep_apart(&inputs, &[output])?;
+    if output.is_file() && !args.force {
+        let failure = Failure::usage(format!("{} is there already", output.display()));
+        return Err(failure.hint("name another file, or replace it with --force").into());
+    }
+    Ok(())
+}
+
+/// The profile with the timers that were found, where it is to be written with them; the powers are then
+/// those of the states that these give.
+fn adopt_timers(
+    args: &Args,
+    known: Option<&Known>,
+    found: Option<&Found>,
+) -> Result<Option<Known>> {
+    let Some(known) = known else { return Ok(None) };
+    let timers = found.and_then(|(_, timers)| timers.as_deref().ok());
+    let Some(timers) = timers.filter(|_| args.output.is_some()) else {
+        return Ok(Some(known.clone()));
+    };
+    let middle = |timer: &Timer| (timer.ends.onset.value + timer.ends.completion.value) / 2.0;
+    // Some were slow behind the longest silences, but never all.
+    let ends: Vec<f64> = timers.iter().map(middle).filter(|end| end.is_finite()).collect();
+    let source = "round trips after silences, by manyways radio infer";
+    let profile = known.profile.clone().with_timers(&ends, source).map_err(|error| {
+        Failure::new(error.to_string()).hint("begin with the --profile of another technology")
+    })?;
+    Ok(Some(Known { name: known.name.clone(), profile }))
+}
+
+/// Writes the profile with what was found.
+fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Result<()> {
+    let mut changed = known.profile.clone();
+    let mut rest = 0.0;
+    if let Some(powers) = fitted {
+        (changed, rest) = changed.with_powers(powers, "a power monitor, by manyways radio infer");
+    }
+    changed.title = format!("{}, with what was measured", known.profile.title);
+    let text = profile::write(&changed);
+    if let Err(error) = profile::parse(&text) {
+        let failure = Failure::new(format!("what was found makes no profile: {error}"));
+        return Err(failure.hint("are the columns in watts, and the clocks the same?").into());
+    }
+    report::write(file, &text)?;
+    let rest = match rest > 0.0 {
+        true => format!(", without the {} that the rest of the device takes", watts(rest)),
+        false => String::new(),
+    };
+    let old = args.profile.as_deref().unwrap_or_default();
+    eprintln!("{} is {old} with what was found{rest}.", file.display());
+    Ok(())
 }
 
 type Found = (usize, Result<Vec<Timer>, NoTimer>);
-type Told = (Powers, Known);
 
 /// Hands out the lines of a file.
 fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Result<()> {
@@ -137,11 +230,10 @@ fn probes(path: &Path) -> Result<Found> {
     Ok((all.len(), ladder::timers(&all)))
 }
 
-fn powers(args: &Args, file: &Path, profile: &str) -> Result<Told> {
+fn powers(args: &Args, file: &Path, known: &Known) -> Result<Powers> {
     let [path] = args.traces.paths() else {
         return Err(Failure::usage("one trace is wanted").into());
     };
-    let known = known::profile(profile)?;
     let (fit, signal) = watched(|progress| {
         let mut fit = Fit::new(&known.profile, args.window);
         let mut trace = args.traces.open(path, None, progress)?;
@@ -175,12 +267,12 @@ fn powers(args: &Args, file: &Path, profile: &str) -> Result<Told> {
             let failure = Failure::new("stopped before the end");
             Err(failure.code((128 + signal) as u8).into())
         }
-        None => Ok((fit, known)),
+        None => Ok(fit),
     }
 }
 
 /// Names, units and values of what was fitted.
-fn rows((powers, known): &Told) -> Vec<(String, &'static str, Option<Fitted>)> {
+fn rows(powers: &Powers, known: &Known) -> Vec<(String, &'static str, Option<Fitted>)> {
     let mut rows = vec![
         ("sending".to_owned(), "W", powers.transfer[0]),
         ("receiving".to_owned(), "W", powers.transfer[1]),
@@ -195,7 +287,7 @@ fn rows((powers, known): &Told) -> Vec<(String, &'static str, Option<Fitted>)> {
     rows
 }
 
-fn text(found: Option<&Found>, fitted: Option<&(Told, &String)>) -> String {
+fn text(found: Option<&Found>, fitted: Option<&(Powers, &Known)>) -> String {
     let mut text = String::new();
     if let Some((probes, timers)) = found {
         text.push_str(&format!("{} probes that answered.\n", count(*probes as u64)));
@@ -204,10 +296,10 @@ fn text(found: Option<&Found>, fitted: Option<&(Told, &String)>) -> String {
             Err(error) => text.push_str(&format!("No timer was found: {error}.\n")),
         }
     }
-    if let Some((told, profile)) = fitted {
+    if let Some((powers, known)) = fitted {
         let mut lines = vec![["", "fitted", "±", "in the profile"].map(str::to_owned).to_vec()];
-        let profile_says = says(&told.1);
-        for ((name, unit, value), says) in rows(told).into_iter().zip(profile_says) {
+        let profile_says = says(known);
+        for ((name, unit, value), says) in rows(powers, known).into_iter().zip(profile_says) {
             let show = |value: f64| if unit == "W" { watts(value) } else { joules(value) };
             lines.push(vec![
                 name,
@@ -218,10 +310,11 @@ fn text(found: Option<&Found>, fitted: Option<&(Told, &String)>) -> String {
         }
         text.push_str(&table(&lines));
         text.push_str(&format!(
-            "\n{} windows; {} of the variance is explained by the states that {profile}'s timers \
+            "\n{} windows; {} of the variance is explained by the states that {}'s timers \
              give. The last state's power has in it all else that the device takes.\n",
-            count(told.0.windows as u64),
-            percent(told.0.explained)
+            count(powers.windows as u64),
+            percent(powers.explained),
+            known.name
         ));
     }
     text
@@ -245,7 +338,7 @@ fn says(known: &Known) -> Vec<f64> {
     all
 }
 
-fn document(found: Option<&Found>, fitted: Option<&(Told, &String)>) -> Value {
+fn document(found: Option<&Found>, fitted: Option<&(Powers, &Known)>) -> Value {
     let timers = found.map(|(probes, timers)| {
         json!({
             "probes": probes,
@@ -253,8 +346,8 @@ fn document(found: Option<&Found>, fitted: Option<&(Told, &String)>) -> Value {
             "no_timer": timers.as_ref().err().map(ToString::to_string),
         })
     });
-    let powers = fitted.map(|(told, profile)| {
-        let all = rows(told).into_iter().map(|(name, unit, value)| {
+    let powers = fitted.map(|(powers, known)| {
+        let all = rows(powers, known).into_iter().map(|(name, unit, value)| {
             json!({
                 "name": name,
                 "unit": unit,
@@ -263,9 +356,9 @@ fn document(found: Option<&Found>, fitted: Option<&(Told, &String)>) -> Value {
             })
         });
         json!({
-            "profile": profile,
-            "windows": told.0.windows,
-            "explained": told.0.explained,
+            "profile": known.name,
+            "windows": powers.windows,
+            "explained": powers.explained,
             "numbers": all.collect::<Vec<Value>>(),
         })
     });

@@ -123,27 +123,20 @@ pub fn numbers(name: &str, profile: &Profile) -> Numbers {
     let finite = |value: f64| value.is_finite().then_some(value);
     let tail = finite(choice.stay.released());
     let transfer = &profile.transfer;
-    let states = profile.states.iter().enumerate().map(|(place, state)| {
-        let watts = state.power.as_watts();
-        let more = state.listens.map_or(0.0, |listens| {
-            let share = listens.lasts.as_secs_f64() / listens.cycle.as_secs_f64();
-            (listens.power.as_watts() - watts) * share
-        });
-        State {
-            name: state.name.clone(),
-            watts,
-            mean_watts: watts + more,
-            timer_seconds: state.timer.map(|timer| timer.as_secs_f64()),
-            listen_every_seconds: state.listens.map(|listens| listens.cycle.as_secs_f64()),
-            listen_for_seconds: state.listens.map(|listens| listens.lasts.as_secs_f64()),
-            listen_watts: state.listens.map(|listens| listens.power.as_watts()),
-            demotion_joules: state.demotion.as_joules(),
-            promotion_joules: state.promotion.as_joules(),
-            promotion_delay_seconds: state.promotion_delay.as_secs_f64(),
-            released: state.is_released,
-            dormant: place == profile.dormant,
-            source: state.source.clone(),
-        }
+    let states = profile.states.iter().enumerate().map(|(place, state)| State {
+        name: state.name.clone(),
+        watts: state.power.as_watts(),
+        mean_watts: state.mean_power().as_watts(),
+        timer_seconds: state.timer.map(|timer| timer.as_secs_f64()),
+        listen_every_seconds: state.listens.map(|listens| listens.cycle.as_secs_f64()),
+        listen_for_seconds: state.listens.map(|listens| listens.lasts.as_secs_f64()),
+        listen_watts: state.listens.map(|listens| listens.power.as_watts()),
+        demotion_joules: state.demotion.as_joules(),
+        promotion_joules: state.promotion.as_joules(),
+        promotion_delay_seconds: state.promotion_delay.as_secs_f64(),
+        released: state.is_released,
+        dormant: place == profile.dormant,
+        source: state.source.clone(),
     });
     Numbers {
         name: name.to_owned(),

@@ -1,10 +1,12 @@
 //! A radio as data: what it spends in which state, and when it leaves it.
 
 mod read;
+mod write;
 
 use manyways_trace::Span;
 
 pub use self::read::{LONGEST, MAX_STATES, MAX_TEXT, MOST_ENERGY, MOST_POWER, ProfileError, parse};
+pub use self::write::write;
 use super::{Energy, Power};
 
 /// What kind of network a radio is for.
