@@ -64,8 +64,10 @@ pub(super) struct Blocks {
     rest: Buffer,
     /// Where in the capture that begins.
     place: u64,
-    /// Nothing can be read any more.
+    /// Nothing can be read any more…
     is_over: bool,
+    /// …as this has happened. What was read before is looked at first.
+    failed: Option<io::Error>,
     interfaces: Arc<[Interface]>,
 }
 
@@ -78,6 +80,7 @@ impl Blocks {
             rest: Buffer::default(),
             place: 0,
             is_over: false,
+            failed: None,
             interfaces: Arc::default(),
         }
     }
@@ -85,8 +88,7 @@ impl Blocks {
     /// When the first packet passed; none where there is none near the beginning.
     pub(super) fn begins(&mut self) -> Option<Time> {
         let mut bytes = std::mem::take(&mut self.rest);
-        // An error comes again with the first block.
-        let _ = self.fill(&mut bytes, LENGTH);
+        self.fill(&mut bytes, LENGTH);
         self.rest = bytes;
         let (mut reader, mut at) = (self.reader.clone(), 0);
         loop {
@@ -142,12 +144,7 @@ impl Blocks {
         std::mem::swap(bytes, &mut self.rest);
         let (mut at, mut wanted, mut is_empty) = (0, LENGTH, true);
         loop {
-            if let Err(error) = self.fill(bytes, wanted) {
-                self.is_over = true;
-                if at == 0 {
-                    return Some(End::Failed(self.place + bytes.filled as u64, error));
-                }
-            }
+            self.fill(bytes, wanted);
             let end = self.step(bytes.bytes(), &mut at, |interface, packet, begin| {
                 is_empty = false;
                 found(interface, packet, begin);
@@ -160,19 +157,25 @@ impl Blocks {
                 end => {
                     self.rest.take_from(bytes, at);
                     self.place += at as u64;
-                    return match end {
-                        _ if !is_empty => None,
-                        Err(broken) => Some(End::Broken(self.place, broken)),
-                        Ok(_) if self.place == 0 && self.rest.filled == 0 => Some(End::Empty),
-                        Ok(_) if self.rest.filled == 0 => Some(End::Whole),
-                        Ok(_) => Some(End::Cut(self.place)),
+                    if !is_empty {
+                        return None;
+                    }
+                    let ends = self.place + self.rest.filled as u64;
+                    return match (end, self.failed.take()) {
+                        (Err(broken), _) => Some(End::Broken(self.place, broken)),
+                        (Ok(_), Some(error)) => Some(End::Failed(ends, error)),
+                        (Ok(_), None) if self.place == 0 && self.rest.filled == 0 => {
+                            Some(End::Empty)
+                        }
+                        (Ok(_), None) if self.rest.filled == 0 => Some(End::Whole),
+                        (Ok(_), None) => Some(End::Cut(self.place)),
                     };
                 }
             }
         }
     }
 
-    fn fill(&mut self, bytes: &mut Buffer, wanted: usize) -> io::Result<()> {
+    fn fill(&mut self, bytes: &mut Buffer, wanted: usize) {
         while !self.is_over && bytes.filled < wanted {
             match self.source.read(bytes.room(wanted)) {
                 Ok(count) => {
@@ -180,10 +183,12 @@ impl Blocks {
                     self.is_over = count == 0;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.is_over = true;
+                    self.failed = Some(error);
+                }
             }
         }
-        Ok(())
     }
 
     /// Finds the packets in these bytes; what follows them has at least so many bytes.

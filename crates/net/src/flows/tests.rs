@@ -204,6 +204,27 @@ fn what_was_read_before_a_fault_is_kept() {
 }
 
 #[test]
+fn what_is_left_of_a_compressed_capture_is_kept() {
+    let place = tempfile::tempdir().unwrap();
+    let mut bytes = capture(250, |at| at);
+    for hour in 1..4 {
+        bytes.extend(&capture(250, |at| at + hour * 3_600_000)[24..]);
+    }
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&bytes).unwrap();
+    let zstd = zstd::encode_all(&bytes[..], 1).unwrap();
+    for (name, compressed) in [("gzip", gzip.finish().unwrap()), ("zstd", zstd)] {
+        let file = place.path().join(name);
+        fs::write(&file, &compressed[..compressed.len() / 4 * 3]).unwrap();
+        let outcome = look(&[file], 1, &place.path().join(format!("{name}.out")));
+        let capture = &outcome.captures[0];
+        assert!(capture.fault.as_ref().unwrap().contains("cannot be read on"), "{capture:?}");
+        // Of 7,000; a format may come in blocks.
+        assert!((1_000..7_000).contains(&capture.packets), "{name}: {capture:?}");
+    }
+}
+
+#[test]
 fn results_are_replaced_only_when_that_is_wanted() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
