@@ -46,10 +46,21 @@ pub fn html(results: &Results) -> String {
             "How often the radio is brought back (as figures 4-10, 4-11 and 4-18), and what each time \
              saves.",
         );
+        let share = |share: f64| match share.is_finite() {
+            true => (share * 100.0, percent(share), String::new()),
+            false => (0.0, "there was none".to_owned(), String::new()),
+        };
+        let wrong = |sum: &Sum| share(sum.false_switches());
+        let axis = "% of the silences in which one who knows what comes stays awake";
         page.figure(
-            &wrongs(results, profile),
-            "Beside one who knows what comes: sleep that was wrong, and sleep that was missed (as \
-             figure 4-12).",
+            &bars(results, profile, "False switches", axis, wrong),
+            "Sleep that was wrong, beside one who knows what comes (as figure 4-12).",
+        );
+        let missed = |sum: &Sum| share(sum.missed_switches());
+        let axis = "% of the silences in which one who knows what comes sleeps";
+        page.figure(
+            &bars(results, profile, "Missed switches", axis, missed),
+            "Sleep that was missed (as figure 4-12).",
         );
         if let Some(drawing) = delays(results, profile) {
             page.figure(&drawing, "For how long sessions were held back (as figure 4-15).");
@@ -110,34 +121,6 @@ fn bars(
         axis: axis.to_owned(),
         mark: None,
         legend: Vec::new(),
-        bars: variants.runs(profile).into_iter().map(bar).collect(),
-    }
-    .draw()
-}
-
-fn wrongs(results: &Results, profile: usize) -> Drawing {
-    let variants = &results.variants;
-    let bar = |run: usize| {
-        let name = split(&variants.policies[run]);
-        let sum = results.sum(run);
-        let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
-        let (wrong, missed) = (finite(sum.false_switches()), finite(sum.missed_switches()));
-        let all = wrong + missed;
-        Bar {
-            label: name.0,
-            about: name.1,
-            value: Some(all),
-            words: (format!("{} + {}", percent(wrong), percent(missed)), String::new()),
-            parts: if all > 0.0 { vec![wrong / all, missed / all] } else { vec![1.0] },
-            strong: false,
-        }
-    };
-    Bars {
-        title: "Wrong decisions".to_owned(),
-        description: "For each policy the shares of false and of missed switches.".to_owned(),
-        axis: "false and missed, each as a share of its own".to_owned(),
-        mark: None,
-        legend: ["false", "missed"].map(str::to_owned).to_vec(),
         bars: variants.runs(profile).into_iter().map(bar).collect(),
     }
     .draw()
