@@ -269,6 +269,10 @@ fn what_was_found_becomes_a_profile() {
         }
     }
     fs::write(path("probes.csv"), probes).unwrap();
+    let script = "gzip -c probes.csv | \"$1\" radio infer --probes - --json";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
+    assert_eq!(document(&finish(&mut shell).succeeded())["release"]["probes"], 300);
     let wrong = radio(files.path(), &["profiles", "lte"]).succeeded().stdout;
     let wrong = wrong.replace("power = \"1.06W\"", "power = \"2W\"").replace("1.68W", "2W");
     fs::write(path("wrong.toml"), wrong).unwrap();

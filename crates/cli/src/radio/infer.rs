@@ -1,6 +1,5 @@
 //! `manyways radio infer`: a profile's numbers out of measurements.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use manyways_model::radio::ladder::{self, Timer};
 use manyways_model::radio::powers::{Fit, Fitted, Powers};
 use manyways_model::radio::probes::{Probes, Samples};
 use manyways_model::radio::profile;
+use manyways_net::flows::Source;
 use manyways_trace::{Span, Time};
 use serde_json::{Value, json};
 
@@ -48,10 +48,10 @@ n ends it.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
-    /// Round trips after silences, as CSV.
+    /// Round trips after silences, as CSV, also compressed; - for standard input.
     #[arg(long, value_name = "FILE")]
     probes: Option<PathBuf>,
-    /// What a power monitor saw, as CSV.
+    /// What a power monitor saw, as CSV, also compressed; - for standard input.
     #[arg(long, value_name = "FILE", requires_all = ["traces", "profile"])]
     power: Option<PathBuf>,
     /// Whose timers hold for the trace, and whose numbers stay where none is found: a name of
@@ -199,8 +199,9 @@ fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Res
             None => failure,
         }
     };
-    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
-    let mut reader = BufReader::with_capacity(1 << 17, file);
+    let opened = Source::at(path).and_then(|source| source.reader());
+    let opened = opened.map_err(|error| Failure::new(error.to_string()))?;
+    let mut reader = BufReader::with_capacity(1 << 17, opened);
     let mut line = Vec::new();
     let mut number = 0;
     loop {

@@ -236,6 +236,19 @@ impl Results {
         sum.add(outcome(run), outcome(status_quo), outcome(oracle));
     }
 
+    /// Says so where nothing could be held back though somebody would have.
+    fn warn(&self) {
+        let holds = |run: &usize| self.variants.jobs[*run].plan.holds();
+        let mut runs = (0..self.variants.jobs.len()).filter(holds).peekable();
+        let held = |run: usize| {
+            self.traces.iter().map(move |one| one.ran[run].outcome.delays.count).sum::<u64>()
+        };
+        if runs.peek().is_some() && runs.all(|run| held(run) == 0) {
+            eprintln!("manyways: nothing in the traces is what may be held back");
+            eprintln!("hint: `manyways radio energy TRACE --profile lte` names its applications");
+        }
+    }
+
     /// The delay that so large a share of the held sessions of all traces does not exceed.
     pub fn delay(&self, run: usize, share: f64) -> Option<f64> {
         let mut all = manyways_model::radio::simulate::Delays::default();
@@ -270,6 +283,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .hint("name files, or have some made: --app mixed-day --seed 1-20")
             .into());
     }
+    if made.is_empty() && args.made.lasts().is_some() {
+        let failure = Failure::usage("--lasts is for traces that are made");
+        return Err(failure.hint("with --app; a file is as long as it is").into());
+    }
     let threads = args.threads.map_or_else(cores, usize::from);
     let keeps = args.report.is_some();
     let (traces, signal) = watched(|progress| {
@@ -298,6 +315,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Ok(results)
     })?;
     let results = Results { variants, traces };
+    results.warn();
     if let Some(file) = &args.parquet {
         sheet::write(file, &results)?;
     }

@@ -36,7 +36,7 @@ pub struct MadeArgs {
     #[arg(long, value_name = "APP", value_delimiter = ',')]
     app: Vec<String>,
     /// Its seeds: 1, 1-20 or 1,5,9.
-    #[arg(long, value_name = "SEEDS", default_value = "1", value_parser = seeds)]
+    #[arg(long, value_name = "SEEDS", default_value = "1", value_parser = seeds, requires = "app")]
     seed: Seeds,
     /// How long it is: 2h for an application and 2d for mixed-day where nothing is said.
     #[arg(long = "lasts", value_name = "TIME", value_parser = span)]

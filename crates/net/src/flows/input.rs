@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
 use thiserror::Error;
@@ -179,11 +181,29 @@ impl Source {
         }
     }
 
-    /// Opens it. What is read comes decompressed.
-    pub(crate) fn open(
-        &self,
-        read: &std::sync::Arc<std::sync::atomic::AtomicU64>,
-    ) -> Result<Box<dyn Read + Send>, SourceError> {
+    /// The file at that path, or standard input where it is `-`.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn at(path: &Path) -> Result<Self, SourceError> {
+        if path.as_os_str() == "-" {
+            return Ok(Self::Stdin);
+        }
+        let metadata = fs::metadata(path);
+        let metadata = metadata.map_err(|error| SourceError::Read { path: path.into(), error })?;
+        Ok(Self::File { path: path.to_owned(), length: metadata.len() })
+    }
+
+    /// What it has in it, decompressed.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or is compressed in a way that is not known.
+    pub fn reader(&self) -> Result<Box<dyn Read + Send>, SourceError> {
+        self.open(&Arc::default())
+    }
+
+    /// Opens it, and counts what is read of it. What is read comes decompressed.
+    pub(crate) fn open(&self, read: &Arc<AtomicU64>) -> Result<Box<dyn Read + Send>, SourceError> {
         let wrong = |error| SourceError::Read { path: self.name().into(), error };
         let raw: Box<dyn Read + Send> = match self {
             Self::Stdin => Box::new(io::stdin()),
@@ -209,13 +229,13 @@ impl Source {
 /// Counts what is read.
 struct Counted {
     raw: Box<dyn Read + Send>,
-    read: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    read: Arc<AtomicU64>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.raw.read(buffer)?;
-        self.read.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
         Ok(count)
     }
 }
