@@ -47,7 +47,7 @@ fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
     let day = number(&one["mah_a_day"]);
     assert!((number(&one["battery_share_a_day"]) - day / 4_000.0).abs() < 1e-12);
     let sheet = fs::read_to_string(files.path().join("a.csv")).unwrap();
-    assert_eq!(sheet.lines().next(), Some("radio,begins,ends,state,joules"));
+    assert_eq!(sheet.lines().next(), Some("trace,radio,begins,ends,state,joules"));
     let joules = |line: &str| line.rsplit(',').next().unwrap().parse::<f64>().unwrap();
     let sum: f64 = sheet.lines().skip(1).map(joules).sum();
     assert!((sum / number(&one["joules"]) - 1.0).abs() < 1e-6, "{sum}");
@@ -207,7 +207,7 @@ fn powers_are_found_in_what_a_monitor_saw() {
         .map(|line| {
             let fields: Vec<&str> = line.split(',').collect();
             let number = |place: usize| fields[place].parse::<f64>().unwrap();
-            (number(1), number(2), number(4))
+            (number(2), number(3), number(5))
         })
         .collect();
     const STEP: f64 = 0.05;

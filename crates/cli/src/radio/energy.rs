@@ -144,8 +144,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             let technology = one.is_one_of_several.then_some(one.known.profile.technology);
             let mut trace = args.traces.open(&one.trace, technology, progress)?;
             let known = &one.known;
+            let name = trace.name().to_owned();
             let mut write = |segment: &_, states: &[_]| match &mut timeline {
-                Some(sheet) => sheet.write(&known.name, segment, states),
+                Some(sheet) => sheet.write(&name, &known.name, segment, states),
                 None => Ok(()),
             };
             all.push(measure::measure(known, &mut trace, &inputs, args.by, progress, &mut write)?);
@@ -256,7 +257,7 @@ impl Sheet {
         let file =
             File::create(&part).with_context(|| format!("cannot write {}", path.display()))?;
         let mut sheet = Self { path, part, out: BufWriter::new(file) };
-        let header = "radio,begins,ends,state,joules\n";
+        let header = "trace,radio,begins,ends,state,joules\n";
         sheet.out.write_all(header.as_bytes()).with_context(|| sheet.failed())?;
         Ok(sheet)
     }
@@ -267,6 +268,7 @@ impl Sheet {
 
     fn write(
         &mut self,
+        trace: &str,
         radio: &str,
         segment: &manyways_model::radio::timeline::Segment,
         states: &[String],
@@ -278,7 +280,8 @@ impl Sheet {
         let quoted = |text: &str| format!("\"{}\"", text.replace('"', "\"\""));
         writeln!(
             self.out,
-            "{},{},{},{},{:.9}",
+            "{},{},{},{},{},{:.9}",
+            quoted(trace),
             quoted(radio),
             secs(segment.begins),
             secs(segment.ends),

@@ -18,7 +18,7 @@ enum Value {
     Number(fn(&Run) -> Option<f64>),
 }
 
-const COLUMNS: [Column; 20] = [
+const COLUMNS: [Column; 21] = [
     ("trace", "What the trace is called.", Value::Text(|run| run.trace.as_deref().unwrap_or(""))),
     ("profile", "The radio.", Value::Text(|run| &run.profile)),
     ("variant", "What was tried of the radio.", Value::Text(|run| &run.variant)),
@@ -55,6 +55,7 @@ const COLUMNS: [Column; 20] = [
     ("missed_switches", "N_MS / (N_MS + N_TP).", Value::Number(|run| run.missed_switches)),
     ("sleeps", "How often the device itself went to sleep.", Value::Count(|run| run.sleeps)),
     ("mean_wait", "Mean wait before that, in seconds.", Value::Number(|run| run.mean_wait_seconds)),
+    ("sessions", "Sessions that could wait.", Value::Count(|run| run.sessions)),
     ("held", "Sessions that were held back.", Value::Count(|run| run.held)),
     ("mean_delay", "Mean delay of those, in seconds.", Value::Number(|run| run.mean_delay_seconds)),
     ("median_delay", "Their median.", Value::Number(|run| run.median_delay_seconds)),
