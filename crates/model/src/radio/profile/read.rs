@@ -70,7 +70,7 @@ pub fn parse(text: &str) -> Result<Profile, ProfileError> {
 
 fn profile(root: Table<'_>) -> Result<Profile, Fault> {
     let root = root.only(&["title", "technology", "transfer", "state"])?;
-    let title = root.required("title")?.one_line()?.to_owned();
+    let title = words(&root.required("title")?)?;
     let technology = technology(&root.required("technology")?)?;
     let transfer = transfer(root.required("transfer")?.table("the transfer")?)?;
     let entry = root.required("state")?;
@@ -138,7 +138,7 @@ fn transfer(table: Table<'_>) -> Result<Transfer, Fault> {
         send_per_mbit: optional(&table, "send-per-mbit", energy)?.unwrap_or_default(),
         receive_per_mbit: optional(&table, "receive-per-mbit", energy)?.unwrap_or_default(),
         burst_gap: optional(&table, "burst-gap", span)?.unwrap_or(Span::from_millis(500)),
-        source: table.required("source")?.one_line()?.to_owned(),
+        source: words(&table.required("source")?)?,
     })
 }
 
@@ -171,7 +171,7 @@ fn state(table: Table<'_>, is_last: bool) -> Result<(State, bool), Fault> {
     }
     let is_dormant = flag("dormant")?.unwrap_or(false);
     let state = State {
-        name: table.required("name")?.one_line()?.to_owned(),
+        name: words(&table.required("name")?)?,
         power: power(&table.required("power")?)?,
         listens: listens(&table)?,
         timer,
@@ -179,7 +179,7 @@ fn state(table: Table<'_>, is_last: bool) -> Result<(State, bool), Fault> {
         promotion: optional(&table, "promotion", energy)?.unwrap_or_default(),
         promotion_delay: optional(&table, "promotion-delay", span)?.unwrap_or_default(),
         is_released,
-        source: table.required("source")?.one_line()?.to_owned(),
+        source: words(&table.required("source")?)?,
     };
     Ok((state, is_dormant))
 }
@@ -207,6 +207,14 @@ fn optional<T>(
     read: fn(&Entry<'_>) -> Result<T, Fault>,
 ) -> Result<Option<T>, Fault> {
     table.entry(key).as_ref().map(read).transpose()
+}
+
+fn words(entry: &Entry<'_>) -> Result<String, Fault> {
+    let text = entry.one_line()?;
+    match text.trim().is_empty() {
+        true => Err(entry.fault("it is empty")),
+        false => Ok(text.to_owned()),
+    }
 }
 
 fn power(entry: &Entry<'_>) -> Result<Power, Fault> {

@@ -52,6 +52,8 @@ fn what_is_wrong_is_named_with_its_line() {
         ("\"1W\"\ntimer", "\"1W\"\nreleased = true\ntimer", 7, "in the first state data passes"),
         ("\"off\"", "\"on\"", 12, "two states are called `on`"),
         ("\"1W\"\ntimer", "\"1W\"\nlisten-for = \"1s\"\ntimer", 7, "a state needs `listen-every`"),
+        ("\"test\"", "\" \"", 1, "title: it is empty"),
+        ("\"300mJ\"\nsource = \"a meter\"", "\"0\"\nsource = \"\"", 16, "source: it is empty"),
         ("receive =", "recieve =", 5, "the transfer has no `recieve`"),
     ] {
         let (at, said, _) = fault(good, bad);
