@@ -67,6 +67,8 @@ pub enum NoTimer {
 pub const LEAST_PROBES: usize = 30;
 /// Different silences, at least.
 pub const LEAST_STEPS: usize = 10;
+/// Where there are more, neighbours are taken together: every pair of them is looked at.
+const MOST_STEPS: usize = 1_000;
 /// The share of the silences, the shortest ones, after which the radio is taken for awake.
 const AWAKE_SHARE: f64 = 0.2;
 /// A round trip is slow that is so many times as long as all but one in fifty of those.
@@ -82,7 +84,7 @@ const SURE_OF_TWO: f64 = 6.0;
 /// No share is taken for quite certain.
 const DOUBT: f64 = 0.5;
 
-/// Probes of one silence.
+/// Probes of one silence, or of some that are next to each other, of which `idle` is the longest.
 struct Step {
     idle: f64,
     slow: f64,
@@ -161,7 +163,15 @@ fn steps(sorted: &[Probe], limit: f64) -> Vec<Step> {
             _ => steps.push(Step { idle: probe.idle, slow: is_slow, all: 1.0 }),
         }
     }
-    steps
+    if steps.len() <= MOST_STEPS {
+        return steps;
+    }
+    let together = |part: &[Step]| Step {
+        idle: part.last().map_or(0.0, |step| step.idle),
+        slow: part.iter().map(|step| step.slow).sum(),
+        all: part.iter().map(|step| step.all).sum(),
+    };
+    steps.chunks(steps.len().div_ceil(MOST_STEPS)).map(together).collect()
 }
 
 /// Places of steps: the most likely one, and the first and last in the interval.

@@ -43,6 +43,20 @@ fn a_network_that_does_not_let_go_at_once_has_two_ends() {
     assert!((12.5..14.2).contains(&found.completion.value), "{found:?}");
 }
 
+/// Looked at one by one they would take days.
+#[test]
+fn silences_that_are_all_different_are_taken_together() {
+    let timer = 10.0123;
+    let probe = |place: u32| {
+        let idle = f64::from(place) * 1e-4;
+        Probe { idle, round_trip: if idle < timer { 0.05 } else { 0.4 } }
+    };
+    let probes: Vec<Probe> = (1..200_000).map(probe).collect();
+    let found = released(&probes).unwrap();
+    assert_eq!(found.onset, found.completion);
+    assert!((found.onset.value - timer).abs() < 0.05, "{found:?}");
+}
+
 /// Round trips after silences, of real networks: the timers are those that others found in them.
 #[test]
 fn timers_of_real_networks() {
