@@ -10,6 +10,8 @@
 //! for 3G networks", IMC 2010; the probing of Mobilyzer, MobiSys 2015, §4.3.2); the estimate is ours: a
 //! likelihood instead of a threshold by eye.
 
+use std::ops::Range;
+
 /// A silence and the round trip that ended it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Probe {
@@ -85,6 +87,7 @@ const SURE_OF_TWO: f64 = 6.0;
 const DOUBT: f64 = 0.5;
 
 /// Probes of one silence, or of some that are next to each other, of which `idle` is the longest.
+#[derive(Clone, Copy)]
 struct Step {
     idle: f64,
     slow: f64,
@@ -121,7 +124,20 @@ pub fn released(probes: &[Probe]) -> Result<Released, NoTimer> {
     if steps.len() < LEAST_STEPS {
         return Err(NoTimer::TooFew(count));
     }
-    let fit = Fit::of(&steps).ok_or(NoTimer::NoChange)?;
+    let size = steps.len().div_ceil(MOST_STEPS);
+    let (fit, steps) = match size {
+        1 => (Fit::of(&steps), steps),
+        _ => {
+            // First roughly, and then again where it changes.
+            let rough = Fit::of(&coarse(&steps, size, 0..0)).ok_or(NoTimer::NoChange)?;
+            let from = rough.onset.1.saturating_sub(1) * size;
+            let to = (rough.completion.2 + 1) * size;
+            let fine = if to - from <= MOST_STEPS { from..to } else { 0..0 };
+            let steps = coarse(&steps, size, fine);
+            (Fit::of(&steps), steps)
+        }
+    };
+    let fit = fit.ok_or(NoTimer::NoChange)?;
     let at = |place: usize| steps.get(place).map_or(f64::INFINITY, |step| step.idle);
     // The timer is between a silence and the one before it.
     let before = |place: usize| steps.get(place.wrapping_sub(1)).map_or(0.0, |step| step.idle);
@@ -163,15 +179,23 @@ fn steps(sorted: &[Probe], limit: f64) -> Vec<Step> {
             _ => steps.push(Step { idle: probe.idle, slow: is_slow, all: 1.0 }),
         }
     }
-    if steps.len() <= MOST_STEPS {
-        return steps;
-    }
+    steps
+}
+
+/// So many each together, but for those in `fine`, which begins where some that are together do.
+fn coarse(steps: &[Step], size: usize, fine: Range<usize>) -> Vec<Step> {
     let together = |part: &[Step]| Step {
         idle: part.last().map_or(0.0, |step| step.idle),
         slow: part.iter().map(|step| step.slow).sum(),
         all: part.iter().map(|step| step.all).sum(),
     };
-    steps.chunks(steps.len().div_ceil(MOST_STEPS)).map(together).collect()
+    let parts = steps.chunks(size).enumerate();
+    parts
+        .flat_map(|(place, part)| match fine.contains(&(place * size)) {
+            true => part.to_vec(),
+            false => vec![together(part)],
+        })
+        .collect()
 }
 
 /// Places of steps: the most likely one, and the first and last in the interval.
