@@ -12,6 +12,8 @@ use crate::report::{self, Column, Page};
 
 /// So many traces have lines of their own.
 const TRACES: usize = 40;
+/// So many are drawn beside each other.
+const MANY: usize = 4;
 
 pub fn html(results: &Results) -> String {
     let variants = &results.variants;
@@ -66,6 +68,9 @@ pub fn html(results: &Results) -> String {
             page.figure(&drawing, "For how long sessions were held back (as figure 4-15).");
         }
         all(&mut page, results, profile);
+        if results.traces.len() >= MANY {
+            across(&mut page, results, profile);
+        }
         if (2..=TRACES).contains(&results.traces.len()) {
             traces(&mut page, results, profile);
         }
@@ -182,6 +187,51 @@ fn all(page: &mut Page, results: &Results, profile: usize) {
     };
     let lines: Vec<report::Line> = results.variants.runs(profile).into_iter().map(line).collect();
     page.table("All traces together", &columns, &lines);
+}
+
+/// Savings and switches of each trace, beside each other.
+fn across(page: &mut Page, results: &Results, profile: usize) {
+    let variants = &results.variants;
+    let charts: [(&str, Axis, fn(&Sum) -> f64, &str); 3] = [
+        (
+            "Energy saved by trace",
+            Axis { to: None, ..Axis::parts("saved") },
+            |sum| sum.saved().max(0.0),
+            "Energy saved over the network's timers, trace by trace in the order of the table (as \
+             figures 4-10a and 4-11a).",
+        ),
+        (
+            "Switches by trace",
+            Axis::linear("times as many switches"),
+            Sum::switches,
+            "Switches, by those under the network's timers, trace by trace (as figures 4-10b and \
+             4-11b).",
+        ),
+        (
+            "Energy saved for each switch, by trace",
+            Axis::linear("joules a switch"),
+            |sum| sum.saved_per_switch().max(0.0),
+            "Energy saved for each switch, trace by trace (as figures 4-10c and 4-11c).",
+        ),
+    ];
+    for (title, up, value, caption) in charts {
+        let line = |run: usize| {
+            let values = results.traces.iter().map(|trace| value(&results.one(trace, run)));
+            let mut points: Vec<(f64, f64)> = (0..).map(f64::from).zip(values).collect();
+            // The last one is as wide as the others.
+            points.extend(points.last().copied().map(|(at, value)| (at + 1.0, value)));
+            points.retain(|(_, value)| value.is_finite());
+            Line { name: variants.policies[run].clone(), points, is_filled: false }
+        };
+        let chart = Curves {
+            title: title.to_owned(),
+            description: "A line for each policy, a step for each trace.".to_owned(),
+            across: Axis::linear("traces"),
+            up,
+            lines: variants.runs(profile).into_iter().map(line).collect(),
+        };
+        page.figure(&chart.draw(), caption);
+    }
 }
 
 /// Savings and switches of each trace.
