@@ -117,6 +117,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let Known { name: profile_name, profile } = known::profile(&args.profile)?;
     let (policy, longest) = policy(&args.policy, &profile)?;
     let hold = hold(&args.hold, longest)?;
+    if hold.is_some() && args.counters && args.step > LONGEST_STEP {
+        let failure = Failure::usage("with --hold, --step is at most 250ms");
+        return Err(failure
+            .hint("what was let go has to be seen before others are held back")
+            .into());
+    }
     // Before any thread is started.
     let termination = Termination::take().context("cannot watch for signals")?;
     let watch = if args.counters { Watch::Counters(args.step) } else { Watch::Capture };
@@ -172,6 +178,8 @@ fn no_bond(error: BondError) -> Failure {
 /// A connection that was to be let go and was not is let go by the bond itself so much later.
 const SLACK: f64 = 5.0;
 const DAY: f64 = 86_400.0;
+/// The gate is open for a second for what was let go.
+const LONGEST_STEP: Span = Span::from_millis(250);
 
 /// What of the bond can wait, for a policy that holds something back for so long at most.
 fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure> {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::known::{self, Known};
 use super::timers;
 use super::traces::{TraceArgs, failure, keep_apart, span, watched};
-use super::words::{count, joules, percent, table, watts};
+use super::words::{count, joules, percent, seconds, table, watts};
 use crate::failure::Failure;
 use crate::report;
 
@@ -121,8 +121,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Err(failure.hint(format!("it has {probes} probes that answered")).into())
 }
 
-/// Whether a profile can be written where it is wanted.
+/// Whether a profile can be written where it is wanted, and nothing is read twice.
 fn check_output(args: &Args) -> Result<()> {
+    let read = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
+    if read.filter(|path| path.as_os_str() == "-").count() > 1 {
+        let failure = Failure::usage("standard input can be read for one of them only");
+        return Err(failure.hint("write the others to files first").into());
+    }
     let Some(output) = &args.output else {
         if args.profile.is_some() && args.power.is_none() {
             let failure = Failure::usage("the probes alone need no --profile");
@@ -155,11 +160,12 @@ fn adopt_timers(
         return Ok(Some(known.clone()));
     };
     let middle = |timer: &Timer| (timer.ends.onset.value + timer.ends.completion.value) / 2.0;
-    // Some were slow behind the longest silences, but never all.
-    let ends: Vec<f64> = timers.iter().map(middle).filter(|end| end.is_finite()).collect();
+    let ends: Vec<f64> = timers.iter().map(middle).collect();
     let source = "round trips after silences, by manyways radio infer";
     let profile = known.profile.clone().with_timers(&ends, source).map_err(|error| {
-        Failure::new(error.to_string()).hint("begin with the --profile of another technology")
+        let ends: Vec<String> = ends.iter().map(|end| seconds(*end)).collect();
+        Failure::new(format!("{error}: they end after {}", ends.join(", ")))
+            .hint("begin with the --profile of another technology")
     })?;
     Ok(Some(Known { name: known.name.clone(), profile }))
 }
@@ -167,7 +173,7 @@ fn adopt_timers(
 /// Writes the profile with what was found.
 fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Result<()> {
     let mut changed = known.profile.clone();
-    let mut rest = 0.0;
+    let mut rest = Some(0.0);
     if let Some(powers) = fitted {
         (changed, rest) = changed.with_powers(powers, "a power monitor, by manyways radio infer");
     }
@@ -178,12 +184,18 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
         return Err(failure.hint("are the columns in watts, and the clocks the same?").into());
     }
     report::write(file, &text)?;
-    let rest = match rest > 0.0 {
-        true => format!(", without the {} that the rest of the device takes", watts(rest)),
-        false => String::new(),
+    let words = match rest {
+        Some(rest) if rest > 0.0 => {
+            format!(", without the {} that the rest of the device takes", watts(rest))
+        }
+        _ => String::new(),
     };
     let old = args.profile.as_deref().unwrap_or_default();
-    eprintln!("{} is {old} with what was found{rest}.", file.display());
+    eprintln!("{} is {old} with what was found{words}.", file.display());
+    if rest.is_none() {
+        eprintln!("manyways: what the rest of the device takes is in its powers");
+        eprintln!("hint: take a trace with silences in which the radio is released");
+    }
     Ok(())
 }
 

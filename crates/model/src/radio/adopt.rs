@@ -58,11 +58,13 @@ impl Profile {
 
     /// The same radio with powers that were fitted, as far as they were. What the monitor saw in the last
     /// state above what the profile says of it is taken for the rest of the device, and out of all of them:
-    /// so much is given beside, in watts. What was found to be less than nothing is nothing.
-    pub fn with_powers(mut self, powers: &Powers, source: &str) -> (Self, f64) {
+    /// so much is given beside, in watts; none where that state was not seen, so that it is in all of them.
+    /// What was found to be less than nothing is nothing.
+    pub fn with_powers(mut self, powers: &Powers, source: &str) -> (Self, Option<f64>) {
         let last = self.states.last().zip(powers.states.last().copied().flatten());
-        let rest = last
-            .map_or(0.0, |(state, fitted)| (fitted.value - state.mean_power().as_watts()).max(0.0));
+        let known =
+            last.map(|(state, fitted)| (fitted.value - state.mean_power().as_watts()).max(0.0));
+        let rest = known.unwrap_or_default();
         let without = |fitted: Fitted| (fitted.value - rest).max(0.0);
         let mut found: Vec<String> = Vec::new();
         let mut note = |name: &str, fitted: Option<Fitted>, unit: &str| {
@@ -112,7 +114,7 @@ impl Profile {
             }
             state.source = sourced(&found, source, &state.source);
         }
-        (self, rest)
+        (self, known)
     }
 }
 
@@ -210,7 +212,7 @@ mod tests {
         let before = profile("att-hspa");
         let states = vec![fitted(1.9), None, fitted(0.8)];
         let (after, rest) = before.clone().with_powers(&powers(states), "a monitor");
-        assert_eq!(rest, 0.8);
+        assert_eq!(rest, Some(0.8));
         assert!((after.transfer.send.as_watts() - 1.7).abs() < 1e-12);
         assert_eq!(after.transfer.receive, before.transfer.receive);
         assert_eq!(after.transfer.receive_per_mbit, Energy::ZERO);
@@ -233,9 +235,11 @@ mod tests {
         assert!((mean - (1.06 * 38.0 + 1.68 * 2.0) / 40.0).abs() < 1e-12);
         let states = vec![None, None, fitted(2.0 * mean), fitted(0.0)];
         let (after, rest) = before.clone().with_powers(&powers(states), "a monitor");
-        assert_eq!(rest, 0.0);
+        assert_eq!(rest, Some(0.0));
         assert!((after.states[2].power.as_watts() - 2.12).abs() < 1e-9);
         assert!((after.states[2].listens.unwrap().power.as_watts() - 3.36).abs() < 1e-9);
         assert_eq!(after.states[3].mean_power(), Power::watts(0.0));
+        let never_asleep = powers(vec![None, None, fitted(2.0), None]);
+        assert_eq!(before.with_powers(&never_asleep, "a monitor").1, None);
     }
 }

@@ -229,6 +229,11 @@ impl<P: Policy> Controller<P> {
         Some(hold)
     }
 
+    /// Nobody holds sessions back any more: what waited has passed.
+    pub fn gate_lost(&mut self) {
+        self.hold = Hold::Next;
+    }
+
     /// What is to become of sessions that can wait, from now until [`Controller::next_gate`], a packet,
     /// a sleep or a session. The gate of a policy that holds nothing back is never shut.
     pub fn gate(&mut self, now: Time) -> Gate {

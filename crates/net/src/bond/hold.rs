@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 /// No connection is ever held back for longer.
@@ -108,6 +108,8 @@ struct Holder {
     longest: Duration,
     state: watch::Sender<State>,
     told: mpsc::Sender<Told>,
+    /// It holds nothing back any more, though its connection may still be there.
+    over: Notify,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -144,6 +146,7 @@ impl Gate {
             longest,
             state: watch::Sender::default(),
             told,
+            over: Notify::new(),
         });
         *present = Some(Rc::clone(&holder));
         Ok(Holding { gate: self.clone(), holder, news })
@@ -163,7 +166,7 @@ impl Gate {
         let is_full = holder.state.receiver_count() > MOST_WAITING;
         let (is_shut, opened) = (state.borrow().is_shut, state.borrow().opened);
         let waits = is_shut && !is_full;
-        self.tell(&holder, Told::Begins { waits });
+        let hears = self.tell(&holder, Told::Begins { waits });
         let waiting = Waiting {
             gate: self.clone(),
             holder: Rc::downgrade(&holder),
@@ -171,18 +174,29 @@ impl Gate {
             opened,
             longest: holder.longest,
         };
-        waits.then_some(waiting)
+        (waits && hears).then_some(waiting)
     }
 
-    fn tell(&self, holder: &Rc<Holder>, told: Told) {
-        if holder.told.try_send(told).is_err() {
+    /// Whether there is room for it.
+    fn tell(&self, holder: &Rc<Holder>, told: Told) -> bool {
+        let hears = holder.told.try_send(told).is_ok();
+        if !hears && self.forget(holder) {
             tracing::warn!("who holds connections back does not listen: they pass");
-            self.forget(holder);
         }
+        hears
     }
 
-    fn forget(&self, holder: &Rc<Holder>) {
-        self.0.borrow_mut().take_if(|present| Rc::ptr_eq(present, holder));
+    /// Whether it was not forgotten yet.
+    fn forget(&self, holder: &Rc<Holder>) -> bool {
+        let taken = self.0.borrow_mut().take_if(|present| Rc::ptr_eq(present, holder));
+        if taken.is_none() {
+            return false;
+        }
+        holder.state.send_modify(|state| {
+            *state = State { is_shut: false, opened: state.opened + 1 };
+        });
+        holder.over.notify_one();
+        true
     }
 }
 
@@ -217,8 +231,8 @@ impl Waiting {
 }
 
 impl Holding {
-    /// Does what is wished and tells what happens, until the other end hangs up or says what is no
-    /// wish.
+    /// Does what is wished and tells what happens, until the other end hangs up, says what is no wish, or
+    /// does not listen.
     pub(super) async fn serve(mut self, mut stream: UnixStream) -> io::Result<()> {
         let (read, mut write) = stream.split();
         let mut read = BufReader::new(read);
@@ -251,6 +265,7 @@ impl Holding {
         tokio::select! {
             end = wishes => end,
             end = tells => end,
+            () = holder.over.notified() => Ok(()),
         }
     }
 }

@@ -295,6 +295,7 @@ impl<P: Policy> Pump<'_, P> {
         let kept = bond.keep(now, self.controller.gate(now));
         if let Some(error) = end.or(kept.err()) {
             tracing::warn!("the bond does not hold anything back any more: {error}");
+            self.controller.gate_lost();
             self.tell(now, &Event::Bond { is_there: false })?;
         }
         let gate = self.controller.next_gate(now);

@@ -554,6 +554,15 @@ fn what_does_not_wait_begins_no_hold() {
 }
 
 #[test]
+fn a_hold_ends_with_who_kept_the_gate() {
+    let mut controller = holding(0.5, 5.0);
+    controller.begins(at(1_000), true);
+    controller.gate_lost();
+    assert_eq!(controller.next_gate(at(2_000)), None);
+    assert_eq!(controller.begins(at(4_000), true), Some(Span::from_secs(5)), "from now on");
+}
+
+#[test]
 fn what_waits_passes_when_the_radio_could_not_be_sent_to_sleep() {
     let mut controller = holding(0.5, 5.0);
     controller.packet(&millis(0));

@@ -52,11 +52,12 @@ pub fn write(profile: &Profile) -> String {
 }
 
 fn power(power: Power) -> String {
-    format!("\"{}W\"", power.as_watts())
+    // Zero has no sign there.
+    format!("\"{}W\"", power.as_watts() + 0.0)
 }
 
 fn energy(energy: Energy) -> String {
-    format!("\"{}J\"", energy.as_joules())
+    format!("\"{}J\"", energy.as_joules() + 0.0)
 }
 
 /// In the largest unit of which it is a whole number.

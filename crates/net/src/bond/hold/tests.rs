@@ -117,12 +117,21 @@ async fn who_does_not_listen_holds_nothing_back() {
     local!({
         let gate = Gate::default();
         let holding = gate.hold(&hold(&["bulk"], 600.0)).unwrap();
-        for _ in 0..UNHEARD {
-            assert!(gate.begins(Some("bulk")).is_none());
+        holding.holder.state.send_modify(|state| state.is_shut = true);
+        let waiting = begin(&gate, "bulk").unwrap();
+        for _ in 1..UNHEARD {
+            assert!(gate.begins(Some("bulk")).is_some());
             assert!(gate.0.borrow().is_some());
         }
         assert!(gate.begins(Some("bulk")).is_none());
         assert!(gate.0.borrow().is_none());
+        let began = Instant::now();
+        assert!(waiting.await.unwrap() && began.elapsed() < Duration::from_secs(1));
+        // Nor does it go on to believe that it does.
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        tokio::task::spawn_local(holding.serve(theirs)).await.unwrap().unwrap();
+        let holding = gate.hold(&hold(&["bulk"], 600.0)).unwrap();
+        gate.forget(&holding.holder);
         // There is room for somebody else, whom the first one does not take along.
         let _other = gate.hold(&hold(&["bulk"], 600.0)).unwrap();
         drop(holding);

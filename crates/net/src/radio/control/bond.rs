@@ -28,6 +28,8 @@ pub struct Bond {
     again: Time,
     /// How often what waits was let go when it was told so last.
     opened: u64,
+    /// Why it was not back, when that was said last.
+    why: String,
 }
 
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl Bond {
         link.has_answered = true;
         link.stream.set_nonblocking(true).map_err(BondError::Io)?;
         let name = name.to_owned();
-        Ok(Self { name, hold, link: Some(link), again: Time::ZERO, opened: 0 })
+        Ok(Self { name, hold, link: Some(link), again: Time::ZERO, opened: 0, why: String::new() })
     }
 
     /// What is readable when it says something.
@@ -93,15 +95,22 @@ impl Bond {
         self.link.is_some()
     }
 
-    /// What it says. Where it has gone, after the last of it, an error: what waited there has passed.
+    /// What it says. Where it was there and has gone, after the last of it, an error: what waited there has passed.
     pub(super) fn take(&mut self, now: Time) -> (Vec<Said>, Option<io::Error>) {
         let mut said = Vec::new();
         let Some(link) = &mut self.link else { return (said, None) };
         let end = link.take(&mut said).err();
+        let was_there = link.has_answered;
         if end.is_some() {
             self.lose(now);
         }
-        (said, end)
+        // That one who has gone is not back is no news, but for the reason.
+        let why = end.as_ref().filter(|_| !was_there).map(ToString::to_string);
+        if let Some(why) = why.filter(|why| *why != self.why) {
+            tracing::warn!("the bond does not hold anything back: {why}");
+            self.why = why;
+        }
+        (said, end.filter(|_| was_there))
     }
 
     fn lose(&mut self, now: Time) {
@@ -222,7 +231,10 @@ mod tests {
         let link = Link { stream, said: Vec::new(), has_answered, is_shut: false };
         let hold = Hold { rules: vec!["bulk".to_owned()], longest_seconds: 1.0 };
         let name = "no such name is there".to_owned();
-        (Bond { name, hold, link: Some(link), again: Time::ZERO, opened: 0 }, theirs)
+        (
+            Bond { name, hold, link: Some(link), again: Time::ZERO, opened: 0, why: String::new() },
+            theirs,
+        )
     }
 
     fn heard(theirs: &mut UnixStream) -> Vec<String> {
@@ -286,6 +298,8 @@ mod tests {
         }
         let (mut bond, mut theirs) = pair(false);
         theirs.write_all(b"{\"refused\":{\"sentence\":\"No.\",\"hint\":null}}\n").unwrap();
-        assert_eq!(bond.take(Time::ZERO).1.unwrap().to_string(), "No.");
+        let (said, end) = bond.take(Time::ZERO);
+        assert!(said.is_empty() && end.is_none() && bond.again().is_some());
+        assert_eq!(bond.why, "No.");
     }
 }
