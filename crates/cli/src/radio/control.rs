@@ -116,7 +116,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let Known { name: profile_name, profile } = known::profile(&args.profile)?;
     let (policy, longest) = policy(&args.policy, &profile)?;
-    let hold = hold(&args.hold, longest)?;
+    let rules: Vec<String> = args.hold.iter().map(|rule| rule.trim().to_owned()).collect();
+    let hold = hold(&rules, longest)?;
     if hold.is_some() && args.counters && args.step > LONGEST_STEP {
         let failure = Failure::usage("with --hold, --step is at most 250ms");
         return Err(failure

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use manyways_model::radio::Profile;
 use manyways_model::radio::csv::{CsvError, MAX_LINE};
-use manyways_model::radio::infer::{NoTimer, Probe};
+use manyways_model::radio::infer::{Estimate, NoTimer, Probe};
 use manyways_model::radio::ladder::{self, Timer};
 use manyways_model::radio::powers::{Fit, Fitted, Powers};
 use manyways_model::radio::probes::{Probes, Samples};
-use manyways_model::radio::profile;
+use manyways_model::radio::profile::{self, Technology};
 use manyways_net::flows::Source;
 use manyways_trace::{Span, Time};
 use serde_json::{Value, json};
@@ -108,6 +109,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         if !is_nothing {
             if let Some((file, known)) = args.output.as_ref().zip(with_timers.as_ref()) {
                 save(args, file, known, fitted.as_ref().map(|(powers, _)| powers))?;
+                if let Some((_, Ok(timers))) = &found {
+                    compare(timers, &known.profile);
+                }
             }
             return Ok(printed);
         }
@@ -135,6 +139,10 @@ fn check_output(args: &Args) -> Result<()> {
         }
         return Ok(());
     };
+    if output.is_dir() || output.as_os_str() == "-" {
+        let failure = Failure::usage(format!("{} is no name for a file", output.display()));
+        return Err(failure.hint("-o mine.toml").into());
+    }
     report::check_folder(output)?;
     let given = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
     let inputs: Vec<&Path> =
@@ -159,8 +167,7 @@ fn adopt_timers(
     let Some(timers) = timers.filter(|_| args.output.is_some()) else {
         return Ok(Some(known.clone()));
     };
-    let middle = |timer: &Timer| (timer.ends.onset.value + timer.ends.completion.value) / 2.0;
-    let ends: Vec<f64> = timers.iter().map(middle).collect();
+    let ends = ends(timers, &known.profile);
     let source = "round trips after silences, by manyways radio infer";
     let profile = known.profile.clone().with_timers(&ends, source).map_err(|error| {
         let ends: Vec<String> = ends.iter().map(|end| seconds(*end)).collect();
@@ -170,14 +177,55 @@ fn adopt_timers(
     Ok(Some(Known { name: known.name.clone(), profile }))
 }
 
+/// When timers end, as a profile has it: in the middle between the longest silence before and the
+/// shortest one behind. One that ends sometimes here and always there ends in the middle between both,
+/// but where the device is inactive in between, as 5G has it, both are timers.
+fn ends(timers: &[Timer], profile: &Profile) -> Vec<f64> {
+    let middle = |estimate: &Estimate| (estimate.least + estimate.value) / 2.0;
+    if let [timer] = timers
+        && profile.technology == Technology::Nr
+        && profile.states.len() == 3
+        && timer.ends.onset.value < timer.ends.completion.value
+    {
+        return vec![middle(&timer.ends.onset), middle(&timer.ends.completion)];
+    }
+    let both = |timer: &Timer| (middle(&timer.ends.onset) + middle(&timer.ends.completion)) / 2.0;
+    timers.iter().map(both).collect()
+}
+
+/// Says where a profile's promotion takes less than it took at least.
+fn compare(timers: &[Timer], profile: &Profile) {
+    let Some(last) = timers.last() else { return };
+    let Some(released) = profile.states.iter().find(|state| state.is_released) else { return };
+    let delay = released.promotion_delay.as_secs_f64();
+    if delay < last.promotion {
+        let (delay, least) = (seconds(delay), seconds(last.promotion));
+        eprintln!("manyways: its promotion delay is {delay}, where at least {least} were measured");
+        eprintln!("hint: give `{}` in it a longer promotion-delay", released.name);
+    }
+}
+
+const MEASURED: &str = ", with what was measured";
+/// A fit that explains less makes no profile.
+const LEAST_EXPLAINED: f64 = 0.5;
+
 /// Writes the profile with what was found.
 fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Result<()> {
     let mut changed = known.profile.clone();
     let mut rest = Some(0.0);
     if let Some(powers) = fitted {
+        if powers.explained < LEAST_EXPLAINED {
+            let explained = percent(powers.explained);
+            let failure = Failure::new(format!(
+                "{explained} of the variance is explained: that is no profile"
+            ));
+            return Err(failure.hint("is it the trace's radio, and is the clock the same?").into());
+        }
         (changed, rest) = changed.with_powers(powers, "a power monitor, by manyways radio infer");
     }
-    changed.title = format!("{}, with what was measured", known.profile.title);
+    if !changed.title.ends_with(MEASURED) {
+        changed.title.push_str(MEASURED);
+    }
     let text = profile::write(&changed);
     if let Err(error) = profile::parse(&text) {
         let failure = Failure::new(format!("what was found makes no profile: {error}"));

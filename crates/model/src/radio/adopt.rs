@@ -65,7 +65,7 @@ impl Profile {
         let known =
             last.map(|(state, fitted)| (fitted.value - state.mean_power().as_watts()).max(0.0));
         let rest = known.unwrap_or_default();
-        let without = |fitted: Fitted| (fitted.value - rest).max(0.0);
+        let without = |fitted: Fitted| fine((fitted.value - rest).max(0.0));
         let mut found: Vec<String> = Vec::new();
         let mut note = |name: &str, fitted: Option<Fitted>, unit: &str| {
             let fitted = fitted?;
@@ -82,10 +82,10 @@ impl Profile {
         }
         let [send, receive] = powers.per_mbit;
         if let Some(fitted) = note("send-per-mbit", send, "J") {
-            transfer.send_per_mbit = Energy::joules(fitted.value.max(0.0));
+            transfer.send_per_mbit = Energy::joules(fine(fitted.value.max(0.0)));
         }
         if let Some(fitted) = note("receive-per-mbit", receive, "J") {
-            transfer.receive_per_mbit = Energy::joules(fitted.value.max(0.0));
+            transfer.receive_per_mbit = Energy::joules(fine(fitted.value.max(0.0)));
         }
         transfer.source = sourced(&found, source, &transfer.source);
         let released = self.states.iter().position(|state| state.is_released);
@@ -105,11 +105,11 @@ impl Profile {
                     Some(first) if first > 0.0 => state.promotion.as_joules() / first,
                     _ => 1.0,
                 };
-                state.promotion = Energy::joules(fitted.value.max(0.0) * share);
+                state.promotion = Energy::joules(fine(fitted.value.max(0.0) * share));
                 found.push(format!("promotion ± {:.3} J", fitted.error));
             }
             if let (Some(fitted), true) = (powers.demotion, released == Some(place)) {
-                state.demotion = Energy::joules(fitted.value.max(0.0));
+                state.demotion = Energy::joules(fine(fitted.value.max(0.0)));
                 found.push(format!("demotion ± {:.3} J", fitted.error));
             }
             state.source = sourced(&found, source, &state.source);
@@ -133,7 +133,7 @@ impl State {
     fn set_mean_power(&mut self, watts: f64) {
         let before = self.mean_power().as_watts();
         let scaled = |power: Power| match before > 0.0 {
-            true => Power::watts(power.as_watts() * watts / before),
+            true => Power::watts(fine(power.as_watts() * watts / before)),
             false => Power::watts(watts),
         };
         self.power = scaled(self.power);
@@ -141,6 +141,11 @@ impl State {
             listens.power = scaled(listens.power);
         }
     }
+}
+
+/// To a millionth: what is finer was not measured.
+fn fine(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 fn set_timer(state: &mut State, seconds: f64, source: &str) {

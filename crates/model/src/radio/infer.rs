@@ -73,6 +73,8 @@ pub const LEAST_STEPS: usize = 10;
 const MOST_STEPS: usize = 1_000;
 /// The share of the silences, the shortest ones, after which the radio is taken for awake.
 const AWAKE_SHARE: f64 = 0.2;
+/// The share where that is too many.
+const LEAST_AWAKE: f64 = 0.05;
 /// A round trip is slow that is so many times as long as all but one in fifty of those.
 const SLOWER: f64 = 1.2;
 const QUANTILE: f64 = 0.98;
@@ -112,15 +114,25 @@ pub fn released(probes: &[Probe]) -> Result<Released, NoTimer> {
     };
     let mut usable: Vec<Probe> = probes.iter().filter(is_usable).copied().collect();
     usable.sort_by(|one, other| one.idle.total_cmp(&other.idle));
-    let count = usable.len();
-    let awake = &usable[..((count as f64 * AWAKE_SHARE) as usize).min(count)];
-    if count < LEAST_PROBES || awake.is_empty() {
-        return Err(NoTimer::TooFew(count));
+    if usable.len() < LEAST_PROBES {
+        return Err(NoTimer::TooFew(usable.len()));
     }
+    let count = usable.len() as f64;
+    // Where it was asleep behind most of those that are taken for awake, fewer are.
+    match within(&usable, (count * AWAKE_SHARE) as usize) {
+        Err(NoTimer::NoChange) => within(&usable, (count * LEAST_AWAKE) as usize),
+        found => found,
+    }
+}
+
+/// The same for usable probes in the order of their silences, behind the first of which it was awake.
+fn within(usable: &[Probe], awake: usize) -> Result<Released, NoTimer> {
+    let count = usable.len();
+    let awake = &usable[..awake.clamp(LEAST_STEPS, count)];
     let mut usual: Vec<f64> = awake.iter().map(|probe| probe.round_trip).collect();
     usual.sort_by(f64::total_cmp);
     let limit = SLOWER * quantile(&usual, QUANTILE);
-    let steps = steps(&usable, limit);
+    let steps = steps(usable, limit);
     if steps.len() < LEAST_STEPS {
         return Err(NoTimer::TooFew(count));
     }

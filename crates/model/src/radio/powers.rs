@@ -215,7 +215,8 @@ impl Fit {
             promotion: values[PROMOTION],
             demotion: values[DEMOTION],
             windows: used.len(),
-            explained: if spread > 0.0 { 1.0 - rest / spread } else { 1.0 },
+            // Where nothing varies nothing is explained.
+            explained: if spread > 0.0 { 1.0 - rest / spread } else { 0.0 },
         })
     }
 }

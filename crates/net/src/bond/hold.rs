@@ -177,6 +177,16 @@ impl Gate {
         (waits && hears).then_some(waiting)
     }
 
+    /// Nobody holds back connections under other rules than these.
+    pub(super) fn keep_to(&self, rules: &[String]) {
+        let present = self.0.borrow().clone();
+        if let Some(holder) = present
+            && !holder.rules.iter().all(|rule| rules.contains(rule))
+        {
+            self.forget(&holder);
+        }
+    }
+
     /// Whether there is room for it.
     fn tell(&self, holder: &Rc<Holder>, told: Told) -> bool {
         let hears = holder.told.try_send(told).is_ok();
@@ -216,12 +226,16 @@ impl Waiting {
         let began = Instant::now();
         let opened = self.opened;
         let opens = self.state.wait_for(|state| state.opened != opened);
-        let has_gone = tokio::select! {
+        let (has_gone, is_late) = tokio::select! {
             // Where who holds back is gone this ends as well.
-            _ = timeout(self.longest, opens) => false,
-            () = gone => true,
+            opened = timeout(self.longest, opens) => (false, opened.is_err()),
+            () = gone => (true, false),
         };
         if let Some(holder) = self.holder.upgrade() {
+            // It was to be let go before: who does not see to that does not hold back others.
+            if is_late && self.gate.forget(&holder) {
+                tracing::warn!("who holds connections back does not answer: they pass");
+            }
             let seconds = began.elapsed().as_secs_f64();
             let told = if has_gone { Told::GivesUp } else { Told::Passes { seconds } };
             self.gate.tell(&holder, told);

@@ -143,7 +143,10 @@ impl Rules {
     /// Follows another policy from now on, also for what is under way.
     pub fn replace(&self, policy: Policy) {
         let now = self.now();
+        let rules: Vec<String> = policy.rules().map(str::to_owned).collect();
         self.0.engine.borrow_mut().replace(now, policy);
+        // Whoever holds back others than there are hears of it, and may ask again.
+        self.0.gate.keep_to(&rules);
         self.decide_all();
         self.0.look.notify_one();
     }

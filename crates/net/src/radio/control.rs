@@ -201,10 +201,11 @@ pub fn run(
             was_down = is_up == Some(false);
         }
     }
-    let Pump { controller, exec, mut outcome, listener, .. } = pump;
+    let Pump { mut controller, exec, mut outcome, listener, .. } = pump;
     let now = clock.now();
     if let Some(ended) = exec.and_then(|exec| exec.stop(now)) {
         outcome.failed += 1;
+        controller.refused();
         listener.event(now, &Event::Command(ended)).map_err(ControlError::Listener)?;
     }
     outcome.control = controller.finish();

@@ -43,6 +43,20 @@ fn a_network_that_does_not_let_go_at_once_has_two_ends() {
     assert!((12.5..14.2).contains(&found.completion.value), "{found:?}");
 }
 
+/// As `manyways radio probe` sends them unless it is told otherwise.
+#[test]
+fn a_short_timer_is_found() {
+    for timer in [1.2, 1.7, 2.3, 3.6, 4.2] {
+        let probe = |number: u32| {
+            let idle = f64::from(number % 40 + 1) * 0.5;
+            let noise = f64::from(number * 7_919 % 100) * 1e-4;
+            Probe { idle, round_trip: noise + if idle < timer { 0.05 } else { 0.4 } }
+        };
+        let found = released(&(0..200).map(probe).collect::<Vec<Probe>>()).unwrap();
+        assert!(found.onset.least <= timer && timer <= found.onset.value, "{timer} {found:?}");
+    }
+}
+
 /// Looked at one by one they would take days.
 #[test]
 fn silences_that_are_all_different_are_taken_together() {

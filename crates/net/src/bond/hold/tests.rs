@@ -84,8 +84,23 @@ async fn none_waits_for_longer_than_was_said() {
         let began = Instant::now();
         assert!(begin(&gate, "bulk").unwrap().await.unwrap());
         assert_eq!(began.elapsed(), Duration::from_millis(2_500));
-        ends.told().await;
-        assert_eq!(ends.told().await, Told::Passes { seconds: 2.5 });
+        // Nor does any behind it wait for who has forgotten the first.
+        assert!(gate.begins(Some("bulk")).is_none());
+    });
+}
+
+#[tokio::test(flavor = "current_thread", start_paused = true)]
+async fn a_rule_that_is_gone_holds_nothing_back() {
+    local!({
+        let gate = Gate::default();
+        let (task, mut ends) = held(&gate, 600.0);
+        ends.shut(&gate).await;
+        let waiting = begin(&gate, "bulk").unwrap();
+        gate.keep_to(&["calls".to_owned(), "bulk".to_owned()]);
+        assert!(gate.is_held());
+        gate.keep_to(&["calls".to_owned()]);
+        assert!(!gate.is_held() && waiting.await.unwrap());
+        task.await.unwrap().unwrap();
     });
 }
 
