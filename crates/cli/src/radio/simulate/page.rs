@@ -192,7 +192,9 @@ fn all(page: &mut Page, results: &Results, profile: usize) {
 /// Savings and switches of each trace, beside each other.
 fn across(page: &mut Page, results: &Results, profile: usize) {
     let variants = &results.variants;
-    let charts: [(&str, Axis, fn(&Sum) -> f64, &str); 3] = [
+    /// A title, a scale, what is drawn, and a caption.
+    type Chart = (&'static str, Axis, fn(&Sum) -> f64, &'static str);
+    let charts: [Chart; 3] = [
         (
             "Energy saved by trace",
             Axis { to: None, ..Axis::parts("saved") },
