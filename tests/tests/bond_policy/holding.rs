@@ -198,7 +198,10 @@ fn a_bond_that_comes_back_is_found() {
             wait_for 'grep "radio-bond.*false" control.log'
             client --policy policy.toml
             wait_for 'grep "radio-bond.*true" control.log'
-            # It holds back again, whatever it was told before it was killed.
+            # It holds back again, whatever it was told before it was killed, once nothing of its
+            # own passes any more.
+            now > /dev/null
+            wait_for 'sed "1,/radio-bond.*true/d" control.log | grep radio-sleep'
             backup b &
             FETCH=$!
             wait_for '"$M" bond status --json | grep ".held.:true"'

@@ -178,7 +178,6 @@ fn no_bond(error: BondError) -> Failure {
 
 /// A connection that was to be let go and was not is let go by the bond itself so much later.
 const SLACK: f64 = 5.0;
-const DAY: f64 = 86_400.0;
 /// The gate is open for a second for what was let go.
 const LONGEST_STEP: Span = Span::from_millis(250);
 
@@ -187,8 +186,7 @@ fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure>
     match (longest, rules) {
         (None, []) => Ok(None),
         (Some(longest), [_, ..]) => {
-            let longest_seconds = (longest + SLACK).min(DAY);
-            Ok(Some(Hold { rules: rules.to_vec(), longest_seconds }))
+            Ok(Some(Hold { rules: rules.to_vec(), longest_seconds: longest + SLACK }))
         }
         (None, _) => Err(Failure::usage("there is something to --hold, but no policy that does")
             .hint("add +makeactive to the --policy")),
@@ -540,7 +538,8 @@ mod tests {
         assert!(hold(&[], None).unwrap().is_none());
         let wished = hold(&rules, Some(10.0)).unwrap().unwrap();
         assert!(wished.rules == rules && wished.longest_seconds > 10.0);
-        assert_eq!(hold(&rules, Some(86_400.0)).unwrap().unwrap().longest_seconds, 86_400.0);
+        // The longest of all policies.
+        assert_eq!(hold(&rules, Some(86_400.0)).unwrap().unwrap().longest_seconds, 86_405.0);
         for failure in [hold(&rules, None).unwrap_err(), hold(&[], Some(1.0)).unwrap_err()] {
             assert!(failure.is_usage() && failure.hinted().is_some());
         }

@@ -38,9 +38,8 @@ Examples:
   manyways radio infer phone.pcap --power monitor.csv --profile mine.toml --window 2s --offset 0.35
   manyways radio infer --probes probes.csv phone.pcap --power monitor.csv --profile lte -o mine.toml
 
-With -o, what was found takes the place of the profile's own numbers: where as many timers are found as
-the profile has, each of them, else that behind which the radio is released; and powers without what the
-rest of the device takes. Promotion delays are left as they are.
+With -o, what was found takes the place of the profile's own numbers: each timer that of the one that ends
+nearest to it, and powers without what the rest of the device takes. Promotion delays are left as they are.
 
 Columns of probes: idle,round_trip in seconds, or interval,RTT2 with milliseconds. Columns of power:
 time,watts (or milliwatts), by the clock of the trace.
@@ -181,7 +180,7 @@ fn adopt_timers(
 /// shortest one behind. One that ends sometimes here and always there ends in the middle between both,
 /// but where the device is inactive in between, as 5G has it, both are timers.
 fn ends(timers: &[Timer], profile: &Profile) -> Vec<f64> {
-    let middle = |estimate: &Estimate| (estimate.least + estimate.value) / 2.0;
+    let middle = |estimate: &Estimate| (estimate.before + estimate.value) / 2.0;
     if let [timer] = timers
         && profile.technology == Technology::Nr
         && profile.states.len() == 3

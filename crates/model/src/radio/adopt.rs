@@ -17,10 +17,9 @@ pub struct TooManyTimers {
 }
 
 impl Profile {
-    /// The same radio with timers by when they end: seconds of silence, in order. Where there are as many
-    /// as it has, each is one of them. Where there are fewer, the last is that behind which the radio is
-    /// released, which is reached by the timer of the state before; only where those before that end later
-    /// are all of them shorter, by the same share. `source` is theirs then.
+    /// The same radio with timers by when they end: seconds of silence, in order. Each takes the place of
+    /// that which ends nearest to it, and no two of the same one; the others last as long as they did.
+    /// `source` is theirs then.
     ///
     /// # Errors
     /// Where there are more than it has.
@@ -29,29 +28,24 @@ impl Profile {
         if ends.len() > known {
             return Err(TooManyTimers { found: ends.len(), known });
         }
-        let Some(last) = ends.last() else { return Ok(self) };
-        let released = self.states.iter().position(|state| state.is_released).unwrap_or(known);
-        let mut begin = 0.0;
-        if ends.len() == known {
-            for (state, end) in self.states.iter_mut().zip(ends) {
-                set_timer(state, end - begin, source);
-                begin = *end;
-            }
-            return Ok(self);
-        }
-        let Some((before, others)) = self.states[..released].split_last_mut() else {
-            return Ok(self);
-        };
         let seconds = |state: &State| state.timer.map_or(0.0, Span::as_secs_f64);
-        let sum: f64 = others.iter().map(seconds).sum();
-        if sum < *last {
-            set_timer(before, last - sum, source);
-        } else {
-            let all = sum + seconds(before);
-            for state in &mut self.states[..released] {
-                let timer = seconds(state);
-                set_timer(state, timer / all * last, source);
-            }
+        let own: Vec<f64> = self.states[..known]
+            .iter()
+            .scan(0.0, |end, state| {
+                *end += seconds(state);
+                Some(*end)
+            })
+            .collect();
+        let mut next = 0;
+        for (number, end) in ends.iter().enumerate() {
+            // Those that follow need one each.
+            let last = known - (ends.len() - number);
+            let far = |place: &usize| (own[*place] - end).abs();
+            let nearest = (next..=last).min_by(|one, other| far(one).total_cmp(&far(other)));
+            let place = nearest.unwrap_or(last);
+            let before: f64 = self.states[..place].iter().map(seconds).sum();
+            set_timer(&mut self.states[place], end - before, source);
+            next = place + 1;
         }
         Ok(self)
     }
@@ -175,16 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn the_last_timer_that_is_found_ends_where_the_radio_is_released() {
+    fn a_timer_takes_the_place_of_that_which_ends_nearest() {
         let lte = profile("lte").with_timers(&[11.576], "probes").unwrap();
         assert_eq!(timers(&lte), [0.1, 0.02, 11.456]);
         assert!((Choice::of(&lte).stay.released() - 11.576).abs() < 1e-9);
         assert!(lte.states[2].source.starts_with("timer: probes; before that: lte.conf"));
         assert!(!lte.states[0].source.contains("probes"));
-        // Shorter than those before it.
-        let short = profile("lte").with_timers(&[0.06], "probes").unwrap();
-        assert!((Choice::of(&short).stay.released() - 0.06).abs() < 1e-8, "{:?}", timers(&short));
-        assert!((timers(&short)[0] / timers(&short)[1] - 5.0).abs() < 1e-6);
+        // Connected for 10 s, and inactive for as long as before.
+        let nr = profile("5g-sa").with_timers(&[10.0], "probes").unwrap();
+        assert_eq!(timers(&nr), [10.0, 4.8]);
+        let hspa = |end| timers(&profile("att-hspa").with_timers(&[end], "probes").unwrap());
+        assert_eq!((hspa(3.0), hspa(12.2)), (vec![3.0, 10.4], vec![6.2, 6.0]));
+        // Both near the same one.
+        let close = profile("lte").with_timers(&[9.0, 9.5], "probes").unwrap();
+        assert_eq!(timers(&close), [0.1, 8.9, 0.5]);
         assert_eq!(profile("lte").with_timers(&[], "nothing").unwrap(), profile("lte"));
     }
 

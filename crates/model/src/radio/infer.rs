@@ -24,8 +24,10 @@ pub struct Probe {
 /// A value and the interval that has it with a probability of 95 %, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    /// The most likely value.
+    /// The most likely value: a silence that was tried.
     pub value: f64,
+    /// The longest one before it.
+    pub before: f64,
     /// Not below this…
     pub least: f64,
     /// …and not above this.
@@ -155,6 +157,7 @@ fn within(usable: &[Probe], awake: usize) -> Result<Released, NoTimer> {
     let before = |place: usize| steps.get(place.wrapping_sub(1)).map_or(0.0, |step| step.idle);
     let estimate = |(value, least, most): (usize, usize, usize)| Estimate {
         value: at(value),
+        before: before(value),
         least: before(least),
         most: at(most),
     };

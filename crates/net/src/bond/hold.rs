@@ -17,8 +17,8 @@ use tokio::net::UnixStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout};
 
-/// No connection is ever held back for longer.
-const LONGEST: Duration = Duration::from_secs(86_400);
+/// No connection is ever held back for longer: a day, and what it may take to let it go then.
+const LONGEST: Duration = Duration::from_secs(86_400 + 60);
 /// More connections do not wait: each of them is a descriptor.
 const MOST_WAITING: usize = 1_000;
 /// Who does not hear so much holds nothing back any more.
@@ -31,7 +31,7 @@ const LINE: u64 = 4_096;
 pub struct Hold {
     /// The names of the rules whose connections can wait.
     pub rules: Vec<String>,
-    /// None of them waits for longer, whatever is wished. At most a day.
+    /// None of them waits for longer, whatever is wished. At most a day and a minute.
     pub longest_seconds: f64,
 }
 

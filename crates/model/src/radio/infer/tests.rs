@@ -43,6 +43,24 @@ fn a_network_that_does_not_let_go_at_once_has_two_ends() {
     assert!((12.5..14.2).contains(&found.completion.value), "{found:?}");
 }
 
+/// However wide the interval is.
+#[test]
+fn the_silence_before_is_the_one_before() {
+    let mut is_wide = false;
+    for seed in 1..20 {
+        // So few that it is not certain.
+        let tried: Vec<Probe> = network(seed, 10.0, 14.0).into_iter().step_by(7).collect();
+        let Ok(found) = released(&tried) else { continue };
+        for one in [found.onset, found.completion] {
+            let is_between = |probe: &&Probe| one.before < probe.idle && probe.idle < one.value;
+            assert!(one.before < one.value && one.least <= one.before, "{found:?}");
+            assert_eq!(tried.iter().find(is_between), None, "{found:?}");
+            is_wide |= one.least < one.before;
+        }
+    }
+    assert!(is_wide, "or this says nothing");
+}
+
 /// As `manyways radio probe` sends them unless it is told otherwise.
 #[test]
 fn a_short_timer_is_found() {

@@ -101,6 +101,9 @@ impl Bond {
         let Some(link) = &mut self.link else { return (said, None) };
         let end = link.take(&mut said).err();
         let was_there = link.has_answered;
+        if said.contains(&Said::Back) {
+            self.why.clear();
+        }
         if end.is_some() {
             self.lose(now);
         }
