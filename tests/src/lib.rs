@@ -11,6 +11,7 @@ mod certificate;
 mod need;
 mod object;
 mod process;
+mod profile;
 mod server;
 
 pub use binary::{manyways, manyways_path};
@@ -18,4 +19,5 @@ pub use certificate::Authority;
 pub use need::{Need, lack};
 pub use object::{folder, object, same_content};
 pub use process::{Finished, Running, finish};
+pub use profile::RADIO;
 pub use server::{Server, Site};

@@ -296,6 +296,18 @@ fn what_was_found_becomes_a_profile() {
     assert_eq!(radio(files.path(), &again).code(), 2);
     assert_eq!(fs::read_to_string(path("mine.toml")).unwrap(), text);
     radio(files.path(), &[&again[..], &["--force"]].concat()).succeeded();
+    // What explains nothing makes none.
+    let flat: String =
+        (0..36_000).map(|step| format!("{:.2},1.5\n", f64::from(step) * 0.1)).collect();
+    fs::write(path("monitor.csv"), "time,watts\n".to_owned() + &flat).unwrap();
+    let done = radio(files.path(), &[&again[..], &["--force"]].concat());
+    assert!(done.code() == 1 && done.stderr.contains("0.0 % of the variance"), "{}", done.stderr);
+    assert_eq!(fs::read_to_string(path("mine.toml")).unwrap(), text);
+    let twice = ["infer", "--probes", "-", "beats.csv", "--power", "-", "--profile", "lte"];
+    let done = radio(files.path(), &twice);
+    assert!(done.code() == 2 && done.stderr.contains("one of them only"), "{}", done.stderr);
+    let done = radio(files.path(), &["infer", "--probes", "p.csv", "--profile", "lte", "-o", "-"]);
+    assert!(done.code() == 2 && done.stderr.contains("no name for a file"), "{}", done.stderr);
 }
 
 /// On one connection that stays, each heartbeat can be moved.

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use manyways_tests::{Need, Running, finish, folder, lack, manyways, manyways_path};
+use manyways_tests::{Need, RADIO, Running, finish, folder, lack, manyways, manyways_path};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -17,31 +17,6 @@ use tempfile::TempDir;
 
 /// Who reaches it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A radio that the network lets go of only after ten minutes: as far as a test goes, never.
-const PROFILE: &str = r#"
-title = "A test's"
-technology = "lte"
-
-[transfer]
-send = "2W"
-receive = "1W"
-burst-gap = "1ms"
-source = "made up"
-
-[[state]]
-name = "AWAKE"
-power = "1W"
-timer = "600s"
-source = "made up"
-
-[[state]]
-name = "IDLE"
-power = "0"
-demotion = "1mJ"
-promotion = "1mJ"
-source = "made up"
-"#;
 
 /// Both ends of a cable, in a network namespace where nobody else talks.
 struct Cable {
@@ -70,7 +45,7 @@ fn cannot() -> Option<String> {
 impl Cable {
     fn new() -> Self {
         let folder = folder();
-        fs::write(folder.path().join("radio.toml"), PROFILE).expect("room for a profile");
+        fs::write(folder.path().join("radio.toml"), RADIO).expect("room for a profile");
         let mut command = Command::new("unshare");
         // It ends with us, however we end.
         command.args(["-n", "setpriv", "--pdeathsig", "KILL", "sh", "-c", CABLE]);
@@ -530,7 +505,7 @@ fn a_command_sends_the_radio_of_a_lab_to_sleep() {
         return;
     }
     let folder = folder();
-    let profile = PROFILE.replace("promotion =", "promotion-delay = \"300ms\"\npromotion =");
+    let profile = RADIO.replace("promotion =", "promotion-delay = \"300ms\"\npromotion =");
     fs::write(folder.path().join("radio.toml"), profile).unwrap();
     let link = format!("cell:delay=1ms,rrc={}", folder.path().join("radio.toml").display());
     let mut lab = manyways();

@@ -1,5 +1,6 @@
 //! New connections that `manyways radio control` holds back while the radio sleeps.
 
+use manyways_tests::RADIO;
 use serde_json::Value;
 
 use crate::needs_world;
@@ -15,28 +16,6 @@ use = { paths = "lte" }
 name = "now"
 match = { domain = "now.example" }
 use = { paths = "lte" }
-"#;
-
-/// A radio that the network lets go of only after ten minutes.
-const RADIO: &str = r#"
-title = "A test's"
-technology = "lte"
-[transfer]
-send = "2W"
-receive = "1W"
-burst-gap = "1ms"
-source = "made up"
-[[state]]
-name = "AWAKE"
-power = "1W"
-timer = "600s"
-source = "made up"
-[[state]]
-name = "IDLE"
-power = "0"
-demotion = "1mJ"
-promotion = "1mJ"
-source = "made up"
 "#;
 
 /// `control HOLD` begins to control the radio of `lte`, wakes it, and waits until it sleeps, a second

@@ -84,11 +84,11 @@ impl Profile {
         transfer.source = sourced(&found, source, &transfer.source);
         let released = self.states.iter().position(|state| state.is_released);
         let first = released.map(|place| self.states[place].promotion.as_joules());
-        let is_last = self.states.len().saturating_sub(1);
+        let last = self.states.len().saturating_sub(1);
         for (place, state) in self.states.iter_mut().enumerate() {
             let mut found = Vec::new();
             if let Some(fitted) = powers.states.get(place).copied().flatten()
-                && !(place == is_last && rest > 0.0)
+                && !(place == last && rest > 0.0)
             {
                 state.set_mean_power(without(fitted));
                 found.push(format!("power ± {:.3} W", fitted.error));
