@@ -38,13 +38,14 @@ Examples:
   manyways radio infer phone.pcap --power monitor.csv --profile mine.toml --window 2s --offset 0.35
   manyways radio infer --probes probes.csv phone.pcap --power monitor.csv --profile lte -o mine.toml
 
-With -o, what was found takes the place of the profile's own numbers: each timer that of the one that ends
-nearest to it, and powers without what the rest of the device takes. Promotion delays are left as they are.
+With -o, what was found takes the place of the profile's own numbers: each timer that of the one
+that ends nearest to it, and powers without what the rest of the device takes. Promotion delays are
+left as they are.
 
 Columns of probes: idle,round_trip in seconds, or interval,RTT2 with milliseconds. Columns of power:
 time,watts (or milliwatts), by the clock of the trace.
-Exit code: 0; 1 when nothing can be found or read; 2 when the request makes no sense; 128 + n when signal
-n ends it.")]
+Exit code: 0; 1 when nothing can be found or read; 2 when the request makes no sense; 128 + n when
+signal n ends it.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
