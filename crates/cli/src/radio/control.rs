@@ -36,8 +36,8 @@ Examples:
   manyways radio control --interface wwan0 --profile att-hspa --policy makeidle:50 \\
       --actuator exec --command './ask-modem-for-dormancy'
   manyways radio control --interface wwan0 --profile lte --counters --for 10min
-  manyways radio control --interface wwan0 --profile lte --policy makeidle+makeactive \
-      --hold backup,mail
+  manyways radio control --interface wwan0 --profile lte --hold backup,mail \\
+      --policy makeidle+makeactive
 
 Policies are those of `manyways radio simulate` that know nothing beforehand: status-quo,
 fixed:SECONDS, threshold, makeidle[:N] and context; and +makeactive[:EXPERTS] or
@@ -46,8 +46,8 @@ a `manyways bond client` that runs here: those for which the rules of its policy
 names, while the radio sleeps. All others pass at once, and what wakes the radio lets all pass.
 
 The command is run by /bin/sh, one at a time, and finds MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
-MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. What asks a modem
-for dormancy differs from one to another: try it by hand first.
+MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. What asks a
+modem for dormancy differs from one to another: try it by hand first.
 
 Exit code: 0 when its time is up or a signal ends it; 1 when it fails, or the interface goes away; 2
 when the request makes no sense.")]
