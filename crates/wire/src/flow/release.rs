@@ -5,8 +5,10 @@
 //! acknowledgement's stamp; where several acknowledgements have the same one, the first of them
 //! counts. Otherwise the sender's window is followed as Jaiswal et al. do (INFOCOM 2004): each
 //! acknowledgement lets it grow by what slow start or congestion avoidance allow, and the first
-//! segment beyond what was allowed before was released by it. We follow Reno only, and correct the
-//! window upwards whenever the sender sends more.
+//! segment beyond what was allowed before was released by it. We follow Reno only, as Linux does it:
+//! windows are segments, of which one that is not full is one, too; and while the receiver's window
+//! keeps the sender's from being used, that grows in slow start only, to twice of what is used. It is
+//! corrected upwards whenever the sender sends more.
 //!
 //! Neither says anything where the sender had nothing left to send: the segment waited for data.
 
@@ -146,13 +148,13 @@ impl Releases {
     }
 
     /// What the sender sends passes.
-    pub fn sent(&mut self, now: Time, seen: &Seen, stamps: Option<Stamps>) {
+    pub fn sent(&mut self, now: Time, seen: &Seen, stamps: Option<Stamps>, mss: u32) {
         let released = match stamps {
             Some(stamps) => self.echoed_by(stamps.echo, seen.end),
             None => {
                 let reno = self.reno.get_or_insert_default();
                 let by_window = reno.allowed_by(seen.end).filter(|_| seen.is_new);
-                reno.window.reach(seen);
+                reno.window.reach(seen, mss);
                 by_window
             }
         };
@@ -203,14 +205,18 @@ impl Reno {
 
 impl Window {
     fn grow(&mut self, acked: &Acked, mss: u32) {
+        let room = acked.granted.saturating_sub(acked.to);
         let in_slow_start = self.threshold == 0 || self.size < self.threshold;
-        self.size += match in_slow_start {
-            true => acked.bytes,
-            false => u64::from(mss) * acked.bytes / self.size.max(1),
+        let bytes = acked.bytes.max(mss.into());
+        let (more, most) = match in_slow_start {
+            true => (bytes, 2 * room),
+            false => (u64::from(mss) * bytes / self.size.max(1), room),
         };
-        // A window that the receiver's stops does not grow in the sender either.
-        self.size = self.size.min(acked.granted.saturating_sub(acked.to)).max(mss.into());
-        self.limit = self.limit.max(acked.to + self.size);
+        if self.size < most {
+            self.size = (self.size + more).min(most);
+        }
+        self.size = self.size.max(mss.into());
+        self.limit = self.limit.max(acked.to + self.size.min(room));
     }
 
     fn shrink(&mut self, by_timer: bool, in_flight: u64, mss: u32) {
@@ -219,10 +225,16 @@ impl Window {
     }
 
     /// It sends up to there, so that it may.
-    fn reach(&mut self, seen: &Seen) {
-        let limit = if self.limit == 0 { seen.begin } else { self.limit };
-        self.size += seen.end.saturating_sub(limit);
-        self.limit = limit.max(seen.end);
+    fn reach(&mut self, seen: &Seen, mss: u32) {
+        let full = |bytes: u64| bytes.next_multiple_of(mss.max(1).into());
+        if self.limit == 0 {
+            (self.size, self.limit) = (full(seen.in_flight), seen.begin);
+        }
+        if seen.end > self.limit {
+            let length = seen.end - seen.begin;
+            self.size += seen.end - self.limit + full(length) - length;
+            self.limit = seen.end;
+        }
     }
 }
 
@@ -250,13 +262,13 @@ mod tests {
         let stamps = |value, echo| Some(Stamps { value, echo });
         let time = Time::from_millis;
         releases.acked(time(0), &acked(100, 100), stamps(7, 0), 100);
-        releases.sent(time(30), &seen(true, 100, 200), stamps(0, 7));
+        releases.sent(time(30), &seen(true, 100, 200), stamps(0, 7), 100);
         assert_eq!(releases.far().count(), 0, "it had nothing to send before");
         // Two acknowledgements of the same moment, and the second segment that echoes it.
         releases.acked(time(40), &acked(50, 150), stamps(8, 0), 100);
         releases.acked(time(41), &acked(50, 200), stamps(8, 0), 100);
-        releases.sent(time(60), &seen(false, 200, 300), stamps(0, 8));
-        releases.sent(time(69), &seen(false, 300, 400), stamps(0, 8));
+        releases.sent(time(60), &seen(false, 200, 300), stamps(0, 8), 100);
+        releases.sent(time(69), &seen(false, 300, 400), stamps(0, 8), 100);
         assert_eq!(
             (releases.far().count(), releases.far().median()),
             (1, Some(Span::from_millis(20)))
@@ -264,10 +276,10 @@ mod tests {
         assert_eq!(releases.granted(300), Some(1_100), "that of the second, whichever it knew");
         // What was sent again, or echoes what did not pass, tells nothing.
         releases.acked(time(80), &acked(100, 400), stamps(10, 0), 100);
-        releases.sent(time(90), &seen(false, 400, 500), stamps(0, 9));
+        releases.sent(time(90), &seen(false, 400, 500), stamps(0, 9), 100);
         let again = Seen { is_new: false, ..seen(false, 300, 400) };
-        releases.sent(time(99), &again, stamps(0, 10));
-        releases.sent(time(99), &seen(false, 500, 600), stamps(0, 10));
+        releases.sent(time(99), &again, stamps(0, 10), 100);
+        releases.sent(time(99), &seen(false, 500, 600), stamps(0, 10), 100);
         assert_eq!(releases.far().count(), 1);
     }
 
@@ -281,7 +293,7 @@ mod tests {
             end: (number + 1) * 100,
             ..Seen::default()
         };
-        (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None));
+        (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None, 100));
         for number in 10..200 {
             // Each acknowledgement makes room for one segment, which passes 42 ms after it.
             let at = Time::from_millis(number * 6);
@@ -289,10 +301,48 @@ mod tests {
             let near = Some(Span::from_millis(20));
             releases.acked(at, &Acked { bytes: 100, to, granted: to + 1_000, near }, None, 100);
             if let Some(released) = number.checked_sub(7).filter(|number| *number >= 10) {
-                releases.sent(at, &seen(released), None);
+                releases.sent(at, &seen(released), None, 100);
             }
         }
         let median = releases.far().median().unwrap();
         assert!(median >= Span::from_millis(41) && median <= Span::from_millis(43), "{median:?}");
+    }
+    /// A sender that does as Linux's, in slow start, 30 ms from here and back. Its first segment is
+    /// short, and the receiver's window grows after a while.
+    #[test]
+    fn a_sender_counts_segments_and_keeps_what_it_could_not_use() {
+        let mut releases = Releases::default();
+        let (mut acked, mut sent, mut window, mut room) = (0, 0, 10, 1_200);
+        let mut ends = vec![0];
+        for round in 0..12 {
+            let mut released = Vec::new();
+            for (number, end) in (0..).zip(std::mem::take(&mut ends)) {
+                let at = Time::from_millis(100 * round) + Span::from_micros(200 * number);
+                if end > 0 {
+                    let bytes = end - acked;
+                    acked = end;
+                    room += if round > 3 { 200 } else { 0 };
+                    window += u64::from(window * 100 < 2 * room);
+                    let granted = acked + room;
+                    releases.acked(at, &Acked { bytes, to: acked, granted, near: None }, None, 100);
+                }
+                while sent + 100 <= acked + room && (sent - acked).div_ceil(100) < window {
+                    let in_flight = sent - acked;
+                    let end = sent + if sent == 0 { 13 } else { 100 };
+                    let seen =
+                        Seen { is_new: true, in_flight, begin: sent, end, ..Seen::default() };
+                    released.push((at + Span::from_millis(30), seen));
+                    ends.push(end);
+                    sent = end;
+                }
+            }
+            for (at, seen) in released.into_iter().filter(|(_, seen)| seen.in_flight > 0) {
+                releases.sent(at, &seen, None, 100);
+            }
+        }
+        let far = releases.far();
+        assert_eq!(far.least(), Some(Span::from_millis(30)));
+        assert!(far.median() < Some(Span::from_micros(30_300)), "{far:?}");
+        assert!(far.count() > 100, "{}", far.count());
     }
 }

@@ -161,6 +161,8 @@ pub struct Seen {
     /// Before it the sender had sent all that it had: it is sent because there was something to
     /// send, and not because it was allowed to.
     pub was_dry: bool,
+    /// So many bytes were on their way before it.
+    pub in_flight: u64,
     /// Where it begins.
     pub begin: u64,
     /// Where it ends.
@@ -332,7 +334,8 @@ impl Stream {
             self.fin = self.fin.or(Some(Place::new(end - 1)));
         }
         let stamp = segment.options.stamps().map(|stamps| stamps.value);
-        let seen = Seen { begin, end, ..Seen::default() };
+        let in_flight = self.in_flight();
+        let seen = Seen { in_flight, begin, end, ..Seen::default() };
         if self.asks(segment, begin) {
             return seen;
         }
@@ -360,7 +363,7 @@ impl Stream {
             false => self.sends_again(now, begin, end, stamp),
         };
         self.ticks(stamp);
-        seen
+        Seen { in_flight, ..seen }
     }
 
     /// Its sender's clock says this.
@@ -413,7 +416,7 @@ impl Stream {
         }
         let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
         self.counted.most_in_flight = self.counted.most_in_flight.max(in_flight);
-        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end }
+        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
     }
 
     /// The other end says what it has.

@@ -148,6 +148,7 @@ fn with_loss(acks: impl Fn(&mut Passing)) -> Passing {
         passing.sends(30, 1),
         Seen {
             is_again: true,
+            in_flight: 5_000,
             begin: passing.stream.first() + 1_000,
             end: passing.stream.first() + 2_000,
             ..Seen::default()
