@@ -178,6 +178,7 @@ fn tcptrace_and_tshark_agree() {
     let clean = "net:down=40mbit,up=40mbit,delay=15ms,queue=1s";
     let lossy = "net:down=40mbit,up=40mbit,delay=15ms,loss=2%";
     let (mut wrong, mut sums) = (Vec::new(), BTreeMap::<_, i64>::new());
+    let mut kept = Vec::new();
     for (world, link, before) in [
         ("clean", clean, apart),
         ("lossy", lossy, apart),
@@ -213,6 +214,7 @@ fn tcptrace_and_tshark_agree() {
                 }
             }
         }
+        kept.push(captured);
     }
     eprintln!("sent again: {sums:?}");
     assert!(wrong.is_empty(), "{wrong:#?}");

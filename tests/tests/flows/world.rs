@@ -123,6 +123,16 @@ impl World<'_> {
     }
 }
 
+/// What a test failed on cannot be made again: it is kept, and where is said.
+impl Drop for Captured {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.folder.disable_cleanup(true);
+            eprintln!("the captures are in {}", self.folder.path().display());
+        }
+    }
+}
+
 impl Captured {
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

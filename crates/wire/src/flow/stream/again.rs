@@ -48,7 +48,8 @@ pub(super) enum Cause {
 pub(super) struct Resent {
     begin: u64,
     end: u64,
-    cause: Cause,
+    /// None where it was seen to come twice when it passed.
+    cause: Option<Cause>,
     /// The first copy did not pass here.
     is_from_hole: bool,
 }
@@ -94,10 +95,12 @@ impl Stream {
                 true => self.trouble().duplicated += segments,
                 false => self.trouble().again.spurious += segments,
             }
+            self.remember(Resent { begin, end, cause: None, is_from_hole: false });
             return seen;
         };
         if self.is_duplicate(now, &before, stamp) {
             self.trouble().duplicated += segments;
+            self.remember(Resent { begin, end, cause: None, is_from_hole: false });
             return seen;
         }
         let cause = self.cause(now, first, &before);
@@ -108,7 +111,7 @@ impl Stream {
         let trouble = self.trouble();
         *trouble.again.of(cause) += segments;
         trouble.lost_behind += segments;
-        self.remember(Resent { begin, end, cause, is_from_hole: false });
+        self.remember(Resent { begin, end, cause: Some(cause), is_from_hole: false });
         self.recovers(cause);
         seen
     }
@@ -166,7 +169,7 @@ impl Stream {
         let trouble = self.trouble();
         *trouble.again.of(cause) += segments;
         trouble.lost_before += segments;
-        self.remember(Resent { begin: from, end: to, cause, is_from_hole: true });
+        self.remember(Resent { begin: from, end: to, cause: Some(cause), is_from_hole: true });
         self.recovers(cause);
     }
 
@@ -218,16 +221,18 @@ impl Stream {
         all.push(resent);
     }
 
-    /// The receiver got these bytes a second time: they were sent again for nothing.
+    /// The receiver got these bytes a second time: their last copy was sent for nothing. Of the ones
+    /// before it says so by itself.
     pub(super) fn came_twice(&mut self, begin: u64, end: u64) {
         let mss = self.mss;
         let Some(counts) = &mut self.trouble else { return };
-        let is_in = |resent: &Resent| resent.begin < end && begin < resent.end;
-        while let Some(index) = counts.resent.iter().position(is_in) {
-            let resent = counts.resent.remove(index);
-            let (from, to) = (begin.max(resent.begin), end.min(resent.end));
+        let is_in = |resent: &Resent| begin < end && resent.begin < end && begin < resent.end;
+        let Some(index) = counts.resent.iter().rposition(is_in) else { return };
+        let resent = counts.resent.remove(index);
+        let (from, to) = (begin.max(resent.begin), end.min(resent.end));
+        if let Some(cause) = resent.cause {
             let segments = segments(from, to, mss);
-            let cause = counts.again.of(resent.cause);
+            let cause = counts.again.of(cause);
             *cause = cause.saturating_sub(segments);
             counts.again.spurious += segments;
             match resent.is_from_hole {
@@ -239,6 +244,8 @@ impl Stream {
                 false => counts.lost_behind = counts.lost_behind.saturating_sub(segments),
             }
         }
+        self.came_twice(begin, from);
+        self.came_twice(to, end);
     }
 
     /// As the segments that they were, whatever merged them since.

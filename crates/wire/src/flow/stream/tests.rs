@@ -256,6 +256,52 @@ fn what_the_receiver_had_already_was_no_loss() {
 }
 
 #[test]
+fn of_several_copies_one_came_twice_each_time_that_it_is_said() {
+    // The first copy was lost, the second came, and its acknowledgement was lost.
+    let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 6)]));
+    passing.sends(300, 1);
+    assert_eq!((passing.counts().again.all(), passing.counts().lost_behind), (2, 2));
+    passing.sacks(310, 6, &[(1, 2)]);
+    assert_eq!((passing.counts().again.fast, passing.counts().again.spurious), (1, 1));
+    assert_eq!(passing.counts().lost_behind, 1);
+    // So had the first one come.
+    passing.sacks(311, 6, &[(1, 2)]);
+    assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (2, 0));
+    // What was lost before here, came, and comes again although it was acknowledged…
+    let mut passing = Passing::new(0);
+    passing.sends(0, 0);
+    passing.sends(1, 2);
+    passing.sacks(2, 1, &[(2, 3)]);
+    passing.sends(30, 1);
+    passing.acks(31, 3);
+    passing.sends(300, 1);
+    let before = passing.counts();
+    assert_eq!((before.lost_before, before.again.all(), before.again.spurious), (1, 2, 1));
+    // …of which the receiver says nothing new.
+    passing.sacks(301, 3, &[(1, 2)]);
+    assert_eq!(passing.counts(), before);
+    // One of two that were said to have come twice at once.
+    let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(3, 6)]));
+    passing.sends(31, 2);
+    passing.sacks(40, 6, &[(1, 3)]);
+    assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (2, 0));
+}
+
+#[test]
+fn a_copy_that_the_network_made_says_nothing_of_one_that_was_sent_again() {
+    let mut passing = Passing::new(0);
+    passing.stamped(0, 0, 10);
+    passing.stamped(1, 2, 11);
+    passing.says(2, 1_000, 60_000, &sack(&[(2_000, 3_000)]));
+    passing.stamped(30, 1, 40);
+    passing.stamped(30, 1, 40);
+    passing.says(40, 3_000, 60_000, &sack(&[(1_000, 2_000)]));
+    let counts = passing.counts();
+    assert_eq!((counts.lost_before, counts.unseen, counts.duplicated), (1, 0, 1));
+    assert_eq!((counts.again.all(), counts.again.spurious), (1, 0));
+}
+
+#[test]
 fn two_copies_that_nobody_sent_twice_are_no_loss() {
     let mut passing = Passing::new(0);
     for number in 0..3 {
