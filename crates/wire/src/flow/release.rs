@@ -213,7 +213,7 @@ impl Window {
             false => (u64::from(mss) * bytes / self.size.max(1), room),
         };
         if self.size < most {
-            self.size = (self.size + more).min(most);
+            self.size += more;
         }
         self.size = self.size.max(mss.into());
         self.limit = self.limit.max(acked.to + self.size.min(room));

@@ -340,6 +340,12 @@ impl Stream {
             return seen;
         }
         if begin == end {
+            // What is behind the last byte that passed, where there is room for that, was sent after
+            // bytes that have not passed yet.
+            if begin > self.top && self.granted().is_some_and(|granted| begin <= granted) {
+                self.skips_to(now, begin, stamp);
+                self.reaches(begin);
+            }
             self.ticks(stamp);
             return seen;
         }
@@ -398,25 +404,35 @@ impl Stream {
         let is_again = begin < self.top;
         self.fills_holes(now, begin, end, stamp);
         if begin > self.top {
-            let hole = Hole { begin: self.top, end: begin, since: now, stamp };
-            let holes = &mut self.trouble().holes;
-            if holes.len() == HOLES {
-                holes.remove(0);
-            }
-            holes.push(hole);
+            self.skips_to(now, begin, stamp);
         }
         while self.sent.front().is_some_and(|sent| sent.places(self.top).0 + LARGEST_WINDOW < end) {
             self.sent.pop_front();
         }
         let copies = if is_again { 2 } else { 1 };
         self.sent.push_back(Sent::new(now, begin.max(self.top), end, stamp, copies));
-        self.top = end;
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
         }
+        self.reaches(end);
+        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
+    }
+
+    /// Bytes are missing before this place, which may yet come.
+    fn skips_to(&mut self, now: Time, end: u64, stamp: Option<u32>) {
+        let hole = Hole { begin: self.top, end, since: now, stamp };
+        let holes = &mut self.trouble().holes;
+        if holes.len() == HOLES {
+            holes.remove(0);
+        }
+        holes.push(hole);
+    }
+
+    /// All before this place was sent.
+    fn reaches(&mut self, top: u64) {
+        self.top = top;
         let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
         self.counted.most_in_flight = self.counted.most_in_flight.max(in_flight);
-        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
     }
 
     /// The other end says what it has.

@@ -162,10 +162,7 @@ impl Stream {
             self.trouble().reordered += segments;
             return;
         }
-        let cause = match self.was_told() || self.is_recovering() {
-            true => Cause::Fast,
-            false => Cause::Timeout,
-        };
+        let cause = if self.was_told() { Cause::Fast } else { self.goes_on() };
         let trouble = self.trouble();
         *trouble.again.of(cause) += segments;
         trouble.lost_before += segments;
@@ -192,6 +189,11 @@ impl Stream {
         if is_last && before.copies == 1 && (index > 0 || silence < TIMEOUT) {
             return Cause::Probe;
         }
+        self.goes_on()
+    }
+
+    /// What made it send again what it sends again since; if nothing did yet, time does.
+    fn goes_on(&self) -> Cause {
         let recovery = self.trouble.as_ref().and_then(|trouble| trouble.recovery);
         match recovery.filter(|_| self.is_recovering()) {
             Some(cause) if cause != Cause::Probe => cause,

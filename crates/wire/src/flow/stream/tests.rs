@@ -367,6 +367,34 @@ fn a_gap_may_be_filled_by_what_goes_on_behind_it() {
 }
 
 #[test]
+fn an_acknowledgement_tells_of_what_was_sent_before_it() {
+    let mut passing = Passing::new(0);
+    passing.sends(0, 0);
+    passing.acks(5, 1);
+    // Segments 1 and 2 were lost before they passed: what is sent behind them without data says so.
+    passing.segment(40, 3_000, 3_000, &[]);
+    passing.segment(41, 3_000, 3_000, &[]);
+    assert_eq!(passing.counts().again, Again::default());
+    passing.sends(300, 1);
+    passing.sends(340, 2);
+    assert_eq!((passing.counts().again.timeout, passing.counts().lost_before), (2, 2));
+    passing.acks(345, 3);
+    assert_eq!((passing.counts().unseen, passing.stream.length()), (0, 3_000));
+    // Where there is no room for it, it is not of this stream.
+    passing.segment(400, 80_000, 80_000, &[]);
+    assert!(passing.sends(500, 3).is_new);
+    // What comes a moment later was overtaken.
+    passing.segment(510, 5_000, 5_000, &[]);
+    passing.sends(511, 4);
+    assert_eq!((passing.counts().reordered, passing.counts().lost_before), (1, 2));
+    // Nobody knows the room in a capture of one direction.
+    let mut passing = Passing::new(0);
+    passing.sends(0, 0);
+    passing.segment(40, 3_000, 3_000, &[]);
+    assert!(passing.sends(300, 1).is_new);
+}
+
+#[test]
 fn what_is_acknowledged_and_never_passed_the_capture_missed() {
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
