@@ -123,7 +123,7 @@ impl World<'_> {
     }
 }
 
-/// What a test failed on cannot be made again: it is kept, and where is said.
+/// What a test fails on while it has it cannot be made again: it is kept, and where is said.
 impl Drop for Captured {
     fn drop(&mut self) {
         if std::thread::panicking() {

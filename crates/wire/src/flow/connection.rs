@@ -419,7 +419,7 @@ impl Connection {
         let way = way.max(some).max(WAKING);
         seen.was_dry |= was_idle && half.all_acked.is_some_and(|at| now.since(at) > way);
         if let Some(releases) = &mut releases {
-            releases.sent(now, &seen, segment.options.stamps(), mss);
+            releases.sent(now, &seen, segment.options.stamps(), far, mss);
         }
         if !seen.is_new || segment.length == 0 {
             return seen.begin;

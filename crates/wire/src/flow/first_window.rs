@@ -146,7 +146,7 @@ mod tests {
             ..Seen::default()
         };
         let far = Some(Span::from_millis(30));
-        let acked = Acked { bytes: 1_000, to: 1_000, granted: 0, near: None };
+        let acked = Acked { bytes: 1_000, to: 1_000, ..Acked::default() };
         window.asked(question);
         for number in 0..first {
             let at = 100 + gap * number;
@@ -197,7 +197,7 @@ mod tests {
         for number in 0..10 {
             window.answered(Time::from_millis(107), &seen(number), far, stamps(5, 700), true);
         }
-        let acked = Acked { bytes: 1_000, to: 1_000, granted: 0, near: None };
+        let acked = Acked { bytes: 1_000, to: 1_000, ..Acked::default() };
         window.acked(Time::from_millis(110), &acked, stamps(740, 5));
         window.answered(Time::from_millis(111), &seen(10), far, stamps(5, 700), true);
         for number in 11..40 {

@@ -6,9 +6,9 @@
 //! counts. Otherwise the sender's window is followed as Jaiswal et al. do (INFOCOM 2004): each
 //! acknowledgement lets it grow by what slow start or congestion avoidance allow, and the first
 //! segment beyond what was allowed before was released by it. We follow Reno only, as Linux does it:
-//! windows are segments, of which one that is not full is one, too; and while the receiver's window
-//! keeps the sender's from being used, that grows in slow start only, to twice of what is used. It is
-//! corrected upwards whenever the sender sends more.
+//! a first segment that is short takes the room of a full one, and a window that is not used, as the
+//! receiver's is smaller or there is nothing to send, grows in slow start only, to twice of what is
+//! used. It is corrected upwards whenever the sender sends more.
 //!
 //! Neither says anything where the sender had nothing left to send: the segment waited for data.
 
@@ -46,6 +46,9 @@ pub struct Releases {
 #[derive(Clone, Debug, Default)]
 struct Reno {
     allowed: Queue<Allowed>,
+    /// Acknowledgements that may not be at the sender yet: when they passed, and the lower half of the
+    /// place before which all has come.
+    coming: Queue<(Time, u32)>,
     window: Window,
 }
 
@@ -74,8 +77,16 @@ struct Window {
     size: u64,
     /// Above this it grows slowly; zero before the first loss.
     threshold: u64,
-    /// The sender may send up to there.
+    /// Up to there it lets the sender send…
+    reach: u64,
+    /// …and the receiver's does, too.
     limit: u64,
+    /// All before that had come, as the sender knew when it last sent something.
+    known: u64,
+    /// The most that was on its way then, of late…
+    used: u64,
+    /// …which is until this has come.
+    used_until: u64,
 }
 
 impl Releases {
@@ -129,13 +140,16 @@ impl Releases {
                 None if echoed == Some(stamp) => self.grant(acked.granted),
                 None => {}
             }
-        } else if acked.bytes > 0 {
+        } else if acked.bytes > 0 || self.reno.is_some() {
             let reno = self.reno.get_or_insert_default();
             let beyond = reno.window.limit;
             reno.window.grow(acked, mss);
             if reno.window.limit > beyond {
                 let Acked { near, granted, .. } = *acked;
                 remember(&mut reno.allowed, Allowed { beyond, at: now, near, granted });
+            }
+            if acked.bytes > 0 {
+                remember(&mut reno.coming, (now, acked.to as u32));
             }
         }
     }
@@ -147,16 +161,30 @@ impl Releases {
         reno.allowed = Queue::default();
     }
 
-    /// What the sender sends passes.
-    pub fn sent(&mut self, now: Time, seen: &Seen, stamps: Option<Stamps>, mss: u32) {
+    /// What the sender sends passes. `far` is what is known of the far half besides.
+    pub fn sent(
+        &mut self,
+        now: Time,
+        seen: &Seen,
+        stamps: Option<Stamps>,
+        far: Option<Span>,
+        mss: u32,
+    ) {
         let released = match stamps {
             Some(stamps) => self.echoed_by(stamps.echo, seen.end),
-            None => {
+            None if seen.is_new => {
+                let far = self.far.least().into_iter().chain(far).min().unwrap_or_default();
                 let reno = self.reno.get_or_insert_default();
-                let by_window = reno.allowed_by(seen.end).filter(|_| seen.is_new);
-                reno.window.reach(seen, mss);
+                let by_window = reno.allowed_by(seen.end);
+                reno.arrive(now, far, seen.begin);
+                reno.window.sends(seen, mss);
+                // What was allowed while there was nothing to send releases nothing any more.
+                if seen.was_dry {
+                    reno.allowed = Queue::default();
+                }
                 by_window
             }
+            None => None,
         };
         let Some(Allowed { at, near, granted, .. }) = released else { return };
         self.grant(granted);
@@ -201,22 +229,35 @@ impl Reno {
         }
         found
     }
+
+    /// What passed so long ago has come to the sender, who now sends what begins there.
+    fn arrive(&mut self, now: Time, far: Span, begin: u64) {
+        while let Some((at, to)) = self.coming.front().copied()
+            && at + far <= now
+        {
+            self.window.known = self.window.known.max(Seq(to).unwrap(begin));
+            self.coming.pop_front();
+        }
+    }
 }
 
 impl Window {
     fn grow(&mut self, acked: &Acked, mss: u32) {
-        let room = acked.granted.saturating_sub(acked.to);
         let in_slow_start = self.threshold == 0 || self.size < self.threshold;
         let bytes = acked.bytes.max(mss.into());
+        // Who has more to send uses all that both windows allow.
+        let room = acked.granted.saturating_sub(acked.to);
+        let used = if acked.is_dry { self.used } else { self.size.min(room) };
         let (more, most) = match in_slow_start {
-            true => (bytes, 2 * room),
-            false => (u64::from(mss) * bytes / self.size.max(1), room),
+            true => (bytes, 2 * used),
+            false => (u64::from(mss) * bytes / self.size.max(1), used + 1),
         };
-        if self.size < most {
+        if acked.bytes > 0 && self.size < most {
             self.size += more;
         }
         self.size = self.size.max(mss.into());
-        self.limit = self.limit.max(acked.to + self.size.min(room));
+        self.reach = self.reach.max(acked.to + self.size);
+        self.limit = self.limit.max(self.reach.min(acked.granted));
     }
 
     fn shrink(&mut self, by_timer: bool, in_flight: u64, mss: u32) {
@@ -225,15 +266,21 @@ impl Window {
     }
 
     /// It sends up to there, so that it may.
-    fn reach(&mut self, seen: &Seen, mss: u32) {
+    fn sends(&mut self, seen: &Seen, mss: u32) {
         let full = |bytes: u64| bytes.next_multiple_of(mss.max(1).into());
-        if self.limit == 0 {
-            (self.size, self.limit) = (full(seen.in_flight), seen.begin);
+        if self.reach == 0 {
+            (self.size, self.reach) = (full(seen.in_flight), seen.begin);
+            self.known = seen.begin - seen.in_flight.min(seen.begin);
         }
-        if seen.end > self.limit {
+        if seen.end > self.reach {
             let length = seen.end - seen.begin;
-            self.size += seen.end - self.limit + full(length) - length;
-            self.limit = seen.end;
+            self.size += seen.end - self.reach + full(length) - length;
+            self.reach = seen.end;
+        }
+        self.limit = self.limit.max(seen.end);
+        let used = full(seen.end - self.known.min(seen.end));
+        if used > self.used || self.known >= self.used_until {
+            (self.used, self.used_until) = (used, seen.end);
         }
     }
 }
@@ -256,19 +303,19 @@ mod tests {
     #[test]
     fn who_sends_as_there_is_something_to_send_releases_nothing() {
         let mut releases = Releases::default();
-        let acked = |bytes, to| Acked { bytes, to, granted: to + 900, near: None };
+        let acked = |bytes, to| Acked { bytes, to, granted: to + 900, ..Acked::default() };
         let seen =
             |was_dry, begin, end| Seen { is_new: true, was_dry, begin, end, ..Seen::default() };
         let stamps = |value, echo| Some(Stamps { value, echo });
         let time = Time::from_millis;
         releases.acked(time(0), &acked(100, 100), stamps(7, 0), 100);
-        releases.sent(time(30), &seen(true, 100, 200), stamps(0, 7), 100);
+        releases.sent(time(30), &seen(true, 100, 200), stamps(0, 7), None, 100);
         assert_eq!(releases.far().count(), 0, "it had nothing to send before");
         // Two acknowledgements of the same moment, and the second segment that echoes it.
         releases.acked(time(40), &acked(50, 150), stamps(8, 0), 100);
         releases.acked(time(41), &acked(50, 200), stamps(8, 0), 100);
-        releases.sent(time(60), &seen(false, 200, 300), stamps(0, 8), 100);
-        releases.sent(time(69), &seen(false, 300, 400), stamps(0, 8), 100);
+        releases.sent(time(60), &seen(false, 200, 300), stamps(0, 8), None, 100);
+        releases.sent(time(69), &seen(false, 300, 400), stamps(0, 8), None, 100);
         assert_eq!(
             (releases.far().count(), releases.far().median()),
             (1, Some(Span::from_millis(20)))
@@ -276,10 +323,10 @@ mod tests {
         assert_eq!(releases.granted(300), Some(1_100), "that of the second, whichever it knew");
         // What was sent again, or echoes what did not pass, tells nothing.
         releases.acked(time(80), &acked(100, 400), stamps(10, 0), 100);
-        releases.sent(time(90), &seen(false, 400, 500), stamps(0, 9), 100);
+        releases.sent(time(90), &seen(false, 400, 500), stamps(0, 9), None, 100);
         let again = Seen { is_new: false, ..seen(false, 300, 400) };
-        releases.sent(time(99), &again, stamps(0, 10), 100);
-        releases.sent(time(99), &seen(false, 500, 600), stamps(0, 10), 100);
+        releases.sent(time(99), &again, stamps(0, 10), None, 100);
+        releases.sent(time(99), &seen(false, 500, 600), stamps(0, 10), None, 100);
         assert_eq!(releases.far().count(), 1);
     }
 
@@ -293,15 +340,20 @@ mod tests {
             end: (number + 1) * 100,
             ..Seen::default()
         };
-        (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None, 100));
+        (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None, None, 100));
         for number in 10..200 {
             // Each acknowledgement makes room for one segment, which passes 42 ms after it.
             let at = Time::from_millis(number * 6);
             let to = (number - 9) * 100;
             let near = Some(Span::from_millis(20));
-            releases.acked(at, &Acked { bytes: 100, to, granted: to + 1_000, near }, None, 100);
+            releases.acked(
+                at,
+                &Acked { bytes: 100, to, granted: to + 1_000, near, ..Acked::default() },
+                None,
+                100,
+            );
             if let Some(released) = number.checked_sub(7).filter(|number| *number >= 10) {
-                releases.sent(at, &seen(released), None, 100);
+                releases.sent(at, &seen(released), None, None, 100);
             }
         }
         let median = releases.far().median().unwrap();
@@ -324,7 +376,12 @@ mod tests {
                     room += if round > 3 { 200 } else { 0 };
                     window += u64::from(window * 100 < 2 * room);
                     let granted = acked + room;
-                    releases.acked(at, &Acked { bytes, to: acked, granted, near: None }, None, 100);
+                    releases.acked(
+                        at,
+                        &Acked { bytes, to: acked, granted, ..Acked::default() },
+                        None,
+                        100,
+                    );
                 }
                 while sent + 100 <= acked + room && (sent - acked).div_ceil(100) < window {
                     let in_flight = sent - acked;
@@ -337,12 +394,119 @@ mod tests {
                 }
             }
             for (at, seen) in released.into_iter().filter(|(_, seen)| seen.in_flight > 0) {
-                releases.sent(at, &seen, None, 100);
+                releases.sent(at, &seen, None, None, 100);
             }
         }
         let far = releases.far();
         assert_eq!(far.least(), Some(Span::from_millis(30)));
         assert!(far.median() < Some(Span::from_micros(30_300)), "{far:?}");
         assert!(far.count() > 100, "{}", far.count());
+    }
+    /// Small questions every second, whose answers the same end acknowledges, and then something large:
+    /// the window has stayed as it was.
+    #[test]
+    fn what_was_allowed_while_there_was_nothing_to_send_releases_nothing() {
+        let mut releases = Releases::default();
+        let far = Some(Span::from_millis(30));
+        let acked = |bytes, to, is_dry| Acked {
+            bytes,
+            to,
+            granted: to + 60_000,
+            is_dry,
+            near: Some(Span::from_millis(10)),
+        };
+        let mut place = 0;
+        let mut send = |releases: &mut Releases, at, was_dry, in_flight, length| {
+            let (begin, end) = (place, place + length);
+            place = end;
+            let seen = Seen { is_new: true, was_dry, in_flight, begin, end, ..Seen::default() };
+            releases.sent(at, &seen, None, far, 1_000);
+            end
+        };
+        for second in 0..40 {
+            let at = Time::from_millis(1_000 * second);
+            send(&mut releases, at, true, 0, 100);
+            let end = send(&mut releases, at, true, 100, 100);
+            releases.acked(at + Span::from_millis(10), &acked(200, end, true), None, 1_000);
+        }
+        let mut acks = Vec::new();
+        let mut now = Time::from_millis(60_000);
+        let mut outstanding = 0;
+        for number in 0..10 {
+            let end = send(&mut releases, now, number == 0, outstanding, 1_000);
+            acks.push(end);
+            outstanding += 1_000;
+        }
+        assert_eq!(releases.far().count(), 0, "{:?}", releases.far());
+        let size = releases.reno.as_ref().unwrap().window.size;
+        assert!(size <= 12_000, "{size}");
+        for _ in 0..3 {
+            let round = std::mem::take(&mut acks);
+            for to in &round {
+                let at = now + Span::from_millis(10);
+                releases.acked(at, &acked(1_000, *to, false), None, 1_000);
+            }
+            now = now + Span::from_millis(40);
+            let mut outstanding = 0;
+            for _ in 0..2 * round.len() {
+                acks.push(send(&mut releases, now, false, outstanding, 1_000));
+                outstanding += 1_000;
+            }
+        }
+        let far = releases.far();
+        assert_eq!((far.least(), far.count()), (Some(Span::from_millis(30)), 70));
+        assert!(far.median() < Some(Span::from_micros(30_300)), "{far:?}");
+    }
+
+    /// What was on its way is what the sender knew of, and not what is known near the receiver.
+    #[test]
+    fn near_the_receiver_acknowledgements_pass_before_their_sender_has_them() {
+        let mut releases = Releases::default();
+        for number in 0..8 {
+            let (at, begin) = (Time::from_millis(number), number * 1_000);
+            let end = begin + 1_000;
+            let seen = Seen { is_new: true, was_dry: true, begin, end, ..Seen::default() };
+            releases.sent(at, &seen, None, Some(Span::from_millis(50)), 1_000);
+            let acked = Acked { bytes: 1_000, to: end, granted: end + 60_000, ..Acked::default() };
+            releases.acked(at, &acked, None, 1_000);
+        }
+        assert_eq!(releases.reno.unwrap().window.used, 8_000);
+    }
+
+    /// A reader that makes room now and then tells so by acknowledgements of nothing new: what it makes
+    /// room for is not the work of the sender's window.
+    #[test]
+    fn room_that_is_made_releases_what_waits_for_it() {
+        let mut releases = Releases::default();
+        let acked = |bytes, to, room| {
+            let near = (bytes > 0).then_some(Span::from_millis(10));
+            Acked { bytes, to, granted: to + room, near, ..Acked::default() }
+        };
+        let seen = |in_flight, number: u64| Seen {
+            is_new: true,
+            in_flight,
+            begin: number * 1_000,
+            end: (number + 1) * 1_000,
+            ..Seen::default()
+        };
+        let mut now = Time::ZERO;
+        (0..10).for_each(|number| {
+            releases.sent(now, &seen(number * 1_000, number), None, None, 1_000)
+        });
+        for round in 1..50 {
+            releases.acked(now, &acked(10_000, round * 10_000, 0), None, 1_000);
+            now = now + Span::from_millis(500);
+            releases.acked(now, &acked(0, round * 10_000, 10_000), None, 1_000);
+            now = now + Span::from_millis(30);
+            for number in 0..10 {
+                let seen = seen(number * 1_000, round * 10 + number);
+                releases.sent(now, &seen, None, None, 1_000);
+            }
+            now = now + Span::from_millis(10);
+        }
+        assert_eq!(releases.far().least(), Some(Span::from_millis(30)));
+        assert!(releases.far().median() < Some(Span::from_micros(30_300)), "{:?}", releases.far());
+        let window = releases.reno.unwrap().window;
+        assert!(window.size <= 40_000 && window.limit == 500_000, "{window:?}");
     }
 }

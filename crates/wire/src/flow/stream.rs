@@ -81,6 +81,8 @@ struct Counted {
 #[derive(Clone, Debug, Default)]
 struct Trouble {
     holes: Vec<Hole>,
+    /// What had been sent without having passed when an acknowledgement of the same end passed.
+    said: Option<Hole>,
     resent: Vec<Resent>,
     /// Until this is acknowledged the sender repairs what was lost…
     recovers_to: u64,
@@ -178,9 +180,20 @@ pub struct Acked {
     pub to: u64,
     /// And up to there the other end has room.
     pub granted: u64,
+    /// Who sends had nothing more to send, as far as it has passed.
+    pub is_dry: bool,
     /// How long the last of them took to the receiver, and this acknowledgement back, where that
     /// can be told.
     pub near: Option<Span>,
+}
+
+impl Trouble {
+    fn skips(&mut self, hole: Hole) {
+        while self.holes.len() >= HOLES {
+            self.holes.remove(0);
+        }
+        self.holes.push(hole);
+    }
 }
 
 impl Sent {
@@ -343,8 +356,8 @@ impl Stream {
             // What is behind the last byte that passed, where there is room for that, was sent after
             // bytes that have not passed yet.
             if begin > self.top && self.granted().is_some_and(|granted| begin <= granted) {
-                self.skips_to(now, begin, stamp);
-                self.reaches(begin);
+                let said = Hole { begin: self.top, end: begin, since: now, stamp };
+                self.trouble().said = Some(said);
             }
             self.ticks(stamp);
             return seen;
@@ -404,35 +417,25 @@ impl Stream {
         let is_again = begin < self.top;
         self.fills_holes(now, begin, end, stamp);
         if begin > self.top {
-            self.skips_to(now, begin, stamp);
+            let hole = Hole { begin: self.top, end: begin, since: now, stamp };
+            self.trouble().skips(hole);
         }
+        let was_sent = self.was_sent(now, begin.max(self.top), end, stamp);
         while self.sent.front().is_some_and(|sent| sent.places(self.top).0 + LARGEST_WINDOW < end) {
             self.sent.pop_front();
         }
-        let copies = if is_again { 2 } else { 1 };
+        let copies = if is_again || was_sent.is_some() { 2 } else { 1 };
         self.sent.push_back(Sent::new(now, begin.max(self.top), end, stamp, copies));
+        self.top = end;
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
         }
-        self.reaches(end);
-        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
-    }
-
-    /// Bytes are missing before this place, which may yet come.
-    fn skips_to(&mut self, now: Time, end: u64, stamp: Option<u32>) {
-        let hole = Hole { begin: self.top, end, since: now, stamp };
-        let holes = &mut self.trouble().holes;
-        if holes.len() == HOLES {
-            holes.remove(0);
+        if let Some((begin, end)) = was_sent {
+            self.repairs_hole(begin, end);
         }
-        holes.push(hole);
-    }
-
-    /// All before this place was sent.
-    fn reaches(&mut self, top: u64) {
-        self.top = top;
         let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
         self.counted.most_in_flight = self.counted.most_in_flight.max(in_flight);
+        Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
     }
 
     /// The other end says what it has.
@@ -453,7 +456,8 @@ impl Stream {
             self.granted = Some(Place::new(to + window));
         }
         let granted = self.granted().unwrap_or(self.acked);
-        Acked { bytes: self.acked - before, to: self.acked, granted, near }
+        let is_dry = self.is_dry;
+        Acked { bytes: self.acked - before, to: self.acked, granted, is_dry, near }
     }
 
     /// RFC 5681, 2; with SACK, what it says counts and not that it is said.
@@ -465,12 +469,14 @@ impl Stream {
     /// How long the last byte and its acknowledgement took, where that can be told.
     fn moves_on(&mut self, now: Time, to: u64) -> Option<Span> {
         let (mut newest, mut bytes, mut is_clear) = (None, 0, true);
+        let mut reached = self.acked;
         while let Some(sent) = self.sent.front_mut() {
             let (begin, end) = sent.places(self.top);
             if begin >= to {
                 break;
             }
             newest = Some(sent.at);
+            reached = end;
             bytes += end.min(to) - begin;
             // Karn: nobody knows which copy this is for.
             is_clear &= sent.copies == 1;
@@ -483,7 +489,7 @@ impl Stream {
         }
         // Nor when that came which was missing before it.
         is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;
-        let at = newest.filter(|_| is_clear && to <= self.top);
+        let at = newest.filter(|_| is_clear && to <= reached);
         let near = at.and_then(|at| self.measure(now.since(at), bytes));
         self.forget_holes(to);
         if to > self.top {

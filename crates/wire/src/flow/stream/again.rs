@@ -95,12 +95,12 @@ impl Stream {
                 true => self.trouble().duplicated += segments,
                 false => self.trouble().again.spurious += segments,
             }
-            self.remember(Resent { begin, end, cause: None, is_from_hole: false });
+            self.comes_twice(begin, end);
             return seen;
         };
         if self.is_duplicate(now, &before, stamp) {
             self.trouble().duplicated += segments;
-            self.remember(Resent { begin, end, cause: None, is_from_hole: false });
+            self.comes_twice(begin, end);
             return seen;
         }
         let cause = self.cause(now, first, &before);
@@ -145,7 +145,7 @@ impl Stream {
         };
         for (begin, end) in [(hole.begin, from), (to, hole.end)] {
             if begin < end {
-                self.trouble().holes.push(Hole { begin, end, ..hole });
+                self.trouble().skips(Hole { begin, end, ..hole });
             }
         }
         let segments = self.segments(from, to);
@@ -158,10 +158,32 @@ impl Stream {
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
         }
-        if is_late {
-            self.trouble().reordered += segments;
-            return;
+        match is_late {
+            true => self.trouble().reordered += segments,
+            false => self.repairs_hole(from, to),
         }
+    }
+
+    /// Which of these bytes, that nobody saw, had been sent before: an acknowledgement was behind them,
+    /// and they were sent after it. What it only overtook, in the network or in what captures, is none.
+    pub(super) fn was_sent(
+        &mut self,
+        now: Time,
+        begin: u64,
+        end: u64,
+        stamp: Option<u32>,
+    ) -> Option<(u64, u64)> {
+        let said = self.trouble.as_ref()?.said?;
+        let is_later = match (said.stamp, stamp) {
+            (Some(_), Some(_)) => is_older(said.stamp, stamp),
+            _ => now.since(said.since) >= TIMEOUT,
+        };
+        (is_later && begin < said.end).then(|| (begin, end.min(said.end)))
+    }
+
+    /// They were lost before they passed, and sent again.
+    pub(super) fn repairs_hole(&mut self, from: u64, to: u64) {
+        let segments = self.segments(from, to);
         let cause = if self.was_told() { Cause::Fast } else { self.goes_on() };
         let trouble = self.trouble();
         *trouble.again.of(cause) += segments;
@@ -196,6 +218,8 @@ impl Stream {
     fn goes_on(&self) -> Cause {
         let recovery = self.trouble.as_ref().and_then(|trouble| trouble.recovery);
         match recovery.filter(|_| self.is_recovering()) {
+            // A probe makes the receiver tell what it lacks (RFC 8985, 7.1).
+            Some(Cause::Probe) if self.sacked > 0 => Cause::Fast,
             Some(cause) if cause != Cause::Probe => cause,
             _ => Cause::Timeout,
         }
@@ -217,10 +241,18 @@ impl Stream {
 
     fn remember(&mut self, resent: Resent) {
         let all = &mut self.trouble().resent;
-        if all.len() == REMEMBERED {
+        while all.len() >= REMEMBERED {
             all.remove(0);
         }
         all.push(resent);
+    }
+
+    /// This comes twice, as is plain: the receiver will say so, and not mean an earlier copy.
+    fn comes_twice(&mut self, begin: u64, end: u64) {
+        let is_in = |resent: &Resent| resent.begin < end && begin < resent.end;
+        if self.trouble().resent.iter().any(is_in) {
+            self.remember(Resent { begin, end, cause: None, is_from_hole: false });
+        }
     }
 
     /// The receiver got these bytes a second time: their last copy was sent for nothing. Of the ones
@@ -232,6 +264,12 @@ impl Stream {
         let Some(index) = counts.resent.iter().rposition(is_in) else { return };
         let resent = counts.resent.remove(index);
         let (from, to) = (begin.max(resent.begin), end.min(resent.end));
+        // What is left of it is as old as it was.
+        for (begin, end) in [(to, resent.end), (resent.begin, from)] {
+            if begin < end && counts.resent.len() < REMEMBERED {
+                counts.resent.insert(index, Resent { begin, end, ..resent });
+            }
+        }
         if let Some(cause) = resent.cause {
             let segments = segments(from, to, mss);
             let cause = counts.again.of(cause);

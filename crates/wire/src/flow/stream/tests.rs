@@ -280,6 +280,18 @@ fn of_several_copies_one_came_twice_each_time_that_it_is_said() {
     // …of which the receiver says nothing new.
     passing.sacks(301, 3, &[(1, 2)]);
     assert_eq!(passing.counts(), before);
+    // Ten at once were sent again twice, the second time for nothing, as is said one by one.
+    let mut passing = Passing::new(0);
+    passing.sends(0, 0);
+    passing.segment(1, 1_000, 11_000, &[]);
+    passing.acks(10, 1);
+    passing.segment(300, 1_000, 11_000, &[]);
+    passing.segment(700, 1_000, 11_000, &[]);
+    assert_eq!(passing.counts().lost_behind, 20);
+    for number in [5, 4, 1, 2, 3, 8, 6, 7, 9, 10] {
+        passing.sacks(710, 11, &[(number, number + 1)]);
+    }
+    assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (10, 10));
     // One of two that were said to have come twice at once.
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(3, 6)]));
     passing.sends(31, 2);
@@ -375,23 +387,63 @@ fn an_acknowledgement_tells_of_what_was_sent_before_it() {
     passing.segment(40, 3_000, 3_000, &[]);
     passing.segment(41, 3_000, 3_000, &[]);
     assert_eq!(passing.counts().again, Again::default());
-    passing.sends(300, 1);
-    passing.sends(340, 2);
+    assert!(passing.sends(300, 1).is_new && passing.sends(340, 2).is_new);
     assert_eq!((passing.counts().again.timeout, passing.counts().lost_before), (2, 2));
     passing.acks(345, 3);
     assert_eq!((passing.counts().unseen, passing.stream.length()), (0, 3_000));
     // Where there is no room for it, it is not of this stream.
     passing.segment(400, 80_000, 80_000, &[]);
-    assert!(passing.sends(500, 3).is_new);
-    // What comes a moment later was overtaken.
-    passing.segment(510, 5_000, 5_000, &[]);
-    passing.sends(511, 4);
-    assert_eq!((passing.counts().reordered, passing.counts().lost_before), (1, 2));
+    passing.sends(700, 3);
+    // What comes a moment later was overtaken, by what is no data or in the capture.
+    passing.segment(710, 5_000, 5_000, &[]);
+    passing.sends(711, 4);
+    passing.acks(720, 5);
+    assert_eq!((passing.counts().reordered, passing.counts().lost_before), (0, 2));
     // Nobody knows the room in a capture of one direction.
     let mut passing = Passing::new(0);
     passing.sends(0, 0);
     passing.segment(40, 3_000, 3_000, &[]);
-    assert!(passing.sends(300, 1).is_new);
+    passing.sends(300, 1);
+    assert_eq!(passing.counts().lost_before, 0);
+    // The sender's clock tells which was sent first, however late it comes.
+    for (stamp, lost) in [(80, 0), (90, 0), (91, 1)] {
+        let mut passing = Passing::new(0);
+        passing.stamped(0, 0, 50);
+        passing.says(5, 1_000, 60_000, &stamps(7, 50));
+        passing.segment(40, 2_000, 2_000, &stamps(90, 7));
+        passing.stamped(300, 1, stamp);
+        assert_eq!(
+            (passing.counts().lost_before, passing.counts().reordered),
+            (lost, 0),
+            "{stamp}"
+        );
+    }
+}
+
+#[test]
+fn what_a_probe_makes_the_receiver_ask_for_is_no_timers() {
+    let mut passing = Passing::new(0);
+    passing.sends(0, 0);
+    passing.acks(10, 1);
+    // Segment 1 is lost before it passes, segment 2 behind.
+    passing.sends(11, 2);
+    passing.sends(100, 2);
+    assert_eq!(passing.counts().again.probe, 1);
+    passing.sacks(110, 1, &[(2, 3)]);
+    passing.sends(120, 1);
+    assert_eq!((passing.counts().again.fast, passing.counts().again.timeout), (1, 0));
+}
+
+#[test]
+fn an_acknowledgement_of_what_did_not_pass_measures_nothing() {
+    let mut passing = Passing::new(0);
+    passing.sends(0, 0);
+    passing.sends(30, 2);
+    // Segment 1 was missed; this is for it.
+    passing.acks(50, 2);
+    assert_eq!(passing.stream.near().count(), 0);
+    passing.acks(52, 3);
+    assert_eq!(passing.stream.near().least(), Some(Span::from_millis(22)));
 }
 
 #[test]
