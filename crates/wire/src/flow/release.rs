@@ -446,7 +446,7 @@ mod tests {
                 let at = now + Span::from_millis(10);
                 releases.acked(at, &acked(1_000, *to, false), None, 1_000);
             }
-            now = now + Span::from_millis(40);
+            now += Span::from_millis(40);
             let mut outstanding = 0;
             for _ in 0..2 * round.len() {
                 acks.push(send(&mut releases, now, false, outstanding, 1_000));
@@ -495,14 +495,14 @@ mod tests {
         });
         for round in 1..50 {
             releases.acked(now, &acked(10_000, round * 10_000, 0), None, 1_000);
-            now = now + Span::from_millis(500);
+            now += Span::from_millis(500);
             releases.acked(now, &acked(0, round * 10_000, 10_000), None, 1_000);
-            now = now + Span::from_millis(30);
+            now += Span::from_millis(30);
             for number in 0..10 {
                 let seen = seen(number * 1_000, round * 10 + number);
                 releases.sent(now, &seen, None, None, 1_000);
             }
-            now = now + Span::from_millis(10);
+            now += Span::from_millis(10);
         }
         assert_eq!(releases.far().least(), Some(Span::from_millis(30)));
         assert!(releases.far().median() < Some(Span::from_micros(30_300)), "{:?}", releases.far());
