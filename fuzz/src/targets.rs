@@ -3,6 +3,7 @@
 mod bluetooth;
 mod capture;
 mod filter;
+mod flow;
 mod hosts;
 mod lab;
 mod middlebox;
@@ -160,6 +161,7 @@ pub const ALL: &[Target] = &[
     },
     Target { name: "frame", run: capture::frame, words: capture::FRAME_WORDS, more_seeds: &[] },
     Target { name: "filter", run: filter::filter, words: filter::FILTER_WORDS, more_seeds: &[] },
+    Target { name: "tcp-flow", run: flow::tcp_flow, words: flow::FLOW_WORDS, more_seeds: &[] },
     Target { name: "mptcp", run: mptcp::mptcp, words: mptcp::WORDS, more_seeds: &[] },
     Target {
         name: "policy",

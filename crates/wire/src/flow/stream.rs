@@ -343,7 +343,8 @@ impl Stream {
         self.counted.bytes += u64::from(segment.length);
         let begin = self.place(segment.seq);
         let end = begin + u64::from(segment.end().after(segment.seq) as u32);
-        if segment.flags.has(Flags::FIN) {
+        // One from long ago ends nothing.
+        if segment.flags.has(Flags::FIN) && end > self.first() && end >= self.acked {
             self.fin = self.fin.or(Some(Place::new(end - 1)));
         }
         let stamp = segment.options.stamps().map(|stamps| stamps.value);

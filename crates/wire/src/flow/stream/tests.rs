@@ -189,6 +189,23 @@ fn what_was_in_order_no_more_is_no_measure() {
 }
 
 #[test]
+fn an_end_from_long_ago_ends_nothing() {
+    let mut passing = Passing::new(5_000);
+    passing.sends(0, 0);
+    passing.acks(5, 1);
+    // One before all that was sent, and one within what was acknowledged.
+    let bytes = header(4_000, 0, 0x11, &[]);
+    passing.stream.sends(Time::from_millis(6), &Segment::read(&bytes, bytes.len()).unwrap());
+    passing.flagged(7, 100, 100, 0x11, &[]);
+    assert_eq!((passing.stream.fin(), passing.stream.length()), (None, 1_000));
+    assert_eq!(passing.stream.acked(), passing.stream.first() + 1_000);
+    // The one that is acknowledged already, of which the first copy did not pass.
+    passing.says(10, 1_001, 60_000, &[]);
+    passing.flagged(20, 1_000, 1_000, 0x11, &[]);
+    assert_eq!(passing.stream.length(), 1_000);
+}
+
+#[test]
 fn who_has_sent_all_that_there_was_says_so() {
     let mut passing = Passing::new(0);
     assert!(passing.flagged(0, 0, 0, 0x02, &[]).was_dry, "nothing was sent before");

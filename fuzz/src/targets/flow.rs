@@ -1,0 +1,95 @@
+//! Connections whose segments say whatever they like, in any order.
+
+use manyways_trace::{Span, Time};
+use manyways_wire::flow::{Connection, End};
+use manyways_wire::tcp::{Flags, Segment};
+
+/// A segment with all that its end has, an acknowledgement of all, one that begins, and one that ends.
+pub(super) const FLOW_WORDS: &[&str] = &[
+    "\u{3}\u{18}\0\0\0\0\u{10}\0\u{5}!",
+    "\u{2}\u{10}\0\0\0\0\u{10}\0\0\0",
+    "\u{2}\u{2}\0\0\0\0\u{10}\0\0\0",
+    "\u{2}\u{11}\0\0\0\0\u{10}\0\0\0",
+];
+
+/// Bytes of a step.
+const STEP: usize = 10;
+
+/// Segments of one connection, ten bytes each: who sends it, when, and with which options; its flags;
+/// where it begins, from the end of what that end has sent; what it acknowledges, from what the other
+/// end has sent; its window; its length. With a SACK come two places more, from what it acknowledges.
+pub(super) fn tcp_flow(bytes: &[u8]) {
+    let began = Time::from_millis(1_000);
+    let (mut now, mut last) = (began, began);
+    let mut connection = Connection::new(now);
+    // Where each end is, and its latest stamp.
+    let mut ends = [(u32::MAX - 9_000, 0_u32), (77, 0)];
+    let mut rest = bytes;
+    while let Some((step, behind)) = rest.split_first_chunk::<STEP>() {
+        let &[what, flags, s0, s1, a0, a1, w0, w1, l0, l1] = step;
+        rest = behind;
+        now = match what >> 1 & 7 {
+            0 => Time::from_nanos(now.as_nanos() / 2),
+            step => now + Span::from_micros(1 << (step * 3)),
+        };
+        last = last.max(now);
+        let from = usize::from(what & 1);
+        let relative = |high, low| {
+            let value = i32::from(i16::from_be_bytes([high, low]));
+            // An odd one is far away.
+            (if what & 0x80 != 0 && value & 1 == 1 { value << 16 } else { value }) as u32
+        };
+        let seq = ends[from].0.wrapping_add(relative(s0, s1));
+        let ack = ends[1 - from].0.wrapping_add(relative(a0, a1));
+        let mut options = Vec::new();
+        if flags & Flags::SYN.0 != 0 {
+            options.extend([2, 4, 5, 0xb4, 3, 3, what >> 4, 1]);
+        }
+        if what & 0x10 != 0 {
+            let value = (now.as_nanos() / 1_000_000) as u32;
+            options.extend([1, 1, 8, 10]);
+            options.extend([value.to_be_bytes(), ends[1 - from].1.to_be_bytes()].concat());
+            ends[from].1 = value;
+        }
+        if what & 0x20 != 0
+            && let Some((&[b0, b1, e0, e1], behind)) = rest.split_first_chunk()
+        {
+            rest = behind;
+            let block = [relative(b0, b1), relative(e0, e1)].map(|place| ack.wrapping_add(place));
+            options.extend([1, 1, 5, 10]);
+            options.extend(block.map(u32::to_be_bytes).concat());
+        }
+        let mut header = vec![0, 80, 0, 90];
+        header.extend([seq.to_be_bytes(), ack.to_be_bytes()].concat());
+        header.extend([((20 + options.len()) << 2) as u8, flags, w0, w1, 0, 0, 0, 0]);
+        header.extend(options);
+        let length = usize::from(u16::from_be_bytes([l0, l1]));
+        let Some(segment) = Segment::read(&header, header.len() + length) else { continue };
+        connection.handle(now, [End::Client, End::Server][from], &segment);
+        if segment.end().after(manyways_wire::tcp::Seq(ends[from].0)) > 0 {
+            ends[from].0 = segment.end().0;
+        }
+    }
+    check(&connection, last.since(Time::ZERO));
+}
+
+/// What holds whatever passed.
+fn check(connection: &Connection, lasts: Span) {
+    for end in [End::Client, End::Server] {
+        let _ = (connection.windows(end), connection.limited_by(end), connection.hello(end));
+        if let Some(stream) = connection.stream(end) {
+            let counts = stream.counts();
+            let again = counts.again;
+            let repairs = again.fast + again.timeout + again.probe;
+            assert!(counts.lost_before + counts.lost_behind <= repairs, "{counts:?}");
+            assert!(stream.near().least().is_none_or(|least| least <= lasts));
+            assert!(stream.acked() >= stream.first());
+        }
+        if let Some(releases) = connection.releases(end) {
+            let (far, whole) = (releases.far(), releases.whole());
+            assert!(far.least().is_none_or(|least| least <= lasts), "{far:?}");
+            assert!(whole.count() <= far.count());
+        }
+    }
+    let _ = (connection.first_window(), connection.is_valid(), connection.first_fin());
+}
