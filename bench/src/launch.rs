@@ -9,7 +9,7 @@ use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::scenario::{CapacitySpec, Change, Event, LinkState};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::links::round_trip;
 

@@ -22,7 +22,7 @@ use manyways_net::lab::bench::{DELAY, QUEUE, prepare};
 use manyways_sys::foreign::enlarge_receive_buffers;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 /// Its addresses are fixed.
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);

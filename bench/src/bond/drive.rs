@@ -13,7 +13,7 @@ use manyways_net::lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{Change, LinkState};
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 use serde::de::DeserializeOwned;
 
 use super::contender::Contender;

@@ -10,7 +10,7 @@ use std::thread::sleep;
 
 use manyways_net::lab::{Lab, Place, address};
 use manyways_sys::clock::Clock;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::contender::{By, Contender};
 use super::plan::Cell;

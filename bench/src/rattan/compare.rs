@@ -14,7 +14,7 @@ use manyways_net::lab::{DEFAULT_CC, Lab, LabError, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_trace::scenario::CapacitySpec;
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use serde::Serialize;
 
 use super::{Rattan, RattanError, install};

@@ -22,7 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::Prefix;
 use manyways_wire::analysis::Settings;
 use manyways_wire::capture::LinkType;

@@ -15,8 +15,8 @@ use manyways_net::lab::registry::{Record, Registry};
 use manyways_net::lab::{Lab, LabError};
 use manyways_sys::signal::{Foreground, Termination, send};
 use manyways_sys::wait::{Outcome, wait};
-use manyways_trace::Span;
 use manyways_trace::link_text::LinkError;
+use manyways_unit::Span;
 
 use crate::failure::Failure;
 

@@ -33,7 +33,7 @@ use manyways_link::middlebox;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View, spawn_in};
 use manyways_trace::scenario::{Change, Event, HostSpec, LinkSpec, Middlebox};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use self::pcap::PcapWriter;
 use self::radio::{Radio, RadioError};

@@ -1,6 +1,6 @@
 //! Captures, piece by piece.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::Prefix;
 use manyways_wire::analysis::{Analysis, Settings, Survey};
 use manyways_wire::flow::Limits;

@@ -26,7 +26,7 @@ mod script;
 
 use std::io;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use crate::interface;
 use crate::prefix::Prefix;

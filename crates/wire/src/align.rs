@@ -31,7 +31,7 @@ pub mod track;
 
 use std::fmt;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use clock::{Clock, Ppm};
 pub use delay::{Sample, Summary};

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use ring::digest;
 
 pub use self::application::Application;

@@ -14,7 +14,7 @@ mod pcapng;
 #[cfg(test)]
 mod tests;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use thiserror::Error;
 
 use self::btsnoop::Btsnoop;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// The bins in which the paper counts.
 pub const BIN: Span = Span::from_millis(300);

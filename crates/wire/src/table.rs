@@ -9,7 +9,7 @@ mod rows;
 use std::borrow::Cow;
 use std::fmt;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use mask::Mask;
 pub use rows::Rows;
@@ -330,7 +330,7 @@ becomes! {
     String => |text| Self::Text(Cow::Owned(text));
     &'a str => |text| Self::Text(Cow::Borrowed(text));
     std::net::IpAddr => |address| Self::Text(Cow::Owned(address.to_string()));
-    manyways_trace::Size => |size| Self::Count(size.as_bytes());
+    manyways_unit::Size => |size| Self::Count(size.as_bytes());
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use manyways_wire::capture::{LinkType, Reader, Step};
 use manyways_wire::dns::Transport;
 use manyways_wire::frame::{self, Datagram, Opaque};

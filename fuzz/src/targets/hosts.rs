@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::device;
 use manyways_wire::dhcp::{self, LeaseLimits, Leases};
 use manyways_wire::dns::{

@@ -1,6 +1,6 @@
 //! Segments with options of MPTCP, and the connections that they make.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::flow::{End, Handshake};
 use manyways_wire::mptcp::{ADDRESSES, Connections, Limits, Summary};
 use manyways_wire::tcp::Segment;

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::align::{self, Log, Place, Point, Report, Track, Way};
 use manyways_wire::device::{dhcp, ja4, user_agent as sight_of};
 use manyways_wire::flow::{End, Piece};

@@ -23,7 +23,7 @@ use manyways_proto::sched::Kind;
 use manyways_sys::interface;
 use manyways_sys::privilege;
 use manyways_sys::tproxy::{Names, Selection, WhenDead};
-use manyways_trace::nearest::nearest;
+use manyways_unit::nearest::nearest;
 use tokio::sync::mpsc;
 
 use super::interception::{Interception, Told};

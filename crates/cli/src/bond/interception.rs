@@ -14,7 +14,7 @@ use manyways_net::bond::intake::Intake;
 use manyways_net::bond::intercept::Doors;
 use manyways_sys::prefix::Prefix;
 use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
-use manyways_trace::Span;
+use manyways_unit::Span;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::failure::Failure;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Result;
 use manyways_net::lab::{Lab, Place};
 use manyways_sys::signal::Termination;
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use serde::Deserialize;
 
 use super::kernel::{self, Mptcp};

@@ -11,7 +11,7 @@ use manyways_net::flows::{
     self, Devices, FolderError, Listener, Live, LiveError, Outcome, Plan, Sets, Watch,
 };
 use manyways_sys::signal::Termination;
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 
 use super::{faults, folder_failure, print, summary};
 use crate::failure::Failure;

@@ -8,7 +8,7 @@ mod words;
 use std::net::IpAddr;
 
 use manyways_net::flows::Outcome;
-use manyways_trace::Span;
+use manyways_unit::Span;
 use manyways_wire::analysis::{Distribution, LOSSES, Overview, Party, Slow};
 use manyways_wire::flow::{Limit, LimitedBy};
 use manyways_wire::frame::Opaque;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use manyways_net::flows::Outcome;
-use manyways_trace::Span;
+use manyways_unit::Span;
 use manyways_wire::analysis::{Distribution, Server};
 use manyways_wire::flow::Limit;
 use manyways_wire::table::VERSION;

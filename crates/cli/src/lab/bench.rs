@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use manyways_net::lab::bench::{BenchConfig, BenchReport, DelayFigure, bench as measure};
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 
 use super::{lab_failure, prepare};
 

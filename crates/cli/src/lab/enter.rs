@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use manyways_net::lab::control::{Answer, RadioStatus, Request, ask};
 use manyways_net::lab::{Place, registry::Record};
 use manyways_sys::signal::Termination;
-use manyways_trace::human::counted;
+use manyways_unit::human::counted;
 use serde_json::json;
 
 use super::{find, follow, registry};
@@ -195,7 +195,7 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
                 lane.delivered_bytes as f64 / 1e6,
                 lane.delivered_packets,
                 lane.dropped_packets,
-                manyways_trace::Size::from_bytes(lane.queue_bytes).to_string(),
+                manyways_unit::Size::from_bytes(lane.queue_bytes).to_string(),
             );
         }
         if let Some(radio) = &link.radio {

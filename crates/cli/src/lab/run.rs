@@ -10,8 +10,8 @@ use manyways_net::lab::radio;
 use manyways_net::lab::run::{RunError, RunReport, lab_spec};
 use manyways_net::lab::timeline::Timeline;
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
 use manyways_trace::scenario::{self, Scenario};
+use manyways_unit::Span;
 
 use super::{export, lab_failure, prepare, reader};
 use crate::failure::Failure;

@@ -9,8 +9,8 @@ use manyways_net::lab::control::Control;
 use manyways_net::lab::timeline::Timeline;
 use manyways_net::lab::{Lab, LabError, LabSpec, Place};
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
 use manyways_trace::scenario::{HostSpec, LinkSpec};
+use manyways_unit::Span;
 
 use super::{export, follow, here, lab_failure, link_failure, prepare, reader};
 use crate::failure::Failure;

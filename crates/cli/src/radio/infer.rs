@@ -13,7 +13,7 @@ use manyways_model::radio::powers::{Fit, Fitted, Powers};
 use manyways_model::radio::probes::{Probes, Samples};
 use manyways_model::radio::profile::{self, Technology};
 use manyways_net::flows::Source;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use serde_json::{Value, json};
 
 use super::known::{self, Known};

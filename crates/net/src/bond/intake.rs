@@ -152,7 +152,7 @@ fn is_localhost(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use manyways_sys::tproxy::{Names, Targets, WhenDead};
-    use manyways_trace::Span;
+    use manyways_unit::Span;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use manyways_wire::align::{Follow, Followed, Log, LogError, Place, Point, Report, orient};
 use manyways_wire::capture::{Reader, Step};
 use thiserror::Error;

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use manyways_wire::analysis::shard;
 use manyways_wire::capture::{Broken, Interface, Packet, Reader, Step};
 

@@ -16,7 +16,7 @@ use std::thread;
 
 use manyways_sys::capture::Ring;
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
+use manyways_unit::Span;
 use manyways_wire::capture::Interface;
 
 use self::books::{Books, Said};

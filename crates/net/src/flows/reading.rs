@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::block::{Block, Blocks, End};
 use super::desk::{Supply, Task};

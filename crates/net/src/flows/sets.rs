@@ -6,7 +6,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 pub(super) use self::rotation::Rotation;
 use super::folder::{Folder, FolderError, MANIFEST, SHARD};

@@ -15,10 +15,11 @@ use std::net::SocketAddr;
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_sys::thread::process_cpu;
+use manyways_trace::LinkTrace;
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, Discipline, LinkSpec, QueueLimit, QueueSpec,
 };
-use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use serde::Serialize;
 
 use self::traffic::{Arrivals, Pattern, Trip, ping, tcp, udp};

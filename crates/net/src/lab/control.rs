@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use manyways_trace::event::Event;
+use manyways_record::event::Event;
 use manyways_trace::link_text;
 use manyways_trace::scenario::{Change, LinkSpec};
 use serde::{Deserialize, Serialize};

@@ -23,7 +23,7 @@ use manyways_link::Cause;
 use manyways_link::middlebox::Side;
 use manyways_link::segment::{self, Offload};
 use manyways_sys::clock::Clock;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::pcapng::{self, Direction};
 

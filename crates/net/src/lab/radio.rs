@@ -5,9 +5,9 @@
 
 use manyways_model::radio::profile::{self, ProfileError};
 use manyways_model::radio::{Direction, Machine, Profile, profiles};
-use manyways_trace::Time;
-use manyways_trace::nearest::nearest;
 use manyways_trace::scenario::{LinkSpec, RadioSpec};
+use manyways_unit::Time;
+use manyways_unit::nearest::nearest;
 
 /// Why a link has no such radio.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]

@@ -25,7 +25,7 @@ use manyways_sys::poll::{Poller, Waker};
 use manyways_sys::thread::{Urgency, hurry};
 use manyways_sys::tun::{HEADER, Tun};
 use manyways_trace::scenario::{Change, Event, LinkSpec, LinkState};
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use self::lane::Lane;
 use self::slab::{Slab, Slot, Target};

@@ -5,12 +5,12 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
+use manyways_record::event::Event;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::{Termination, send};
 use manyways_sys::wait::{Outcome, wait};
-use manyways_trace::Span;
-use manyways_trace::event::Event;
 use manyways_trace::scenario::{Expectation, Scenario, Workload};
+use manyways_unit::Span;
 use serde::Serialize;
 
 use super::relay::{LinkStats, Snapshot};

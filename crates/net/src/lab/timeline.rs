@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use manyways_link::Cause;
-use manyways_trace::Time;
-use manyways_trace::event::{Drops, Event, Header, LinkSample, Record, Way, line};
+use manyways_record::event::{Drops, Event, Header, LinkSample, Record, Way, line};
+use manyways_unit::Time;
 
 use super::Lab;
 use super::relay::{LaneStats, Relay};

@@ -15,7 +15,7 @@ use manyways_model::radio::csv::{self, CsvError};
 use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{self, Workload};
 use manyways_model::radio::{App, Apps, Direction, Packet, Sessions};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::Prefix;
 use manyways_wire::analysis::Settings;
 use manyways_wire::table::{Batch, Kind, Value};

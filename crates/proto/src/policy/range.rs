@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use manyways_trace::human::InvalidValue;
-use manyways_trace::{Size, human};
+use manyways_unit::human::InvalidValue;
+use manyways_unit::{Size, human};
 
 /// One port or several in a row: `443`, `3478-3497`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

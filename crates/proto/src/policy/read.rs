@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
-use manyways_trace::human::{InvalidValue, probability, quoted};
-use manyways_trace::nearest::nearest;
-use manyways_trace::table::{Entry, Fault, Table, document, place, unknown};
-use manyways_trace::{Size, Span};
+use manyways_unit::human::{InvalidValue, probability, quoted};
+use manyways_unit::nearest::nearest;
+use manyways_unit::toml::{Entry, Fault, Table, document, place, unknown};
+use manyways_unit::{Size, Span};
 
 use super::condition::{Condition, HOLD, MARGIN_PERCENT, Quantity, Subject};
 use super::gauge::Test;

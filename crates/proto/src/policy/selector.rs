@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 use super::cgroup::Cgroup;
 use super::domain::Domain;
@@ -93,7 +93,7 @@ impl<'a> Flow<'a> {
 
     /// What is known for `key`, in words.
     pub(super) fn value(&self, key: Key) -> Option<String> {
-        let quoted = |text: &str| format!("`{}`", manyways_trace::human::quoted(text));
+        let quoted = |text: &str| format!("`{}`", manyways_unit::human::quoted(text));
         match key {
             Key::Protocol => Some(self.protocol.to_string()),
             Key::Port => Some(self.port.to_string()),

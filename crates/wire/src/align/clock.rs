@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::Difference;
 use super::hull::{Hull, Side};

@@ -1,6 +1,6 @@
 //! How long the same bytes took from one point to another.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::Difference;
 use super::pairing::Same;

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use thiserror::Error;
 
 use super::Way;

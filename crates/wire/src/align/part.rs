@@ -1,6 +1,6 @@
 //! The parts of a delay along a chain of points.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::clock::Clock;
 use super::delay::{Sample, Summary};

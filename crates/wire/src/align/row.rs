@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::Way;
 use super::part::Trust;

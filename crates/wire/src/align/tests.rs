@@ -1,6 +1,6 @@
 //! Chains of points whose truth is known.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use proptest::prelude::*;
 
 use super::*;

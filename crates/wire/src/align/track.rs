@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::Way;
 pub use super::anchor::ANCHORS;

@@ -1,6 +1,6 @@
 //! What a TCP flow carries, as its row tells it.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::HttpTransaction;
 use super::reads::{Reader, Reads};

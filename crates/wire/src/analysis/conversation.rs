@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::FlowId;
 use super::application::Learned;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 
 use crate::ranges;
 

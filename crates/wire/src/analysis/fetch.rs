@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::HttpTransaction;
 use crate::table::{Column, Row, columns};

@@ -19,7 +19,7 @@ pub struct Joined {
     pub cdn: Option<String>,
     /// Which of the organisation's places the server is at, by its distance, the nearest one first,
     /// and the round trip in the middle of that.
-    pub cluster: Option<(u64, manyways_trace::Span)>,
+    pub cluster: Option<(u64, manyways_unit::Span)>,
     /// What the client's device is.
     pub class: Option<Class>,
     /// How many flows the client's address has at a time, this one included.

@@ -1,6 +1,6 @@
 //! The rows of MPTCP connections and of their subflows.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::mptcp::{Connection, Fallback, Role, Subflow};
 use crate::table::{Column, Row, columns};
@@ -49,7 +49,7 @@ impl Row for Connection {
 pub(super) struct Part {
     pub(super) connection: u64,
     pub(super) subflow: Subflow,
-    pub(super) join_delay: Option<manyways_trace::Span>,
+    pub(super) join_delay: Option<manyways_unit::Span>,
 }
 
 impl Row for Part {

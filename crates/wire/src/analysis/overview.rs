@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::busiest::{Busiest, Share};
 use super::{Distribution, FlowExchange, HttpTransaction, TcpFlow, UdpFlow};

@@ -1,6 +1,6 @@
 //! The row of a packet.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::FlowId;
 use crate::table::{Column, Row, columns};

@@ -1,6 +1,6 @@
 //! What is read of the bytes that a TCP connection carries.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::dns;
 use crate::flow::{Connection, End, Exchange, Order, Piece, Turns};

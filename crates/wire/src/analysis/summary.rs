@@ -1,6 +1,6 @@
 //! What a run adds up to, in a few numbers.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::busiest::{Busiest, Share};
 use super::{Distribution, Overview, TcpFlow};

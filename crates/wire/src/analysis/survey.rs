@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::fetch::{Fetch, fetches};
 use super::mptcp::{Part, started};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::application::Application;
 use super::conversation::Traffic;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// So many bins there are at most.
 const BINS: u64 = 360;

@@ -1,6 +1,6 @@
 //! One direction of a channel, or of one of RFCOMM's streams.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::control::{Address, Direction};
 use super::credits::Credits;

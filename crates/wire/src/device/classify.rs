@@ -4,7 +4,7 @@ mod around;
 
 use std::net::IpAddr;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::{Sight, System};
 use crate::Prefix;

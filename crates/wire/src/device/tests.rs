@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use proptest::prelude::*;
 
 use super::*;

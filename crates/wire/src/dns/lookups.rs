@@ -8,7 +8,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use lookup::{Lookup, Question, Reply, Transport};
 pub use resolved::Resolved;

@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Limits, Resolved};
 use crate::HostName;

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::table::Value;
 
@@ -68,7 +68,7 @@ fn moment(time: Time, out: &mut String) -> std::fmt::Result {
 mod tests {
     use std::borrow::Cow;
 
-    use manyways_trace::Span;
+    use manyways_unit::Span;
     use proptest::prelude::*;
 
     use super::*;

@@ -9,7 +9,7 @@ mod record;
 
 use std::net::IpAddr;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::columns_of_table;
 use crate::table::Value;

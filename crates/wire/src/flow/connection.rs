@@ -3,7 +3,7 @@
 //! A capture may begin in the middle of a connection, or hold one of its directions only. What
 //! cannot be known then is none, and not zero.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::first_window::{Estimate, FirstWindow};
 use super::limit::{Judge, LimitedBy, Moment};

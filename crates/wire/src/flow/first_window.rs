@@ -7,7 +7,7 @@
 //! flow's. A handshake may take longer than what follows it, so that where both ends have stamps
 //! these decide: what echoes the acknowledgement's stamp was sent after it.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::place::Place;
 use super::stream::{Acked, Seen};

@@ -6,7 +6,7 @@
 //! its queue allow. It is what T-RAT (Zhang et al., SIGCOMM 2002) asks, but asked of each gap: a
 //! flow may be limited by one thing after the other.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// Something that limits a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! What one end sends, in the order of its stream, whatever the order in which it passes.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::few::Few;
 use super::piece::Piece;

@@ -1,6 +1,6 @@
 //! The bytes of one direction of a connection, in the order of the stream.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 /// The next bytes of a stream: they begin where the piece before them ends.
 ///

@@ -12,7 +12,7 @@
 //!
 //! Neither says anything where the sender had nothing left to send: the segment waited for data.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::queue::Queue;
 use super::samples::Samples;

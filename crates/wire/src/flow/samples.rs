@@ -1,6 +1,6 @@
 //! Spans of time, of which little is kept.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use crate::ranges;
 

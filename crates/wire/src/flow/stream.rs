@@ -9,7 +9,7 @@ mod again;
 #[cfg(test)]
 mod tests;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use self::again::Again;
 use self::again::{Cause, Resent};

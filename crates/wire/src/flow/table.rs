@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::connection::{Connection, End};
 use super::slab::Slab;

@@ -1,6 +1,6 @@
 //! Requests and responses, inferred from nothing but who sends.
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use super::End;
 

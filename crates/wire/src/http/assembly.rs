@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::fields;
 use super::rest::Rest;

@@ -1,6 +1,6 @@
 //! What is left of a piece while it is read.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::flow::Piece;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::connection::{Connection, Role};
 use super::state::{Open, State};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::connection::{Advertised, Connection, Fallback, Role, Subflow};
 use super::connections::Summary;

@@ -3,7 +3,7 @@ mod joins;
 mod limits;
 mod options;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use proptest::prelude::*;
 
 use super::key::{answer, hashed};

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::Initials;
 use super::handshake::Handshake;

@@ -1,6 +1,6 @@
 //! When the parts of a QUIC handshake passed.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// Datagrams of one end that follow the first within so long are one flight, and those that come
 /// later are copies. Hellos with keys against quantum computers take two datagrams; and before

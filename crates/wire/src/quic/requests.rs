@@ -1,7 +1,7 @@
 //! Requests and responses of a QUIC connection, inferred from sizes and directions: all else is
 //! secret.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::flow::{End, Exchange, Samples, Turns};
 

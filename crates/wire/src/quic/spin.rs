@@ -8,7 +8,7 @@
 //! The numbers of packets are secret, so what is out of order is guessed by time alone: see
 //! [`Spin::handle`].
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::flow::{End, Samples};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 /// The width of the kernel, as a part of the round-trip time: about what the smallest times of
 /// servers of one place differ by. With [`VALLEY_EIGHTHS`], two places become one where the times to

@@ -1,6 +1,6 @@
 //! The rows of a batch again, one by one, for formats that are written row by row.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::{Batch, Data, Kind, Value, Values};
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU8;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::flow::Piece;
 

@@ -5,7 +5,7 @@ mod story;
 #[cfg(test)]
 mod tests;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::reader::Reader;
 use super::{Choice, Offer, Version};

@@ -1,6 +1,6 @@
 //! What passes between two ends by UDP.
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use super::Datagram;
 use crate::flow::{End, Exchange};

@@ -1,6 +1,6 @@
 //! Captures that have not all of it, and such as nobody made.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use manyways_wire::bluetooth::{
     CHANNELS, CONNECTIONS, Direction, Ending, Event, Host, OUTSTANDING, STREAMS,
 };

@@ -1,6 +1,6 @@
 //! Captures of whole sessions.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 use manyways_wire::bluetooth::{Direction, Ending, Layer};
 
 use crate::generator::{FORMATS, Format, Generator};

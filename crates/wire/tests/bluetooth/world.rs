@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::bluetooth::{Control, Counts, Direction, Event, Host, StreamId, StreamSummary};
 use manyways_wire::capture::{Reader, Step};
 

@@ -1,7 +1,7 @@
 //! What limits a flow, where it is known.
 
 use manyways_trace::scenario::{CapacitySpec, LossSpec};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::flow::{End, Limit};
 use smoltcp::socket::tcp::Socket;
 

@@ -1,7 +1,7 @@
 //! Round trips and losses.
 
-use manyways_trace::Span;
 use manyways_trace::scenario::{CapacitySpec, LossSpec};
+use manyways_unit::Span;
 use manyways_wire::flow::{Counts, End, Releases, Stream};
 
 use crate::link::Link;

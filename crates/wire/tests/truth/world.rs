@@ -5,7 +5,7 @@ use std::cell::Cell;
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, DirectionSpec, Discipline, LossSpec, QueueLimit, QueueSpec,
 };
-use manyways_trace::{Rate, Span, Time};
+use manyways_unit::{Rate, Span, Time};
 use manyways_wire::capture::LinkType;
 use manyways_wire::flow::{Connection, End};
 use manyways_wire::frame;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use manyways_net::flows::Alignment;
-use manyways_trace::Span;
+use manyways_unit::Span;
 use manyways_wire::align::{
     Carries, Clock, Difference, How, Name, Pair, Part, Place, Point, Trust, Way,
 };

@@ -1,7 +1,7 @@
 //! The charts of a report.
 
 use manyways_net::flows::Outcome;
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 use manyways_wire::analysis::{Class, Distribution, Overview, Quantity, WINDOWS};
 use manyways_wire::flow::{Limit, LimitedBy};
 

@@ -194,7 +194,7 @@ fn millis(millis: i64) -> Difference {
 
 /// Within a tenth of a millisecond.
 fn is_near(one: Difference, other: Difference) -> bool {
-    one.less(other).size() < manyways_trace::Span::from_micros(100)
+    one.less(other).size() < manyways_unit::Span::from_micros(100)
 }
 
 #[test]

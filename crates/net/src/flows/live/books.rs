@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use manyways_wire::analysis::{Counters, Record, Summary, Survey};
 use manyways_wire::table::{Batch, Schema};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use manyways_sys::capture::{Options, Ring};
 use manyways_sys::interface::{self, Device};
-use manyways_trace::Size;
+use manyways_unit::Size;
 use manyways_wire::capture::{Interface, LinkType};
 use thiserror::Error;
 

@@ -9,7 +9,7 @@ use manyways_sys::capture::{Frame, LATENCY, Ring};
 use manyways_sys::clock::Clock;
 use manyways_sys::poll::Poller;
 use manyways_sys::signal::Termination;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::analysis::{Analysis, Record, Settings};
 use manyways_wire::capture::linux::Told;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use manyways_wire::capture::Interface;
 
 use super::books::{Said, What};

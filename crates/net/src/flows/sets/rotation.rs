@@ -1,6 +1,6 @@
 //! When a set ends and the next one begins.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// A clock that is set back by less than this is not worth a set of its own.
 const STEP: Span = Span::from_secs(2);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_sys::poll::Poller;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use socket2::Socket;
 
 /// Received bytes over time: `(when, bytes so far)`.

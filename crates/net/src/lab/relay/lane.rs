@@ -1,8 +1,9 @@
 //! One direction of a link in real time: the pure core, and how often it is served.
 
 use manyways_link::{Output, Packet, Pipe, Stats};
+use manyways_trace::LinkTrace;
 use manyways_trace::scenario::{CapacitySpec, DirectionSpec, LinkState};
-use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 /// From this rate on, emissions are put together: a wake-up per segment would cost a core.
 const FAST: Rate = Rate::from_mbps(250);

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 
 use manyways_sys::clock::Clock;
 use manyways_sys::poll::{Poller, Waker};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Transport, Verdict, Zone, consider, upstream_answer, upstream_question};
 

@@ -1,6 +1,6 @@
 //! What the flows of one address say beside each other (campus Wi-Fi paper, 3.2).
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::{CONCURRENT_CONFIDENCE, Flow};
 use crate::device::{System, unanimous};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::{Biflow, Sent, cut};
 

@@ -176,7 +176,7 @@ fn many_flows_are_several_messages() {
         // No flow is told of before it is over.
         let last = records.iter().map(flow).map(|flow| flow.ended).max().unwrap();
         let export = Time::from_millis(u64::from(*time) * 1_000);
-        assert!(last <= export && export <= last + manyways_trace::Span::from_secs(1));
+        assert!(last <= export && export <= last + manyways_unit::Span::from_secs(1));
     }
     assert_eq!(before, 2_000);
 }

@@ -1,4 +1,4 @@
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::*;
 

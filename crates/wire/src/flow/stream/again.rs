@@ -1,6 +1,6 @@
 //! What passes although it is not new: why it does, and what that says of the first copy.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Hole, LARGEST_WINDOW, OUTSTANDING, Seen, Sent, Stream};
 
@@ -48,6 +48,8 @@ pub(super) enum Cause {
 pub(super) struct Resent {
     begin: u64,
     end: u64,
+    /// As so many it counts: parts of it together as no more.
+    segments: u32,
     /// None where it was seen to come twice when it passed.
     cause: Option<Cause>,
     /// The first copy did not pass here.
@@ -111,7 +113,8 @@ impl Stream {
         let trouble = self.trouble();
         *trouble.again.of(cause) += segments;
         trouble.lost_behind += segments;
-        self.remember(Resent { begin, end, cause: Some(cause), is_from_hole: false });
+        let resent = Resent { begin, end, segments, cause: Some(cause), is_from_hole: false };
+        self.remember(resent);
         self.recovers(cause);
         seen
     }
@@ -188,7 +191,9 @@ impl Stream {
         let trouble = self.trouble();
         *trouble.again.of(cause) += segments;
         trouble.lost_before += segments;
-        self.remember(Resent { begin: from, end: to, cause: Some(cause), is_from_hole: true });
+        let resent =
+            Resent { begin: from, end: to, segments, cause: Some(cause), is_from_hole: true };
+        self.remember(resent);
         self.recovers(cause);
     }
 
@@ -251,7 +256,8 @@ impl Stream {
     fn comes_twice(&mut self, begin: u64, end: u64) {
         let is_in = |resent: &Resent| resent.begin < end && begin < resent.end;
         if self.trouble().resent.iter().any(is_in) {
-            self.remember(Resent { begin, end, cause: None, is_from_hole: false });
+            let segments = self.segments(begin, end);
+            self.remember(Resent { begin, end, segments, cause: None, is_from_hole: false });
         }
     }
 
@@ -264,24 +270,31 @@ impl Stream {
         let Some(index) = counts.resent.iter().rposition(is_in) else { return };
         let resent = counts.resent.remove(index);
         let (from, to) = (begin.max(resent.begin), end.min(resent.end));
+        let mut left = resent.segments;
+        let mut take = |begin, end| {
+            let some = segments(begin, end, mss).min(left);
+            left -= some;
+            some
+        };
+        let taken = take(from, to);
         // What is left of it is as old as it was.
         for (begin, end) in [(to, resent.end), (resent.begin, from)] {
-            if begin < end && counts.resent.len() < REMEMBERED {
-                counts.resent.insert(index, Resent { begin, end, ..resent });
+            let segments = take(begin, end);
+            if segments > 0 && counts.resent.len() < REMEMBERED {
+                counts.resent.insert(index, Resent { begin, end, segments, ..resent });
             }
         }
         if let Some(cause) = resent.cause {
-            let segments = segments(from, to, mss);
             let cause = counts.again.of(cause);
-            *cause = cause.saturating_sub(segments);
-            counts.again.spurious += segments;
+            *cause = cause.saturating_sub(taken);
+            counts.again.spurious += taken;
             match resent.is_from_hole {
                 // It had passed, and the capture missed it.
                 true => {
-                    counts.lost_before = counts.lost_before.saturating_sub(segments);
+                    counts.lost_before = counts.lost_before.saturating_sub(taken);
                     counts.unseen += to - from;
                 }
-                false => counts.lost_behind = counts.lost_behind.saturating_sub(segments),
+                false => counts.lost_behind = counts.lost_behind.saturating_sub(taken),
             }
         }
         self.came_twice(begin, from);

@@ -309,6 +309,12 @@ fn of_several_copies_one_came_twice_each_time_that_it_is_said() {
         passing.sacks(710, 11, &[(number, number + 1)]);
     }
     assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (10, 10));
+    // Said of pieces of a segment it is one, too.
+    let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(2, 6)]));
+    for (begin, end) in [(1_000, 1_300), (1_700, 2_000), (1_300, 1_700)] {
+        passing.says(40, 6_000, 60_000, &sack(&[(begin, end)]));
+    }
+    assert_eq!((passing.counts().again.spurious, passing.counts().lost_behind), (1, 0));
     // One of two that were said to have come twice at once.
     let mut passing = with_loss(|passing| passing.sacks(15, 1, &[(3, 6)]));
     passing.sends(31, 2);

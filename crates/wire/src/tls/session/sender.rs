@@ -1,6 +1,6 @@
 //! What one end of a session sends, record by record.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::LIMIT;
 use crate::flow::End;

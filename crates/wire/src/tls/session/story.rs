@@ -1,6 +1,6 @@
 //! What the records of both ends add up to.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::sender::{Heard, Sender};
 use super::{ALERT_LIMIT, Alert};

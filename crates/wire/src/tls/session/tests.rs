@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use End::{Client, Server};
-use manyways_trace::Size;
+use manyways_unit::Size;
 use proptest::prelude::*;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};

@@ -1,4 +1,4 @@
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 use super::*;
 use crate::quic::tests::{ID, crypto, hello, sealed};

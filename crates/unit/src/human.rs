@@ -168,7 +168,7 @@ fn with_unit(text: &str, units: &[(&str, u64)], suffix: &str) -> Option<u64> {
 
 /// `text` × `scale`, exactly, rounded to the nearest whole; `None` where it is no plain decimal
 /// number or does not fit.
-pub(crate) fn decimal(text: &str, scale: u64) -> Option<u64> {
+pub fn decimal(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if whole.is_empty() && fraction.is_empty() {
         return None;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::human::quoted;
-use crate::{Span, Time};
+use manyways_unit::human::quoted;
+use manyways_unit::{Span, Time};
 
 /// Name and version of the schema in the header.
 pub const SCHEMA: &str = "manyways.events/1";
