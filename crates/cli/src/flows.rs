@@ -19,14 +19,14 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use manyways_flows::analysis::Settings;
+use manyways_flows::flow::Limits;
 use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
+use manyways_unit::Prefix;
 use manyways_unit::{Span, Time};
-use manyways_wire::Prefix;
-use manyways_wire::analysis::Settings;
 use manyways_wire::capture::LinkType;
-use manyways_wire::flow::Limits;
 use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 

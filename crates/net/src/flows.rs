@@ -1,5 +1,5 @@
 //! Captures to tables: opens captures, spreads their packets over the cores, and writes what
-//! `manyways_wire::analysis` makes of them.
+//! `manyways_flows::analysis` makes of them.
 //!
 //! [`Sources`] finds the captures, [`run`] goes through them, and a [`Folder`] takes the tables. A
 //! [`Live`] capture is one that does not end by itself: [`follow`] goes along with it, and [`Sets`]

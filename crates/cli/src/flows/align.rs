@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use manyways_flows::align::{Delay, Place};
 use manyways_net::flows::{self, Alignment, Folder, Progress, Site, Sources};
-use manyways_wire::align::{Delay, Place};
-use manyways_wire::table::{Batch, Schema};
+use manyways_record::table::{Batch, Schema};
 
 use crate::failure::Failure;
 

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use manyways_flows::analysis::{Distribution, Server};
+use manyways_flows::flow::Limit;
 use manyways_net::flows::Outcome;
+use manyways_record::table::VERSION;
 use manyways_unit::Span;
-use manyways_wire::analysis::{Distribution, Server};
-use manyways_wire::flow::Limit;
-use manyways_wire::table::VERSION;
 use serde::Serialize;
 
 /// So many servers are named.

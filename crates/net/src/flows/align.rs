@@ -1,5 +1,5 @@
 //! Captures of several points to what they have in common: reads each, and hands what passed to
-//! `manyways_wire::align`.
+//! `manyways_flows::align`.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use manyways_flows::align::{Follow, Followed, Log, LogError, Place, Point, Report, orient};
 use manyways_unit::Time;
-use manyways_wire::align::{Follow, Followed, Log, LogError, Place, Point, Report, orient};
 use manyways_wire::capture::{Reader, Step};
 use thiserror::Error;
 

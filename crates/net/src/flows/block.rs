@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use manyways_flows::analysis::shard;
 use manyways_unit::Time;
-use manyways_wire::analysis::shard;
 use manyways_wire::capture::{Broken, Interface, Packet, Reader, Step};
 
 /// So many bytes are looked at together: they stay in a core's cache until all is done with them.

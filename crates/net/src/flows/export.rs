@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use manyways_wire::export::ipfix::{Biflow, Writer};
-use manyways_wire::export::{csv, tstat::Log};
-use manyways_wire::table::Value;
+use manyways_flows::export::ipfix::{Biflow, Writer};
+use manyways_flows::export::{csv, tstat::Log};
+use manyways_record::table::Value;
 use thiserror::Error;
 
 use super::folder::PART;

@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use manyways_wire::analysis::schemas;
-use manyways_wire::table::{Batch, Schema, VERSION};
+use manyways_flows::analysis::schemas;
+use manyways_record::table::{Batch, Schema, VERSION};
 use thiserror::Error;
 
 use super::parquet::Table;

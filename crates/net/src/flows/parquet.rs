@@ -5,7 +5,7 @@ pub(super) mod reader;
 use std::io::Write;
 use std::sync::Arc;
 
-use manyways_wire::table::{Batch, Data, Kind, Schema, Values};
+use manyways_record::table::{Batch, Data, Kind, Schema, Values};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::Result;

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use manyways_wire::analysis::schemas;
-use manyways_wire::table::{Batch, Kind, VERSION};
+use manyways_flows::analysis::schemas;
+use manyways_record::table::{Batch, Kind, VERSION};
 use parquet::errors::ParquetError;
 use thiserror::Error;
 

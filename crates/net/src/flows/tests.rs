@@ -7,9 +7,9 @@ use std::sync::Arc;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
 use super::*;
-use manyways_wire::analysis::{Analysis, Counters, Settings, Summary, Survey};
+use manyways_flows::analysis::{Analysis, Counters, Settings, Summary, Survey};
+use manyways_record::table::{Batch, Schema};
 use manyways_wire::capture::{Reader, Step};
-use manyways_wire::table::{Batch, Schema};
 
 /// A capture of so many conversations between clients and servers: a question, and an answer that
 /// comes later.

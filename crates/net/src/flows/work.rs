@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use manyways_wire::analysis::{Analysis, Counters, Record, Settings, Summary, Survey};
+use manyways_flows::analysis::{Analysis, Counters, Record, Settings, Summary, Survey};
 use thiserror::Error;
 
 use super::block::Buffer;

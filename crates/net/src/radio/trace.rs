@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use manyways_flows::analysis::Settings;
 use manyways_model::radio::csv::{self, CsvError};
 use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{self, Workload};
 use manyways_model::radio::{App, Apps, Direction, Packet, Sessions};
+use manyways_record::table::{Batch, Kind, Value};
+use manyways_unit::Prefix;
 use manyways_unit::{Span, Time};
-use manyways_wire::Prefix;
-use manyways_wire::analysis::Settings;
-use manyways_wire::table::{Batch, Kind, Value};
 use thiserror::Error;
 
 use crate::flows::{self, CAPTURES, Folder, Plan, Source, SourceError, Tables, TablesError};

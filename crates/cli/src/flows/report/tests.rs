@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
+use manyways_flows::analysis::Settings;
 use manyways_net::flows::{Outcome, Plan, Progress, Sources};
-use manyways_wire::analysis::Settings;
 use tempfile::TempDir;
 
 use super::super::summary;

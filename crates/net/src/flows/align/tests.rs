@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use manyways_wire::align::{Difference, How, Name, Trust, Way};
+use manyways_flows::align::{Difference, How, Name, Trust, Way};
 use tempfile::TempDir;
 
 use super::*;

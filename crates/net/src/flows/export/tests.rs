@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use manyways_wire::analysis::Settings;
-use manyways_wire::table::{Batch, Kind, Mask, Row, Schema};
+use manyways_flows::analysis::Settings;
+use manyways_record::table::{Batch, Kind, Mask, Row, Schema};
 use parquet::basic::{Repetition, Type as Physical};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -50,7 +50,7 @@ fn each_table_becomes_a_file_of_csv() {
     assert_eq!(lines(&out.join("udp.csv"), ',').len(), 1);
     let tcp = lines(&out.join("tcp.csv"), ',');
     let schema: Vec<&str> =
-        Schema::of::<manyways_wire::analysis::TcpFlow>().columns.iter().map(|c| c.0).collect();
+        Schema::of::<manyways_flows::analysis::TcpFlow>().columns.iter().map(|c| c.0).collect();
     assert_eq!((tcp.len(), &tcp[0]), (6, &schema.iter().map(|name| (*name).to_owned()).collect()));
     let of = |row: usize, name: &str| {
         tcp[row][schema.iter().position(|column| *column == name).unwrap()].clone()
@@ -276,14 +276,14 @@ struct Visit(u64);
 impl Row for Visit {
     const TABLE: &'static str = "visits";
     const ABOUT: &'static str = "a visit";
-    const COLUMNS: &'static [manyways_wire::table::Column<Self>] = &[
-        manyways_wire::table::Column {
+    const COLUMNS: &'static [manyways_record::table::Column<Self>] = &[
+        manyways_record::table::Column {
             name: "number",
             kind: Kind::Count,
             about: "its number",
             value: |visit| visit.0.into(),
         },
-        manyways_wire::table::Column {
+        manyways_record::table::Column {
             name: "odd",
             kind: Kind::Text,
             about: "said of odd ones",

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use manyways_flows::analysis::{Counters, Record, Summary, Survey};
+use manyways_record::table::{Batch, Schema};
 use manyways_unit::Time;
-use manyways_wire::analysis::{Counters, Record, Summary, Survey};
-use manyways_wire::table::{Batch, Schema};
 
 use super::{Listener, Watch};
 use crate::flows::folder::FolderError;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use manyways_flows::analysis::{Analysis, Record, Settings};
 use manyways_sys::capture::{Frame, LATENCY, Ring};
 use manyways_sys::clock::Clock;
 use manyways_sys::poll::Poller;
 use manyways_sys::signal::Termination;
 use manyways_unit::{Span, Time};
-use manyways_wire::analysis::{Analysis, Record, Settings};
 use manyways_wire::capture::linux::Told;
 
 use super::books::{Said, What};
