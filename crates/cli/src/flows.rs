@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use manyways_capture::{Folder, FolderError, Outcome, Plan, Progress, Sources};
 use manyways_flows::analysis::Settings;
 use manyways_flows::flow::Limits;
-use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
 use manyways_unit::Prefix;
@@ -192,7 +192,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let work = scope.spawn(|| {
             // Also when it falls over its own feet.
             let _done = Done(&done);
-            flows::run(&sources.captures, &plan, folder.as_mut(), &progress)
+            manyways_capture::run(&sources.captures, &plan, folder.as_mut(), &progress)
         });
         let signal = watch(total, &progress, &termination, &done);
         (work.join(), signal)

@@ -7,9 +7,9 @@ mod words;
 
 use std::net::IpAddr;
 
+use manyways_capture::Outcome;
 use manyways_flows::analysis::{Distribution, LOSSES, Overview, Party, Slow};
 use manyways_flows::flow::{Limit, LimitedBy};
-use manyways_net::flows::Outcome;
 use manyways_unit::Span;
 use manyways_wire::frame::Opaque;
 

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use manyways_capture::Outcome;
 use manyways_flows::analysis::{Distribution, Server};
 use manyways_flows::flow::Limit;
-use manyways_net::flows::Outcome;
 use manyways_record::table::VERSION;
 use manyways_unit::Span;
 use serde::Serialize;
@@ -331,7 +331,7 @@ pub fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use manyways_net::flows::Capture;
+    use manyways_capture::Capture;
 
     use super::*;
 

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use manyways_capture::Alignment;
 use manyways_flows::align::{
     Carries, Clock, Difference, How, Name, Pair, Part, Place, Point, Trust, Way,
 };
-use manyways_net::flows::Alignment;
 use manyways_unit::Span;
 
 use super::document::{bytes, name};

@@ -1,8 +1,8 @@
 //! The charts of a report.
 
+use manyways_capture::Outcome;
 use manyways_flows::analysis::{Class, Distribution, Overview, Quantity, WINDOWS};
 use manyways_flows::flow::{Limit, LimitedBy};
-use manyways_net::flows::Outcome;
 use manyways_unit::{Rate, Span};
 
 use super::super::summary;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use manyways_net::flows::write_table;
+use manyways_capture::write_table;
 use manyways_record::table::{Batch, Data, Kind, Schema, Values};
 
 use super::Results;

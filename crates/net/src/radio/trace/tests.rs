@@ -182,7 +182,7 @@ fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>,
         batch.push(&row, None);
     }
     let schema = Schema::of::<FlowPacket>();
-    flows::write_table(path, &schema, "manyways-flows/1", &batch).unwrap();
+    manyways_capture::write_table(path, &schema, "manyways-flows/1", &batch).unwrap();
 }
 
 #[test]

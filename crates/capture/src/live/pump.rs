@@ -17,9 +17,9 @@ use super::books::{Said, What};
 use super::device::State;
 use super::save::Save;
 use super::{Live, Watch};
-use crate::flows::block::Block;
-use crate::flows::sets::Rotation;
-use crate::flows::work::RunError;
+use crate::block::Block;
+use crate::sets::Rotation;
+use crate::work::RunError;
 
 /// How often it is said how it goes, and looked for what was silent for too long.
 const TICK: Span = Span::from_secs(1);

@@ -14,7 +14,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 4] = [0xfd, b'7', b'z', b'X'];
 const BZIP2: [u8; 3] = *b"BZh";
 /// What captures begin with: pcap in both orders and its variants, pcapng, btsnoop.
-pub(crate) const CAPTURES: [[u8; 4]; 8] = [
+pub const CAPTURES: [[u8; 4]; 8] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0xa1, 0xb2, 0x3c, 0x4d],
@@ -203,7 +203,7 @@ impl Source {
     }
 
     /// Opens it, and counts what is read of it. What is read comes decompressed.
-    pub(crate) fn open(&self, read: &Arc<AtomicU64>) -> Result<Box<dyn Read + Send>, SourceError> {
+    pub fn open(&self, read: &Arc<AtomicU64>) -> Result<Box<dyn Read + Send>, SourceError> {
         let wrong = |error| SourceError::Read { path: self.name().into(), error };
         let raw: Box<dyn Read + Send> = match self {
             Self::Stdin => Box::new(io::stdin()),

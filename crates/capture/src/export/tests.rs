@@ -8,8 +8,8 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
 use super::*;
-use crate::flows::tests::{capture, look};
-use crate::flows::{Folder, Plan, Progress, Sources, run};
+use crate::tests::{capture, look};
+use crate::{Folder, Plan, Progress, Sources, run};
 
 /// A folder with the tables of so many conversations, and where to write.
 fn tables(flows: u8) -> (tempfile::TempDir, PathBuf) {

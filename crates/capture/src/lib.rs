@@ -5,6 +5,7 @@
 //! [`Live`] capture is one that does not end by itself: [`follow`] goes along with it, and [`Sets`]
 //! take its tables, one folder after the other. [`Tables`] are those of such a folder again, and
 //! [`Export`] writes them in formats of others.
+#![forbid(unsafe_code)]
 
 mod align;
 mod block;
@@ -24,7 +25,7 @@ mod work;
 pub use self::align::{AlignError, Alignment, LOG, Site, Taken, align};
 pub use self::export::{Export, ExportError, Format, Written};
 pub use self::folder::{Folder, FolderError, write_table};
-pub(crate) use self::input::CAPTURES;
+pub use self::input::CAPTURES;
 pub use self::input::{Source, SourceError, Sources};
 pub use self::live::{Devices, Listener, Live, LiveError, Watch, follow};
 pub use self::sets::Sets;

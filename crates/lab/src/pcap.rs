@@ -25,7 +25,7 @@ use manyways_link::segment::{self, Offload};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 
-use crate::pcapng::{self, Direction};
+use manyways_wire::capture::pcapng_writer::{self, Direction};
 
 /// Longest time from a packet to its place in the file, if the disk keeps up.
 pub const LINGER: Duration = Duration::from_millis(100);
@@ -306,8 +306,8 @@ struct Output {
 impl Output {
     fn start(mut file: Box<dyn Write + Send>, name: &str) -> io::Result<Self> {
         let mut blocks = Vec::new();
-        pcapng::section(&mut blocks);
-        pcapng::interface(&mut blocks, name, LINKTYPE_RAW, 0);
+        pcapng_writer::section(&mut blocks);
+        pcapng_writer::interface(&mut blocks, name, LINKTYPE_RAW, 0);
         file.write_all(&blocks)?;
         file.flush()?;
         blocks.clear();
@@ -337,7 +337,14 @@ impl Output {
                 // Shown as it is: somebody may be looking for just this.
                 Err(_) => self.wire.extend_from_slice(packet),
             }
-            pcapng::packet(&mut self.blocks, at, &self.wire, self.wire.len(), direction, comment);
+            pcapng_writer::packet(
+                &mut self.blocks,
+                at,
+                &self.wire,
+                self.wire.len(),
+                direction,
+                comment,
+            );
             self.packets += 1;
         }
     }
@@ -346,7 +353,7 @@ impl Output {
     fn write(&mut self, state: &Taken, missed: u64) {
         if state.finish {
             let end = state.epoch.saturating_add(state.latest.as_nanos());
-            pcapng::statistics(&mut self.blocks, state.epoch, end, self.packets, missed);
+            pcapng_writer::statistics(&mut self.blocks, state.epoch, end, self.packets, missed);
         }
         // After an error a reader would lose its way in what follows.
         if self.result.is_ok() {

@@ -6,6 +6,7 @@
 //! and ends with it.
 //!
 //! Where to start: [`Lab::start`], then [`Lab::spawn`].
+#![forbid(unsafe_code)]
 
 pub mod address;
 pub mod bench;

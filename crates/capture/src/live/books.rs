@@ -7,9 +7,9 @@ use manyways_record::table::{Batch, Schema};
 use manyways_unit::Time;
 
 use super::{Listener, Watch};
-use crate::flows::folder::FolderError;
-use crate::flows::sets::Sets;
-use crate::flows::work::{Capture, Outcome, Plan};
+use crate::folder::FolderError;
+use crate::sets::Sets;
+use crate::work::{Capture, Outcome, Plan};
 
 /// Something that a thread says.
 #[derive(Debug)]

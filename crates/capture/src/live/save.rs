@@ -11,10 +11,10 @@ use manyways_unit::Time;
 use manyways_wire::capture::Interface;
 
 use super::books::{Said, What};
-use crate::flows::block::Block;
-use crate::flows::folder::FolderError;
-use crate::flows::sets::capture_part;
-use crate::pcapng::{self, Direction};
+use crate::block::Block;
+use crate::folder::FolderError;
+use crate::sets::capture_part;
+use manyways_wire::capture::pcapng_writer::{self, Direction};
 
 /// What is to be written.
 pub(super) enum Save {
@@ -114,9 +114,9 @@ impl Output {
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut bytes = Vec::new();
-        pcapng::section(&mut bytes);
+        pcapng_writer::section(&mut bytes);
         for Interface { name, link, snap, .. } in interfaces {
-            pcapng::interface(&mut bytes, name, link.0, *snap);
+            pcapng_writer::interface(&mut bytes, name, link.0, *snap);
         }
         let mut file = BufWriter::new(file);
         file.write_all(&bytes)?;
@@ -131,7 +131,14 @@ impl Output {
             };
             self.bytes.clear();
             let at = packet.at.as_nanos();
-            pcapng::packet(&mut self.bytes, at, packet.bytes, packet.length, direction, None);
+            pcapng_writer::packet(
+                &mut self.bytes,
+                at,
+                packet.bytes,
+                packet.length,
+                direction,
+                None,
+            );
             self.file.write_all(&self.bytes)?;
             self.latest = self.latest.max(packet.at);
             self.packets += 1;
@@ -142,7 +149,7 @@ impl Output {
     fn finish(mut self, missed: u64) -> io::Result<()> {
         self.bytes.clear();
         let (begins, ends) = (self.begins.as_nanos(), self.latest.as_nanos());
-        pcapng::statistics(&mut self.bytes, begins, ends, self.packets, missed);
+        pcapng_writer::statistics(&mut self.bytes, begins, ends, self.packets, missed);
         self.file.write_all(&self.bytes)?;
         self.file.flush()
     }

@@ -19,22 +19,22 @@ const ROWS: usize = 1 << 13;
 const VERSIONS: [&str; 2] = ["manyways.schema", "schema"];
 
 /// A table in a file.
-pub(in crate::flows) struct Reader {
+pub(crate) struct Reader {
     reader: SerializedFileReader<File>,
     columns: Vec<Column>,
 }
 
 /// A column of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::flows) struct Column {
-    pub(in crate::flows) name: String,
+pub(crate) struct Column {
+    pub(crate) name: String,
     /// What its values are; none where they are nothing that a table of ours has.
-    pub(in crate::flows) kind: Option<Kind>,
+    pub(crate) kind: Option<Kind>,
 }
 
 impl Reader {
     /// Opens a file and reads what it says of itself.
-    pub(in crate::flows) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(|error| ParquetError::External(Box::new(error)))?;
         let reader = SerializedFileReader::new(file)?;
         let columns = reader.metadata().file_metadata().schema_descr().columns().iter();
@@ -49,7 +49,7 @@ impl Reader {
     }
 
     /// The version of the schemas that it was written by; none where it is no table of ours.
-    pub(in crate::flows) fn version(&self) -> Option<&str> {
+    pub(crate) fn version(&self) -> Option<&str> {
         let notes = self.reader.metadata().file_metadata().key_value_metadata()?;
         let is_ours = |value: &&str| value.starts_with("manyways-flows/");
         VERSIONS.iter().find_map(|key| {
@@ -59,19 +59,19 @@ impl Reader {
     }
 
     /// Whether it says that names and addresses in it are hidden.
-    pub(in crate::flows) fn is_masked(&self) -> bool {
+    pub(crate) fn is_masked(&self) -> bool {
         let notes = self.reader.metadata().file_metadata().key_value_metadata();
         notes.is_some_and(|notes| notes.iter().any(|note| note.key == MASKED))
     }
 
     /// Its columns, in their order.
-    pub(in crate::flows) fn columns(&self) -> &[Column] {
+    pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
     }
 
     /// Hands out the values of these columns, some thousand rows at a time; `None` is a column
     /// without a value. What goes wrong in `each` is the inner error.
-    pub(in crate::flows) fn read(
+    pub(crate) fn read(
         &self,
         places: &[Option<usize>],
         mut each: impl FnMut(&Batch) -> io::Result<()>,

@@ -8,7 +8,7 @@ use manyways_flows::align::{Difference, How, Name, Trust, Way};
 use tempfile::TempDir;
 
 use super::*;
-use crate::flows::Sources;
+use crate::Sources;
 
 const SECOND: u64 = 1_000_000;
 /// True time begins here.
