@@ -31,7 +31,7 @@ use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
-use crate::report::check_folder;
+use crate::report_file::check_folder;
 
 /// What users of a network experience, and why, from captures of their packets.
 ///
@@ -219,7 +219,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             is_anonymous: args.anonymize.is_some(),
             is_stopped: signal.is_some(),
         };
-        crate::report::write(file, &report::html(&outcome, &about))?;
+        crate::report_file::write(file, &report::html(&outcome, &about))?;
     }
     let text = match args.json {
         true => serde_json::to_string(&document)? + "\n",

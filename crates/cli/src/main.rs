@@ -9,7 +9,7 @@ mod get;
 mod lab;
 mod paths;
 mod radio;
-mod report;
+mod report_file;
 mod shell_help;
 
 use std::process::ExitCode;

@@ -12,7 +12,6 @@ mod simulate;
 mod timers;
 mod traces;
 mod whatif;
-mod words;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

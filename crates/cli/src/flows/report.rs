@@ -3,7 +3,6 @@
 mod charts;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::net::IpAddr;
 
@@ -14,9 +13,9 @@ use manyways_unit::Span;
 use manyways_wire::frame::Opaque;
 
 use super::summary::{count, lasted, lost, percent, plural, size};
-use crate::report::svg::number;
-use crate::report::{Column, Line, Page};
-use words::{cut, moment, of_day, rate, share, span};
+use manyways_report::number::{cut, moment, rate, share, span, time_of_day};
+use manyways_report::svg::number;
+use manyways_report::{Column, Line, Page};
 
 /// So many servers and clients have lines of their own.
 const PARTIES: usize = 15;
@@ -365,7 +364,7 @@ fn slow_line(slow: &Slow) -> Line {
     let cells = vec![
         cut(&slow.server, NAME - 8),
         cut(&slow.client, SHORT),
-        of_day(slow.started),
+        time_of_day(slow.started),
         rate(slow.rate),
         size(slow.bytes),
         reason(&slow.limited_by, slow.busy, local, remote),

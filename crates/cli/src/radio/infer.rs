@@ -19,9 +19,10 @@ use serde_json::{Value, json};
 use super::known::{self, Known};
 use super::timers;
 use super::traces::{TraceArgs, failure, keep_apart, span, watched};
-use super::words::{count, joules, percent, seconds, table, watts};
 use crate::failure::Failure;
-use crate::report;
+use crate::report_file;
+use manyways_report::number::{count, joules, percent, seconds, watts};
+use manyways_report::text::table;
 
 /// Find a radio's timers and powers in measurements.
 ///
@@ -143,7 +144,7 @@ fn check_output(args: &Args) -> Result<()> {
         let failure = Failure::usage(format!("{} is no name for a file", output.display()));
         return Err(failure.hint("-o mine.toml").into());
     }
-    report::check_folder(output)?;
+    report_file::check_folder(output)?;
     let given = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
     let inputs: Vec<&Path> =
         given.map(PathBuf::as_path).chain(args.profile.as_ref().map(Path::new)).collect();
@@ -231,7 +232,7 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
         let failure = Failure::new(format!("what was found makes no profile: {error}"));
         return Err(failure.hint("are the columns in watts, and the clocks the same?").into());
     }
-    report::write(file, &text)?;
+    report_file::write(file, &text)?;
     let words = match rest {
         Some(rest) if rest > 0.0 => {
             format!(", without the {} that the rest of the device takes", watts(rest))

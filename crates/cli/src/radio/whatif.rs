@@ -15,8 +15,9 @@ use serde::Serialize;
 
 use super::known;
 use super::traces::{TraceArgs, failure, span, watched};
-use super::words::{count, joules, percent, seconds, short, table};
 use crate::failure::Failure;
+use manyways_report::number::{count, digits, joules, percent, seconds};
+use manyways_report::text::table;
 
 /// What an application would cost if it sent at other times.
 ///
@@ -365,7 +366,7 @@ impl What {
             joules(spent),
             joules(before - spent),
             percent((before - spent) / before),
-            short(mah(spent)),
+            digits(mah(spent)),
             count(self.switches),
         ];
         if self.moved.sessions > 0 {
