@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::process::{Child, Command};
 
-use manyways_net::lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_lab::{DEFAULT_CC, Lab, LabError, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};

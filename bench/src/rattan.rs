@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use manyways_net::lab::bench::traffic::ping;
-use manyways_net::lab::bench::{DELAY, QUEUE, prepare};
+use manyways_lab::bench::traffic::ping;
+use manyways_lab::bench::{DELAY, QUEUE, prepare};
 use manyways_sys::foreign::enlarge_receive_buffers;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
-use manyways_net::lab::{Lab, Place, address};
+use manyways_lab::{Lab, Place, address};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use manyways_net::lab::registry::Registry;
-use manyways_net::lab::{DEFAULT_CC, Lab, LabSpec, Place};
+use manyways_lab::registry::Registry;
+use manyways_lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_record::event;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use manyways_net::lab::{Lab, LabError};
+use manyways_lab::{Lab, LabError};
 use manyways_unit::Size;
 
 use crate::launch::DriveError;

@@ -29,7 +29,7 @@ use std::io;
 use manyways_unit::Span;
 
 use crate::interface;
-use crate::prefix::Prefix;
+use manyways_unit::Prefix;
 
 pub use installed::{Installed, Missing, is_left, remove};
 pub use probe::{NoCgroups, can_match_cgroup};

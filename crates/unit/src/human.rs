@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use crate::{Rate, Size, Span};
+use crate::{Rate, Size, Span, Time};
 
 /// A value that does not read; its `Display` is one sentence that names the accepted forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -184,6 +184,27 @@ pub fn decimal(text: &str, scale: u64) -> Option<u64> {
     let part = (u128::from(numerator) * u128::from(scale) + denominator / 2) / denominator;
     let all = u128::from(whole) * u128::from(scale) + part;
     u64::try_from(all).ok()
+}
+
+/// A Unix time in seconds with up to nine decimals, as capture tools print it; `None` where the text
+/// is anything else or does not fit.
+pub fn unix_seconds(field: &[u8]) -> Option<Time> {
+    let point = field.iter().position(|byte| *byte == b'.');
+    let (secs, decimals) = match point {
+        Some(at) => (field.get(..at)?, field.get(at + 1..)?),
+        None => (field, &b"0"[..]),
+    };
+    let scale = 10u64.pow(u32::try_from(9usize.checked_sub(decimals.len())?).ok()?);
+    let nanos = whole(secs)?.checked_mul(1_000_000_000)?;
+    Some(Time::from_nanos(nanos.checked_add(whole(decimals)?.checked_mul(scale)?)?))
+}
+
+/// In digits only: Rust's own parser takes a sign as well.
+fn whole(field: &[u8]) -> Option<u64> {
+    if !field.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(field).ok()?.parse().ok()
 }
 
 #[cfg(test)]

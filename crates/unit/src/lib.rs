@@ -7,10 +7,19 @@
 #![forbid(unsafe_code)]
 
 pub mod human;
+pub mod log_buckets;
+mod lru_map;
 pub mod nearest;
+mod prefix;
 mod random;
+mod samples;
+mod thin_vec;
 pub mod toml;
 mod unit;
 
+pub use lru_map::LruMap;
+pub use prefix::{Prefix, PrefixError, PrefixMap};
 pub use random::Random;
+pub use samples::Samples;
+pub use thin_vec::ThinVec;
 pub use unit::{Rate, Size, Span, Time};

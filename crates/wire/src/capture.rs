@@ -11,6 +11,7 @@ pub mod linux;
 mod number;
 mod pcap;
 mod pcapng;
+pub mod pcapng_writer;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,8 @@
 //! Connections whose segments say whatever they like, in any order.
 
+use manyways_flows::flow::Connection;
 use manyways_unit::{Span, Time};
-use manyways_wire::flow::{Connection, End};
+use manyways_wire::stream::End;
 use manyways_wire::tcp::{Flags, Segment};
 
 /// A segment with all that its end has, an acknowledgement of all, one that begins, and one that ends.

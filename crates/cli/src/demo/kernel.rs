@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use manyways_net::lab::{Lab, Place};
+use manyways_lab::{Lab, Place};
 use manyways_unit::Span;
 use serde::Serialize;
 

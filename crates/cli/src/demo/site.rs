@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use manyways_net::lab::{Lab, Place};
+use manyways_lab::{Lab, Place};
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
 use manyways_unit::{Size, Span};

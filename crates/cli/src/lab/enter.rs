@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::lab::control::{Answer, RadioStatus, Request, ask};
-use manyways_net::lab::{Place, registry::Record};
+use manyways_lab::control::{Answer, RadioStatus, Request, ask};
+use manyways_lab::{Place, registry::Record};
 use manyways_sys::signal::Termination;
 use manyways_unit::human::counted;
 use serde_json::json;
@@ -96,7 +96,7 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     let command = super::shell::command(&args.command);
     let termination = Termination::take().context("cannot watch for signals")?;
     let start = || {
-        manyways_net::lab::enter(&record, &folder, place, fd, command)
+        manyways_lab::enter(&record, &folder, place, fd, command)
             .with_context(|| format!("cannot enter lab `{}`", record.name))
     };
     follow(start, &termination)

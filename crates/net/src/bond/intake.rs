@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use manyways_sys::interface;
-use manyways_sys::prefix::Prefix;
 use manyways_sys::tproxy::{self, Rules, Selection, Target};
+use manyways_unit::Prefix;
 
 use super::whose::name_of;
 use super::why::Question;

@@ -194,10 +194,10 @@ fn selector(table: Table<'_>) -> Result<Selector, Fault> {
 }
 
 /// One pattern or a list of them, of which any is to fit.
-fn patterns<T>(
+fn patterns<T, E: std::fmt::Display>(
     table: &Table<'_>,
     key: Key,
-    read: impl Fn(&str) -> Result<T, InvalidValue>,
+    read: impl Fn(&str) -> Result<T, E>,
 ) -> Result<Vec<T>, Fault> {
     let Some(entry) = table.entry(key.word()) else { return Ok(Vec::new()) };
     list(&entry)?

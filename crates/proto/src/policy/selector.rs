@@ -8,7 +8,8 @@ use manyways_unit::Size;
 use super::cgroup::Cgroup;
 use super::domain::Domain;
 use super::glob::Glob;
-use super::range::{Bytes, Ports, Prefix};
+use super::range::{Bytes, Ports};
+use manyways_unit::Prefix;
 
 /// TCP or UDP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -163,7 +164,7 @@ impl Selector {
             Key::Protocol => any(&self.protocol, |one| *one == flow.protocol),
             Key::Port => any(&self.port, |one| one.fits(flow.port)),
             Key::Address => {
-                any(&self.address, |one| flow.address.is_some_and(|address| one.fits(address)))
+                any(&self.address, |one| flow.address.is_some_and(|address| one.contains(address)))
             }
             Key::Domain => any(&self.domain, |one| flow.domain.is_some_and(|name| one.fits(name))),
             Key::Process => {

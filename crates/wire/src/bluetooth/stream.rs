@@ -5,7 +5,8 @@ use manyways_unit::{Span, Time};
 use super::control::{Address, Direction};
 use super::credits::Credits;
 use super::rest::Rest;
-use crate::flow::{Piece, Samples};
+use crate::stream::Piece;
+use manyways_unit::Samples;
 
 /// Which stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

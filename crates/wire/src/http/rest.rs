@@ -2,7 +2,7 @@
 
 use manyways_unit::Time;
 
-use crate::flow::Piece;
+use crate::stream::Piece;
 
 /// Bytes that are known, and behind them some that are not.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use manyways_unit::Time;
 
 use crate::LIMIT;
-use crate::flow::End;
+use crate::stream::End;
 use crate::tls::hello;
 use crate::tls::reader::{ALERT, APPLICATION_DATA, HANDSHAKE, Part, Record};
 

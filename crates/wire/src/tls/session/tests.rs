@@ -13,7 +13,7 @@ use rustls::{
 };
 
 use super::*;
-use crate::tls::tests::{extension, message, records, sized, sni};
+use crate::sample::{extension, message, records, sized, sni};
 
 /// From one end to the other.
 const TRIP: Span = Span::from_millis(20);
