@@ -11,6 +11,7 @@
 pub mod address;
 pub mod bench;
 pub mod control;
+pub mod event;
 mod internet;
 mod network;
 pub mod pcap;
