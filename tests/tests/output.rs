@@ -39,6 +39,8 @@ fn talkers() -> Vec<(Vec<&'static str>, i32)> {
         (words("radio whatif day.csv --profile lte --batch 5min"), 0),
         (words("radio simulate day.csv --profile lte --policy makeidle"), 0),
         (words("radio generate --heartbeat 30s --lasts 1h"), 0),
+        (words("--help"), 0),
+        (words("--version"), 0),
         (words("completions bash"), 0),
         (words("completions zsh"), 0),
     ]
@@ -64,7 +66,9 @@ fn complainers() -> Vec<(Vec<&'static str>, i32)> {
 /// A folder with the files that the commands name.
 fn files() -> tempfile::TempDir {
     let folder = folder();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("room for a file");
+    };
     write("day.csv", TRACE);
     write("policy.toml", POLICY);
     write("warned.toml", WARNED);
@@ -87,13 +91,13 @@ fn ends(mut command: Command, stdout: impl Into<Stdio>, stderr: impl Into<Stdio>
 
 /// A pipe that nobody reads.
 fn unread() -> io::PipeWriter {
-    let (reader, writer) = io::pipe().unwrap();
+    let (reader, writer) = io::pipe().expect("a pipe");
     drop(reader);
     writer
 }
 
 fn full() -> File {
-    File::options().write(true).open("/dev/full").unwrap()
+    File::options().write(true).open("/dev/full").expect("it is there")
 }
 
 #[test]

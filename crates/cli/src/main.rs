@@ -63,8 +63,10 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    // Usage errors leave with 2 inside `parse`.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return output::instead(&answer),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("MANYWAYS_LOG")

@@ -8,6 +8,7 @@
 //! failure to write there shows in the exit code of [`finish`]. A failure of standard error has
 //! nobody to be shown to.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -35,10 +36,10 @@ macro_rules! eprint {
     ($($arg:tt)*) => { $crate::output::remark(&::std::format!($($arg)*)) };
 }
 
-/// Writes a line to standard error.
+/// Writes one line to standard error: a line end within it can only come from a foreign name.
 macro_rules! eprintln {
     () => { $crate::output::remark("\n") };
-    ($($arg:tt)*) => { $crate::output::remark(&(::std::format!($($arg)*) + "\n")) };
+    ($($arg:tt)*) => { $crate::output::remark_line(&::std::format!($($arg)*)) };
 }
 
 /// Why standard output cannot be written, from the first failure on.
@@ -76,6 +77,33 @@ pub fn remark(text: &str) {
     let _ = io::stderr().lock().write_all(printable_lines(text).as_bytes());
 }
 
+/// Writes one line to standard error; line ends before it leave room.
+pub fn remark_line(line: &str) {
+    let words = line.trim_start_matches('\n');
+    let room = &line[..line.len() - words.len()];
+    remark(&format!("{room}{}\n", printable(words)));
+}
+
+/// Prints what the command line asks for in place of a command (help, the version), with exit code 0,
+/// or why it makes no sense, with exit code 2.
+pub fn instead(answer: &clap::Error) -> ExitCode {
+    let words = answer.render().to_string();
+    match printable_lines(&words) {
+        // A word of the command line may be the name of a file that a pattern has found.
+        Cow::Owned(harmless) => remark(&harmless),
+        // In colours, where these are wanted.
+        Cow::Borrowed(_) => {
+            if let Err(error) = answer.print() {
+                let _ = LOST.set(error);
+            }
+        }
+    }
+    match answer.use_stderr() {
+        true => ExitCode::from(2),
+        false => finish(ExitCode::SUCCESS),
+    }
+}
+
 /// The exit code of a command that succeeded with `code`: 1 where its output is not whole, unless
 /// its reader closed the pipe.
 pub fn finish(code: ExitCode) -> ExitCode {
@@ -108,5 +136,48 @@ pub fn log_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) ->
     match field.name() {
         "message" => write!(out, "{}", printable(&value)),
         name => write!(out, "{name}={}", printable(&value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::field::MakeExt;
+    use tracing_subscriber::fmt::format::debug_fn;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(line)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_log_line_neither_colours_nor_ends_it() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt()
+            .fmt_fields(debug_fn(log_field).delimited(" "))
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .finish();
+        tracing::subscriber::with_default(log, || {
+            let name = "a\x1b[31m\nb\u{9b}";
+            tracing::warn!(%name, number = 3, "from {name}");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let name = "a\\u001b[31m\\u000ab\\u009b";
+        assert_eq!(text, format!(" WARN from {name} name={name} number=3\n"));
     }
 }

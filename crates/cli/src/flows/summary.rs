@@ -5,6 +5,7 @@ use std::path::Path;
 
 use manyways_net::flows::Outcome;
 use manyways_trace::Span;
+use manyways_trace::human::printable;
 use manyways_wire::analysis::{Distribution, Server};
 use manyways_wire::flow::Limit;
 use manyways_wire::table::VERSION;
@@ -153,7 +154,8 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<12} {value}");
+        // Servers and files may have any name.
+        let _ = writeln!(text, "{name:<12} {}", printable(&value));
     };
     line(
         "Packets",

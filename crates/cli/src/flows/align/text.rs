@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use manyways_net::flows::Alignment;
 use manyways_trace::Span;
+use manyways_trace::human::printable;
 use manyways_wire::align::{
     Carries, Clock, Difference, How, Name, Pair, Part, Place, Point, Trust, Way,
 };
@@ -28,7 +29,7 @@ pub fn text(alignment: &Alignment) -> String {
             text,
             "{:<12} {}: {} packets, {}",
             label(number),
-            capture.name,
+            printable(&capture.name),
             capture.packets,
             match streams(point) {
                 1 => "1 stream".to_owned(),

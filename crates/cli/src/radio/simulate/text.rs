@@ -1,5 +1,7 @@
 //! The results for people.
 
+use manyways_trace::human::printable;
+
 use super::{Results, Sum};
 use crate::radio::words::{percent, seconds, short, table};
 
@@ -52,7 +54,7 @@ pub fn text(results: &Results, each: bool) -> String {
         "\n{}, {} packets. saved: of the energy under the network's timers; switches: times the \
          radio is brought back, by those under them.\n",
         match &results.traces[..] {
-            [one] => one.trace.clone(),
+            [one] => printable(&one.trace).into_owned(),
             all => format!("{} traces", all.len()),
         },
         crate::radio::words::count(packets)
