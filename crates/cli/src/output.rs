@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use manyways_trace::human::{printable, printable_lines};
+use manyways_unit::human::{printable, printable_lines};
 use tracing::field::Field;
 use tracing_subscriber::fmt::format::Writer;
 

@@ -16,7 +16,6 @@ pub mod memory;
 pub mod netns;
 pub mod poll;
 pub mod power;
-pub mod prefix;
 pub mod privilege;
 pub mod process;
 pub mod sandbox;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use manyways_trace::human::printable;
+use manyways_unit::human::printable;
 
 /// Columns of equal width: the first row is the heading, words stand left, figures right. Cells may
 /// hold foreign names.

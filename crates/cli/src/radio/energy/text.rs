@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use manyways_model::radio::Share;
-use manyways_trace::human::printable;
+use manyways_unit::human::printable;
 
 use super::measure::{By, Measured};
 use super::{Battery, total};

@@ -1,6 +1,6 @@
 //! The results for people.
 
-use manyways_trace::human::printable;
+use manyways_unit::human::printable;
 
 use super::{Results, Sum};
 use crate::radio::words::{percent, seconds, short, table};
