@@ -11,7 +11,7 @@ mod schema;
 mod summary;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -261,13 +261,8 @@ impl Args {
 }
 
 fn print(text: &str) -> Result<ExitCode> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has read enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    crate::output::text(text);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Says which captures could not be read to their end.

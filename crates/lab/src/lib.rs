@@ -7,6 +7,7 @@
 //!
 //! Where to start: [`Lab::start`], then [`Lab::spawn`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod address;
 pub mod bench;

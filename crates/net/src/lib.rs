@@ -4,6 +4,7 @@
 //! through `manyways-link`; [`resolve`] asks the name servers of one path. Start with
 //! [`lab::Lab`] for the emulator and with [`fetch`] for downloads.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod base64;
 pub mod bond;

@@ -3,11 +3,10 @@
 mod document;
 mod text;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use manyways_capture::{Alignment, Folder, Progress, Site, Sources};
 use manyways_flows::align::{Delay, Place};
 use manyways_record::table::{Batch, Schema};
@@ -76,12 +75,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         true => serde_json::to_string(&document)? + "\n",
         false => text::text(&alignment),
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(error).context("cannot write the summary");
-        }
-        _ => {}
-    }
+    crate::output::text(&text);
     let mut code = ExitCode::SUCCESS;
     for capture in &alignment.captures {
         let Some(fault) = &capture.fault else { continue };

@@ -8,6 +8,7 @@ use manyways_flows::analysis::{Distribution, Server};
 use manyways_flows::flow::Limit;
 use manyways_record::table::VERSION;
 use manyways_unit::Span;
+use manyways_unit::human::printable;
 use serde::Serialize;
 
 /// So many servers are named.
@@ -153,7 +154,8 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<12} {value}");
+        // Servers and files may have any name.
+        let _ = writeln!(text, "{name:<12} {}", printable(&value));
     };
     line(
         "Packets",

@@ -10,6 +10,7 @@ use manyways_model::radio::policy::{Holding, NEVER, StatusQuo};
 use manyways_model::radio::simulate::{Decides, Simulation};
 use manyways_model::radio::{BURST_GAP, Choice, Decay, Packet, Profile, Tolerant};
 use manyways_net::radio::trace::{Progress, Trace};
+use manyways_unit::human::printable;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
@@ -227,10 +228,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 false => args.app.join(", "),
             };
             format!(
-                "{trace} on {}: {} packets in {}; what changes is {who}\n\n{}",
-                known.name,
+                "{} on {}: {} packets in {}; what changes is {}\n\n{}",
+                printable(&trace),
+                printable(&known.name),
                 count(seen.packets),
                 seconds(lasts),
+                printable(&who),
                 table(&rows)
             )
         }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use manyways_model::radio::Share;
+use manyways_unit::human::printable;
 
 use super::measure::{By, Measured};
 use super::{Battery, total};
@@ -47,8 +48,8 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
     let all = account.total();
     let mut text = format!(
         "{} on {}: {} packets in {}, {} sent, {} received\n",
-        one.trace,
-        one.known.name,
+        printable(&one.trace),
+        printable(&one.known.name),
         count(one.seen.packets),
         seconds(one.lasts()),
         bytes(account.bytes[0]),
@@ -91,7 +92,8 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
     for (name, period) in one.periods.iter().take(top) {
         let _ = writeln!(
             text,
-            "periodic: {name} every {}, {} bursts",
+            "periodic: {} every {}, {} bursts",
+            printable(name),
             seconds(period.every),
             count(period.bursts)
         );

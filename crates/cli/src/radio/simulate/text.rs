@@ -1,5 +1,7 @@
 //! The results for people.
 
+use manyways_unit::human::printable;
+
 use super::{Results, Sum};
 use manyways_report::number::{digits, percent, seconds};
 use manyways_report::text::table;
@@ -53,7 +55,7 @@ pub fn text(results: &Results, each: bool) -> String {
         "\n{}, {} packets. saved: of the energy under the network's timers; switches: times the \
          radio is brought back, by those under them.\n",
         match &results.traces[..] {
-            [one] => one.trace.clone(),
+            [one] => printable(&one.trace).into_owned(),
             all => format!("{} traces", all.len()),
         },
         manyways_report::number::count(packets)
