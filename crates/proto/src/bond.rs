@@ -8,3 +8,5 @@
 
 pub mod dial;
 pub mod happy_eyeballs;
+pub mod path;
+pub mod usage;

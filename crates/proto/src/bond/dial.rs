@@ -25,27 +25,45 @@
 //!   send.
 
 use std::collections::{HashSet, VecDeque};
+use std::fmt;
 use std::net::SocketAddr;
 
 use manyways_trace::{Span, Time};
 
+use super::path::PathState;
 use crate::mux::CarrierId;
 use crate::sched::PathId;
 
 /// What carries a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
+pub enum CarrierTransport {
     /// TCP with TLS.
     Tcp,
     /// QUIC.
     Quic,
 }
 
+impl CarrierTransport {
+    /// The stable word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Quic => "quic",
+        }
+    }
+}
+
+impl fmt::Display for CarrierTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 /// Over which transports a client dials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TransportChoice {
     /// Over this one alone.
-    Only(Transport),
+    Only(CarrierTransport),
     /// TCP, and QUIC on a path where TCP does not get through.
     #[default]
     TcpThenQuic,
@@ -193,7 +211,7 @@ pub enum Output<F, L> {
         /// On this path.
         path: PathId,
         /// Over this.
-        transport: Transport,
+        transport: CarrierTransport,
     },
     /// End the attempt on a path.
     Abandon(PathId),
@@ -222,19 +240,6 @@ pub enum Event<F, L> {
     Renewed,
     /// The gateway's name stands for other addresses.
     Moved(Vec<SocketAddr>),
-}
-
-/// Whether a path can carry anything, as far as its carrier goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PathState {
-    /// It has a carrier that gets through.
-    Up,
-    /// It has a carrier that does not get through.
-    Suspect,
-    /// It has no carrier as no application has anything to send, and gets one when one has.
-    Asleep,
-    /// It has no carrier.
-    Down,
 }
 
 /// Dials the paths of one client, see the [module](self).
@@ -299,7 +304,7 @@ struct Attempt<F> {
 #[derive(Debug)]
 enum Stage<F> {
     /// Over the only transport, or over TCP before QUIC, until then.
-    Connecting(Transport, Option<Time>),
+    Connecting(CarrierTransport, Option<Time>),
     /// Over QUIC until then, as TCP failed for that reason.
     FallenBack(Time, Failure<F>),
     /// Both ends are known, hello and welcome are exchanged.
@@ -481,7 +486,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let left = self.config.tcp_failures_before_quic;
         let Some(path) = self.path(id) else { return };
         let Activity::Attempt(attempt) = &mut path.activity else { return };
-        if let Stage::Connecting(Transport::Tcp, Some(_)) = attempt.stage {
+        if let Stage::Connecting(CarrierTransport::Tcp, Some(_)) = attempt.stage {
             path.tcp_failures_left = left;
         }
         attempt.stage = Stage::Handshake;
@@ -516,7 +521,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         };
         let stage = std::mem::replace(&mut attempt.stage, Stage::Handshake);
         let why = match stage {
-            Stage::Connecting(Transport::Tcp, Some(_)) if kind != FailureKind::Permanent => {
+            Stage::Connecting(CarrierTransport::Tcp, Some(_)) if kind != FailureKind::Permanent => {
                 let trusted = path.tcp_failures_left > 0;
                 path.tcp_failures_left = path.tcp_failures_left.saturating_sub(1);
                 if kind == FailureKind::Timeout || !trusted {
@@ -543,7 +548,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let Some(path) = self.path(id) else { return };
         if let Activity::Attempt(attempt) = &mut path.activity {
             attempt.stage = Stage::FallenBack(until, why);
-            self.outputs.push_back(Output::Dial { path: id, transport: Transport::Quic });
+            self.outputs.push_back(Output::Dial { path: id, transport: CarrierTransport::Quic });
         }
     }
 
@@ -696,7 +701,7 @@ impl<F: Reason + Clone, L> Dialer<F, L> {
         let config = self.config;
         let (transport, until) = match config.transport {
             TransportChoice::Only(transport) => (transport, None),
-            TransportChoice::TcpThenQuic => (Transport::Tcp, Some(now + config.tcp_timeout)),
+            TransportChoice::TcpThenQuic => (CarrierTransport::Tcp, Some(now + config.tcp_timeout)),
         };
         let Some(path) = self.path(id) else { return };
         path.activity = Activity::Attempt(Attempt {

@@ -28,8 +28,8 @@ type Said = Output<Why, &'static str>;
 
 const WIFI: PathId = PathId(0);
 const LTE: PathId = PathId(1);
-const TCP: Transport = Transport::Tcp;
-const QUIC: Transport = Transport::Quic;
+const TCP: CarrierTransport = CarrierTransport::Tcp;
+const QUIC: CarrierTransport = CarrierTransport::Quic;
 
 fn at(millis: u64) -> Time {
     Time::from_millis(millis)
@@ -39,7 +39,7 @@ fn address(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, last], 4433))
 }
 
-fn dial(path: PathId, transport: Transport) -> Said {
+fn dial(path: PathId, transport: CarrierTransport) -> Said {
     Output::Dial { path, transport }
 }
 
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    fn only(transport: Transport, paths: usize) -> Self {
+    fn only(transport: CarrierTransport, paths: usize) -> Self {
         let transport = TransportChoice::Only(transport);
         Self::new(Config { transport, ..Config::default() }, paths)
     }
@@ -114,7 +114,7 @@ impl World {
     }
 
     /// When a path was dialled, and over what.
-    fn dials(&self, path: PathId) -> Vec<(u64, Transport)> {
+    fn dials(&self, path: PathId) -> Vec<(u64, CarrierTransport)> {
         let dials = self.said.iter().filter_map(|(time, output)| match output {
             Output::Dial { path: dialled, transport } if *dialled == path => {
                 Some((*time, *transport))
@@ -189,7 +189,8 @@ fn where_tcp_got_through_it_may_be_refused_four_times_before_quic_is_tried() {
         let next = world.dialer.next_wakeup().unwrap();
         world.until(next.as_nanos() / 1_000_000);
     }
-    let transports: Vec<Transport> = world.dials(WIFI).into_iter().map(|(_, over)| over).collect();
+    let transports: Vec<CarrierTransport> =
+        world.dials(WIFI).into_iter().map(|(_, over)| over).collect();
     assert_eq!(transports, [TCP, TCP, TCP, TCP, QUIC], "{:?}", world.said);
 }
 
@@ -467,8 +468,8 @@ proptest! {
     fn a_path_has_one_attempt_at_most_and_is_never_forgotten(
         transport in prop_oneof![
             Just(TransportChoice::TcpThenQuic),
-            Just(TransportChoice::Only(Transport::Tcp)),
-            Just(TransportChoice::Only(Transport::Quic)),
+            Just(TransportChoice::Only(CarrierTransport::Tcp)),
+            Just(TransportChoice::Only(CarrierTransport::Quic)),
         ],
         events in prop::collection::vec((0_u64..4_000, happens()), 1..120),
     ) {
@@ -492,7 +493,7 @@ proptest! {
                         prop_assert!(seen[path].attempt.is_none(), "two attempts at once");
                         seen[path].attempt = Some(false);
                         seen[path].waits_for_link = false;
-                        if over == Transport::Tcp || transport != TransportChoice::TcpThenQuic {
+                        if over == CarrierTransport::Tcp || transport != TransportChoice::TcpThenQuic {
                             begun.insert(path, now);
                         }
                     }
