@@ -9,4 +9,5 @@
 pub mod dial;
 pub mod happy_eyeballs;
 pub mod path;
+pub mod routing;
 pub mod usage;
