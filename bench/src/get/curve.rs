@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::Time;
-use manyways_trace::event::{Event, Log};
+use manyways_record::event::{Event, Log};
+use manyways_unit::Time;
 
 /// Pieces of a log that are told as one lie within this many seconds (see docs/event-log.md).
 const TOGETHER: f64 = 0.005;
@@ -136,8 +136,8 @@ fn gaps(requests: impl Iterator<Item = Request>) -> Vec<(String, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use manyways_trace::Span;
-    use manyways_trace::event::{Header, Record};
+    use manyways_record::event::{Header, Record};
+    use manyways_unit::Span;
 
     use super::*;
 

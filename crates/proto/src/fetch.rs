@@ -48,7 +48,7 @@ mod transfer;
 
 use std::fmt;
 
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use crate::estimate::Conditions;
 

@@ -1,6 +1,6 @@
 //! That traffic goes where the policy says, and nowhere else.
 
-use manyways_trace::event::{self, BondShare, Event};
+use manyways_record::event::{self, BondShare, Event};
 
 use crate::needs_world;
 use crate::world::World;

@@ -1,7 +1,7 @@
 //! What is told: status, why, check, metrics and the event log.
 
+use manyways_record::event::{self, Event};
 use manyways_tests::{Need, finish, manyways, needs};
-use manyways_trace::event::{self, Event};
 use serde_json::Value;
 
 use crate::needs_world;

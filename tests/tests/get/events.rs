@@ -1,6 +1,6 @@
 //! `--events`: the timeline of a run.
 
-use manyways_trace::event::{Event, Record, parse};
+use manyways_record::event::{Event, Record, parse};
 use serde_json::Value;
 
 use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use manyways_record::event::{self, Event};
 use manyways_tests::{Need, folder, needs};
-use manyways_trace::event::{self, Event};
 
 use crate::running::{nginx, script_in};
 

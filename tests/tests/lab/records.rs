@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use manyways_record::event::{self, Event, LinkSample, Log, Way};
 use manyways_tests::{Need, finish, folder, manyways, needs};
-use manyways_trace::event::{self, Event, LinkSample, Log, Way};
 
 use crate::running::{nginx, script_in};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use manyways_net::bond::client::Client;
 use manyways_net::bond::journal::Journal;
-use manyways_trace::event::{Header, Record, line};
+use manyways_record::event::{Header, Record, line};
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;

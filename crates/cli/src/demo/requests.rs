@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::Span;
-use manyways_trace::event::{self, Event};
+use manyways_record::event::{self, Event};
+use manyways_unit::Span;
 use serde::{Serialize, Serializer};
 
 /// The journal of a download joins what follows within this time; a piece is not older.

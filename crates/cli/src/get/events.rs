@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use manyways_net::fetch::{Event, Progress};
+use manyways_record::event::{self, Header, PathSample, Record, line};
 use manyways_sys::clock::Clock;
-use manyways_trace::event::{self, Header, PathSample, Record, line};
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use crate::failure::Failure;
 
@@ -84,7 +84,7 @@ impl EventLog {
                 transfer: self.transfer,
                 path: path.name.clone(),
                 bytes: path.bytes.as_bytes(),
-                rate_bps: path.rate.map(manyways_trace::Rate::as_bps),
+                rate_bps: path.rate.map(manyways_unit::Rate::as_bps),
             };
             self.write(progress.elapsed, event::Event::PathSample(sample));
         }
@@ -130,7 +130,7 @@ mod tests {
     use std::error::Error;
 
     use manyways_net::fetch::PathProgress;
-    use manyways_trace::Rate;
+    use manyways_unit::Rate;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use manyways_proto::mux::{CarrierId, Config, FlowId, Hello, Input, Role, StreamI
 use manyways_proto::mux::{Target, VERSION};
 use manyways_proto::sched::PathId;
 use manyways_sys::clock::Clock;
-use manyways_trace::Span;
+use manyways_unit::Span;
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Connection};

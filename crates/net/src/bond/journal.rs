@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use manyways_proto::bond::path::PathState;
 use manyways_proto::mux::Counters;
 use manyways_proto::sched::PathId;
-use manyways_trace::Time;
-use manyways_trace::event::{BondOpen, BondShare, Event, Record};
+use manyways_record::event::{BondOpen, BondShare, Event, Record};
+use manyways_unit::Time;
 use tokio::sync::mpsc;
 
 use super::rules::{Fate, Traffic};

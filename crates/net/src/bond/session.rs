@@ -18,7 +18,7 @@ use manyways_proto::mux::{
 };
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::clock::Clock;
-use manyways_trace::Time;
+use manyways_unit::Time;
 use tokio::sync::{Notify, mpsc};
 
 use super::carrier::{CarrierError, Chunk, Vitals};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use manyways_sys::clock::Clock;
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 /// Waits until `wakeup` on `clock`; for ever where there is none.
 pub(super) async fn until(clock: &Clock, wakeup: Option<Time>) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use manyways_proto::fetch::{PathId, Range, RequestId};
-use manyways_trace::event::{self, Record};
-use manyways_trace::{Span, Time};
+use manyways_record::event::{self, Record};
+use manyways_unit::{Span, Time};
 
 use super::PathSpec;
 use super::report::Event;

@@ -28,7 +28,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::path::PathState;
 use crate::mux::CarrierId;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// The delay before the next address is tried beside those before it (RFC 8305 §5 recommends this).
 pub const CONNECTION_ATTEMPT_DELAY: Span = Span::from_millis(250);

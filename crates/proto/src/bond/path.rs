@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::dial::CarrierTransport;
 use super::usage::{Day, Usage};

@@ -10,7 +10,7 @@ mod labels;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use crate::mux::{FlowId, StreamId, Target};
 use crate::policy::{Decision, Engine, Explanation, Flow, Policy, Protocol, Surroundings};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 /// At most this many paths are counted.
 pub const MAX_PATHS: usize = 256;

@@ -1,7 +1,7 @@
 //! How much a server may send: the windows of streams, and credit withheld so that an answer ends
 //! where it should.
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::transfer::{Fetch, Request};
 use super::{Output, PathId, RangeEnd, RequestId, Scheduler};

@@ -1,6 +1,6 @@
 //! When the round trip of the application is measured, and how.
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::transfer::{Fetch, Path, State};
 use super::{Output, PathId, Scheduler};

@@ -5,7 +5,7 @@
 //! the moment at which all paths end together when each brings its rate from the moment on at
 //! which its bytes can flow. For two paths that is equation 1.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::transfer::{Request, State};
 use super::{Fetch, PathId, Range, RangeEnd, RequestId, Scheduler};

@@ -1,6 +1,6 @@
 //! Nothing comes: when that is said, and when it is the end.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::transfer::{Fetch, Path, State};
 use super::{FaultClass, Note, Output, Range, Reason};

@@ -7,7 +7,7 @@ mod random;
 mod silence;
 mod world;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::{Allowance, Config, Note, PathId, Reason};
 use world::{End, Link, Server, World};
