@@ -49,6 +49,16 @@ struct Ending {
     fin: Option<Time>,
     /// When the first RST did.
     reset: Option<Time>,
+    /// The RSTs of each end: no stream has them, as their numbers need not be those of the stream.
+    resets: [Resets; 2],
+}
+
+/// The RSTs of one end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Resets {
+    packets: u32,
+    /// Bytes of payload, which say why (RFC 9293, 3.10.7.3).
+    bytes: u64,
 }
 
 /// When the parts of the handshake passed first, and how often they did.
@@ -197,6 +207,18 @@ impl Connection {
         self.ending.as_ref().and_then(|ending| ending.reset).zip(from)
     }
 
+    /// How many packets this end sent, RSTs included.
+    pub fn packets(&self, end: End) -> u64 {
+        let resets = self.ending.as_ref().map_or(0, |ending| ending.resets[end as usize].packets);
+        self.stream(end).map_or(0, |stream| stream.counts().segments) + u64::from(resets)
+    }
+
+    /// How many bytes of payload this end sent: those sent again included, and those of RSTs.
+    pub fn bytes(&self, end: End) -> u64 {
+        let resets = self.ending.as_ref().map_or(0, |ending| ending.resets[end as usize].bytes);
+        self.stream(end).map_or(0, |stream| stream.counts().bytes) + resets
+    }
+
     fn has_reset(&self) -> bool {
         self.ends.iter().any(|end| end.gave_up)
     }
@@ -255,11 +277,13 @@ impl Connection {
         self.begins(now, from, segment);
         if segment.flags.has(Flags::RST) {
             let ending = self.ending.get_or_insert_default();
+            let resets = &mut ending.resets[from as usize];
+            resets.packets = resets.packets.saturating_add(1);
+            resets.bytes += u64::from(segment.length);
             if ending.reset.is_none() {
                 ending.reset = Some(now);
                 self.ends[from as usize].gave_up = true;
             }
-            // Its numbers need not be those of the stream.
             return None;
         }
         if segment.flags.has(Flags::FIN) {
@@ -556,6 +580,27 @@ mod tests {
         passing.passes(120, End::Server, [2_000, 401], 0x14, 0, &[]);
         assert_eq!(passing.0.reset(), Some((Time::from_millis(120), End::Server)));
         assert!(!passing.0.is_valid());
+    }
+
+    #[test]
+    fn resets_count_as_packets_of_their_sender() {
+        let mut passing = greeted();
+        passing.passes(60, End::Client, [100, 500], 0x18, 300, &[]);
+        passing.passes(101, End::Server, [500, 400], 0x18, 1_400, &[]);
+        // Whoever has closed answers each segment that is still on its way.
+        passing.passes(102, End::Client, [400, 0], 0x04, 0, &[]);
+        passing.passes(103, End::Client, [400, 0], 0x04, 0, &[]);
+        passing.passes(140, End::Server, [1_900, 400], 0x14, 21, &[]);
+        let connection = &passing.0;
+        assert_eq!([connection.packets(End::Client), connection.packets(End::Server)], [5, 3]);
+        assert_eq!([connection.bytes(End::Client), connection.bytes(End::Server)], [300, 1_421]);
+        assert_eq!(connection.stream(End::Server).unwrap().length(), 1_400);
+        // A connection of which nothing else passes.
+        let mut passing = Passing(Connection::new(Time::ZERO));
+        passing.passes(0, End::Server, [7, 9], 0x14, 0, &[]);
+        let connection = &passing.0;
+        assert_eq!([connection.packets(End::Client), connection.packets(End::Server)], [0, 1]);
+        assert_eq!(connection.reset(), Some((Time::ZERO, End::Server)));
     }
 
     #[test]
