@@ -138,8 +138,7 @@ impl Overview {
     }
 
     pub(super) fn tcp(&mut self, flow: &TcpFlow, mut mask: Option<&mut Mask>) {
-        let counts = |end| flow.connection.stream(end).map(|stream| stream.counts());
-        let bytes = [End::Client, End::Server].map(|end| counts(end).map_or(0, |one| one.bytes));
+        let bytes = [End::Client, End::Server].map(|end| flow.connection.bytes(end));
         let carried = Carried { flows: 1, bytes };
         let protocol = flow.application.protocol.unwrap_or("nothing");
         self.protocols.entry(("tcp", protocol)).or_default().add(&carried);
@@ -193,7 +192,8 @@ impl Overview {
 
         let idle = limited_by.span(Limit::Application) + limited_by.span(Limit::Think);
         let busy = limited_by.all().saturating_sub(idle);
-        let segments = counts(End::Server).map_or(0, |counts| counts.data_segments);
+        let server = flow.connection.stream(End::Server);
+        let segments = server.map_or(0, |stream| stream.counts().data_segments);
         if segments < SEGMENTS || busy.is_zero() {
             return;
         }

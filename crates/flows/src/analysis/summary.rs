@@ -64,11 +64,12 @@ impl Summary {
         self.valid += u64::from(flow.connection.is_valid());
         let mut bytes = 0;
         for end in [End::Client, End::Server] {
+            let sent = flow.connection.bytes(end);
+            bytes += sent;
+            self.bytes[end as usize] += sent;
             let Some(counts) = flow.connection.stream(end).map(|stream| stream.counts()) else {
                 continue;
             };
-            bytes += counts.bytes;
-            self.bytes[end as usize] += counts.bytes;
             self.data_segments += counts.data_segments;
             self.again += u64::from(counts.again.all());
             self.spurious += u64::from(counts.again.spurious);

@@ -203,11 +203,11 @@ impl Row for TcpFlow {
         "syns" Count "How often the client's SYN passed." |flow| flow.connection.handshake().syns;
         "reset_by" Text "Who sent the first RST: client or server."
             |flow| flow.connection.reset().map(|(_, end)| super::name(end));
-        both "packets" Count "Packets" |flow, end| flow.count(end, |counts| counts.segments);
+        both "packets" Count "Packets" |flow, end| flow.connection.packets(end);
         both "data_packets" Count "Data packets, merged ones counted as those that they were"
             |flow, end| flow.count(end, |counts| counts.data_segments);
         both "bytes" Count "Bytes of payload, those sent again included"
-            |flow, end| flow.count(end, |counts| counts.bytes);
+            |flow, end| flow.connection.bytes(end);
         both "unique_bytes" Count "Bytes of payload, each counted once"
             |flow, end| flow.stream(end).map_or(0, Stream::length);
         both "ip_bytes" Count "Bytes of the IP packets" |flow, end| flow.traffic.ip_bytes(end);
