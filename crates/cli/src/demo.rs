@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::lab::{DEFAULT_CC, Lab, LabError, LabSpec};
+use manyways_lab::{DEFAULT_CC, Lab, LabError, LabSpec};
 use manyways_sys::signal::Termination;
 
 use crate::failure::Failure;

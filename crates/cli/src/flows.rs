@@ -19,14 +19,14 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
+use manyways_capture::{Folder, FolderError, Outcome, Plan, Progress, Sources};
+use manyways_flows::analysis::Settings;
+use manyways_flows::flow::Limits;
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
-use manyways_trace::{Span, Time};
-use manyways_wire::Prefix;
-use manyways_wire::analysis::Settings;
+use manyways_unit::Prefix;
+use manyways_unit::{Span, Time};
 use manyways_wire::capture::LinkType;
-use manyways_wire::flow::Limits;
 use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 
@@ -192,7 +192,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let work = scope.spawn(|| {
             // Also when it falls over its own feet.
             let _done = Done(&done);
-            flows::run(&sources.captures, &plan, folder.as_mut(), &progress)
+            manyways_capture::run(&sources.captures, &plan, folder.as_mut(), &progress)
         });
         let signal = watch(total, &progress, &termination, &done);
         (work.join(), signal)

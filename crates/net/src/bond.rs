@@ -8,6 +8,7 @@ mod connect;
 pub mod control;
 mod datagrams;
 pub mod door;
+pub mod event;
 mod facts;
 pub mod gateway;
 mod greeting;

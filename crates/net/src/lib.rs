@@ -8,8 +8,5 @@
 mod base64;
 pub mod bond;
 pub mod fetch;
-pub mod flows;
-pub mod lab;
-mod pcapng;
 pub mod radio;
 pub mod resolve;

@@ -15,7 +15,6 @@ pub mod memory;
 pub mod netns;
 pub mod poll;
 pub mod power;
-pub mod prefix;
 pub mod privilege;
 pub mod process;
 pub mod sandbox;

@@ -28,14 +28,14 @@
 //! A link with `unlimited` capacity never queues, so that its queue matters only once a capacity
 //! is set. The NAT forgets after 120 s by default, the least that RFC 4787 lets UDP have.
 
-use crate::human::{InvalidValue, probability, quoted, yes_or_no};
-use crate::nearest::nearest;
 use crate::scenario::{
     CapacitySpec, Change, DelaySpec, Direction, Discipline, LinkSpec, LinkState, LossSpec,
     Middlebox, QueueLimit, RadioSpec,
 };
 use crate::trace_file::{self, Format, TraceError};
-use crate::{Rate, Size, Span};
+use manyways_unit::human::{InvalidValue, probability, quoted, yes_or_no};
+use manyways_unit::nearest::nearest;
+use manyways_unit::{Rate, Size, Span};
 
 mod write;
 

@@ -3,7 +3,8 @@
 //! One format serves the simulator, the emulator and the benchmarks. Names of congestion controls,
 //! workloads and expectations are strings that their owners resolve.
 
-use crate::{LinkTrace, Rate, Size, Span, Steps};
+use crate::{LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span};
 
 mod read;
 

@@ -21,7 +21,8 @@
 mod json;
 mod lines;
 
-use crate::{InvalidTrace, LinkTrace, Rate, Size, Span, Steps};
+use crate::{InvalidTrace, LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span};
 
 /// The largest file that is read.
 pub const MAX_BYTES: usize = 64 << 20;

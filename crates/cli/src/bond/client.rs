@@ -23,11 +23,12 @@ use manyways_proto::sched::Kind;
 use manyways_sys::interface;
 use manyways_sys::privilege;
 use manyways_sys::tproxy::{Names, Selection, WhenDead};
-use manyways_trace::nearest::nearest;
+use manyways_unit::PrefixError;
+use manyways_unit::nearest::nearest;
 use tokio::sync::mpsc;
 
 use super::interception::{Interception, Told};
-use super::{events, keygen, listening, lookup, policy, prefix};
+use super::{events, keygen, listening, lookup, policy};
 use crate::failure::Failure;
 
 /// Whoever asks for the status waits so long for the owners of connections.
@@ -127,7 +128,9 @@ fn intercept(text: &str) -> Result<Intercept, String> {
         Some(("user", name)) => Selection::Users(vec![user(name)?]),
         Some(("cgroup", path)) => Selection::Cgroup(path.to_owned()),
         Some(("from", interface)) => Selection::From(vec![interface.to_owned()]),
-        Some(("to", range)) => Selection::To(vec![prefix(range)?]),
+        Some(("to", range)) => {
+            Selection::To(vec![range.parse().map_err(|error: PrefixError| error.to_string())?])
+        }
         _ => {
             return Err(
                 "there are all, none, user:NAME, cgroup:PATH, from:INTERFACE and to:PREFIX"

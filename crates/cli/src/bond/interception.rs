@@ -12,9 +12,9 @@ use anyhow::Result;
 use manyways_net::bond::client::Client;
 use manyways_net::bond::intake::Intake;
 use manyways_net::bond::intercept::Doors;
-use manyways_sys::prefix::Prefix;
 use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
-use manyways_trace::Span;
+use manyways_unit::Prefix;
+use manyways_unit::Span;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::failure::Failure;
@@ -140,8 +140,9 @@ impl Interception {
             _ => None,
         });
         for prefix in selected.flatten() {
-            let within =
-                |outer: Prefix| outer.contains(prefix.address()) && outer.bits() <= prefix.bits();
+            let within = |outer: Prefix| {
+                outer.contains(prefix.address()) && outer.length() <= prefix.length()
+            };
             let vain = format!("manyways: --intercept to:{prefix} takes nothing in");
             if let Some((outer, what)) = tproxy::never().find(|(outer, _)| within(*outer)) {
                 eprintln!("{vain}: it is {what} ({outer})");

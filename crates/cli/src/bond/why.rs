@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use manyways_net::bond::control::{self, Answer, End, Request};
 use manyways_net::bond::why::{Question, Why};
-use manyways_trace::human;
+use manyways_unit::human;
 
 use super::client::user;
 use super::status::{failure, unexpected};

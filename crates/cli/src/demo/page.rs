@@ -1,6 +1,6 @@
 //! The report and the picture of a demonstration.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::contender::{End, Run};
 use super::outcome::Outcome;
@@ -246,7 +246,7 @@ fn drawn(request: &Request, colour: usize, last: Span, size: u64) -> ranges::Req
 
 fn timeline(outcome: &Outcome) -> Drawing {
     let panel = |run: &Run| {
-        let points = |value: &dyn Fn(&[manyways_trace::Size]) -> u64| -> Vec<(f64, f64)> {
+        let points = |value: &dyn Fn(&[manyways_unit::Size]) -> u64| -> Vec<(f64, f64)> {
             let samples = run.samples.iter();
             let point =
                 |s: &super::watch::Sample| (s.at.as_secs_f64(), value(&s.delivered) as f64 / 1e6);

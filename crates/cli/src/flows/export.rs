@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use manyways_net::flows::{Export, ExportError, Format, Tables, Written};
+use manyways_capture::{Export, ExportError, Format, Tables, Written};
 use serde::Serialize;
 
 use crate::failure::Failure;

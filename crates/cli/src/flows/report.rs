@@ -7,10 +7,10 @@ mod words;
 
 use std::net::IpAddr;
 
-use manyways_net::flows::Outcome;
-use manyways_trace::Span;
-use manyways_wire::analysis::{Distribution, LOSSES, Overview, Party, Slow};
-use manyways_wire::flow::{Limit, LimitedBy};
+use manyways_capture::Outcome;
+use manyways_flows::analysis::{Distribution, LOSSES, Overview, Party, Slow};
+use manyways_flows::flow::{Limit, LimitedBy};
+use manyways_unit::Span;
 use manyways_wire::frame::Opaque;
 
 use super::summary::{count, lasted, lost, percent, plural, size};
@@ -227,7 +227,7 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
 }
 
 /// A distribution in a line of a table: how many, and where parts of them are.
-fn quantiles<Q: manyways_wire::analysis::Quantity>(
+fn quantiles<Q: manyways_flows::analysis::Quantity>(
     name: &str,
     found: &Distribution<Q>,
     words: impl Fn(Q) -> String,

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use manyways_net::flows::Outcome;
-use manyways_trace::Span;
-use manyways_wire::analysis::{Distribution, Server};
-use manyways_wire::flow::Limit;
-use manyways_wire::table::VERSION;
+use manyways_capture::Outcome;
+use manyways_flows::analysis::{Distribution, Server};
+use manyways_flows::flow::Limit;
+use manyways_record::table::VERSION;
+use manyways_unit::Span;
 use serde::Serialize;
 
 /// So many servers are named.
@@ -331,7 +331,7 @@ pub fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use manyways_net::flows::Capture;
+    use manyways_capture::Capture;
 
     use super::*;
 

@@ -12,10 +12,10 @@ use manyways_net::radio::control::{
     self, Bond, BondError, ControlError, Ended, Event, Exec, How, Listener, OpenError, Options,
     Outcome, Source, Watch,
 };
+use manyways_record::event::{Header, line};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
-use manyways_trace::event::{Header, line};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use serde::Serialize;
 
 use super::known::{self, Known};

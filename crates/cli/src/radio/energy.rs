@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use self::measure::{By, Measured};
 use super::known::{self, Known};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use manyways_capture::Source;
 use manyways_model::radio::Profile;
 use manyways_model::radio::csv::{CsvError, MAX_LINE};
 use manyways_model::radio::infer::{Estimate, NoTimer, Probe};
@@ -12,8 +13,7 @@ use manyways_model::radio::ladder::{self, Timer};
 use manyways_model::radio::powers::{Fit, Fitted, Powers};
 use manyways_model::radio::probes::{Probes, Samples};
 use manyways_model::radio::profile::{self, Technology};
-use manyways_net::flows::Source;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use serde_json::{Value, json};
 
 use super::known::{self, Known};

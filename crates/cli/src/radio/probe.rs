@@ -14,8 +14,8 @@ use manyways_net::resolve;
 use manyways_sys::interface::{self, Interface};
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
-use manyways_trace::human::counted;
+use manyways_unit::Span;
+use manyways_unit::human::counted;
 use serde_json::{Value, json};
 
 use super::timers;

@@ -10,7 +10,7 @@ use manyways_model::radio::policy::{Holding, NEVER, StatusQuo};
 use manyways_model::radio::simulate::{Decides, Simulation};
 use manyways_model::radio::{BURST_GAP, Choice, Decay, Packet, Profile, Tolerant};
 use manyways_net::radio::trace::{Progress, Trace};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use serde::Serialize;
 
 use super::known;

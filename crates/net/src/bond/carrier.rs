@@ -11,7 +11,7 @@ use std::task::Poll;
 use bytes::{Buf, Bytes, BytesMut};
 use manyways_proto::mux::{Condition, DecodeError, Message, Payload};
 use manyways_sys::socket::{is_writable, set_notsent_lowat, tcp_state};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use rustls::Connection;
 use tokio::io::Interest;
 use tokio::net::TcpStream;

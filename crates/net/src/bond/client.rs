@@ -14,7 +14,7 @@ use manyways_proto::mux::{
     CarrierId, Config, FlowId, Hello, Input, RefuseCode, Role, StreamId, Target, VERSION,
 };
 use manyways_proto::sched::PathId;
-use manyways_trace::Span;
+use manyways_unit::Span;
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, Connection};

@@ -13,8 +13,8 @@ use manyways_proto::mux::{
     Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
 use manyways_sys::interface;
-use manyways_trace::Rate;
-use manyways_trace::human::counted;
+use manyways_unit::Rate;
+use manyways_unit::human::counted;
 use rustls::Connection;
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use manyways_proto::mux::{Condition, Message};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{

@@ -11,7 +11,7 @@ use manyways_proto::mux::{Counters, FlowId, Input, StreamId, Target};
 use manyways_proto::policy::{Decision, Engine, Policy, Protocol};
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::process;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use manyways_wire::dns::{self, Names};
 use manyways_wire::quic::Initials;
 use manyways_wire::{HostName, Peek};
@@ -495,7 +495,7 @@ impl Rules {
             let facts = traffic.facts.borrow();
             let flow = facts.flow(bytes);
             let verdict = engine.decide(&flow);
-            let ask_at = engine.ask_again_at(&flow).map(manyways_trace::Size::as_bytes);
+            let ask_at = engine.ask_again_at(&flow).map(manyways_unit::Size::as_bytes);
             (verdict.decision, verdict.rule.map(str::to_owned), ask_at)
         };
         traffic.ask_at.set(ask_at);

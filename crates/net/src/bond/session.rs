@@ -18,7 +18,7 @@ use manyways_proto::mux::{
 };
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::clock::Clock;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use tokio::sync::{Notify, mpsc};
 
 use super::carrier::{CarrierError, Chunk, Vitals};

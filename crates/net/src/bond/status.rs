@@ -8,7 +8,7 @@ use std::rc::Rc;
 use manyways_proto::mux::Counters;
 use manyways_proto::policy::Decision;
 use manyways_proto::sched::PathSet;
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use serde::{Deserialize, Serialize};
 
 use super::rules::{Fate, Rules, Traffic, Way};

@@ -10,7 +10,7 @@ use manyways_proto::policy::{PathFacts, Policy, Surroundings};
 use manyways_proto::sched::PathId;
 use manyways_sys::interface::Interface;
 use manyways_sys::power;
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::session::Session;
 use super::tally::Share;

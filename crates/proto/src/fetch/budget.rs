@@ -1,6 +1,6 @@
 //! The allowance of metered paths: how much each request may still bring.
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 use super::path::Path;
 use super::request::Request;

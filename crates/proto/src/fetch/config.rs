@@ -1,6 +1,6 @@
 //! What a caller of a fetch may set.
 
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 
 use super::{Object, Ranges};
 

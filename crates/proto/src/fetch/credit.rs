@@ -1,7 +1,7 @@
 //! Flow-control credit: how far a server may send, withheld so that a response ends where it
 //! should, and where the reader is not far enough.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::request::Request;
 use super::{Fetch, Output, PathId, RangeEnd, RequestId};

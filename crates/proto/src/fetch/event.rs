@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 
 use super::{Fault, Head, PathId, Range, RequestId, Validator};
 use crate::estimate::Conditions;

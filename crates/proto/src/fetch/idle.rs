@@ -1,6 +1,6 @@
 //! A fetch to which nothing comes: when the user is told, and when the fetch ends.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::path::Path;
 use super::transfer::{IdleNotice, Phase};

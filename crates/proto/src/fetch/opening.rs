@@ -1,6 +1,6 @@
 //! Responses: the first one says what the object is, and later ones must be of the same object.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::answer::{judge, judge_whole};
 use super::object::{FirstRequest, ObjectState, Versions, WholeOnly};

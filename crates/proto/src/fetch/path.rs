@@ -1,6 +1,6 @@
 //! The paths of a fetch: how each comes, connects, fails and goes.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::ping::Pinger;
 use super::window::Window;

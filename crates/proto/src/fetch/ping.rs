@@ -1,6 +1,6 @@
 //! When the application round trip is measured, and how.
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::path::Path;
 use super::{Fetch, Output, PathId, Scheduler};

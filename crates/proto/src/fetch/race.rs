@@ -1,6 +1,6 @@
 //! Races: an idle path asks once more for the bytes of a path that has become unresponsive.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::request::Claim;
 use super::{Fetch, PathId, Range};

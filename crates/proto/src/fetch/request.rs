@@ -1,6 +1,6 @@
 //! Requests: how each is sent, brings its bytes, and ends.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::object::FirstRequest;
 use super::{Fault, FaultClass, Fetch, Output, PathId, Range, Reason, RequestId, Scheduler};

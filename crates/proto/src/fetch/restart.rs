@@ -1,6 +1,6 @@
 //! A fetch that begins again: what came cannot be continued, or the object changed.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::object::{ObjectState, Versions};
 use super::path::{DropCause, PathState};

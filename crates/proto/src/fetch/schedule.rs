@@ -3,7 +3,7 @@
 //! [`Scheduler::MpH2`] is Algorithm 1 of MP-H2 (Nikravesh et al., MobiCom 2019, §3.5) for any
 //! number of paths; how much each takes is in [`super::share`].
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::object::FirstRequest;
 use super::path::PathState;

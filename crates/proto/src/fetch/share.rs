@@ -4,7 +4,7 @@
 //! finish together when each brings its rate from the moment on at which its bytes can flow. For
 //! two paths that is equation 1.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::request::Request;
 use super::{Fetch, PathId, Range, RequestId, Scheduler};

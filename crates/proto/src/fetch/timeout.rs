@@ -1,6 +1,6 @@
 //! Requests that stall, and connection attempts that take too long.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::path::PathState;
 use super::request::Request;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::object::{FirstRequest, ObjectState, RangeSupport, Versions};
 use super::path::{Path, PathState};

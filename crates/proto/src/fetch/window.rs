@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::{Fetch, Output, PathId, RangeEnd, Scheduler};
 use crate::estimate::Conditions;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::bottleneck::Bottleneck;
 use super::flight::Flight;

@@ -1,6 +1,6 @@
 //! Carriers that do not get through, and what becomes of what they hold.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::carrier::What;
 use super::notice::Notice;

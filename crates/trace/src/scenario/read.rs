@@ -1,10 +1,10 @@
 //! The scenario file (TOML): text in, a [`Scenario`] or the place that is wrong out.
 
 use super::{Change, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
-use crate::Span;
-use crate::human::quoted;
 use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, setting};
-use crate::table::{Entry, Fault, Table, document, place, unknown};
+use manyways_unit::Span;
+use manyways_unit::human::quoted;
+use manyways_unit::toml::{Entry, Fault, Table, document, place, unknown};
 
 /// The longest scenario file, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -332,7 +332,7 @@ fn known_name(name: &str, what: &str, at: usize, known: &[&str]) -> Result<(), F
         return Ok(());
     }
     let fault = Fault::new(at, format!("there is no {what} `{}`", quoted(name)));
-    Err(match crate::nearest::nearest(name, known.iter().copied()) {
+    Err(match manyways_unit::nearest::nearest(name, known.iter().copied()) {
         Some(nearest) => fault.hint(format!("did you mean `{nearest}`?")),
         None if known.is_empty() => fault,
         None => fault.hint(format!("there is {}", known.join(", "))),

@@ -4,7 +4,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::{MAX_ENTRIES, MAX_PERIOD, MAX_RATE, TraceError};
-use crate::{Rate, Span, Steps};
+use crate::Steps;
+use manyways_unit::{Rate, Span};
 
 #[derive(Deserialize)]
 struct Entry {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use manyways_net::bond::gateway::GatewayStatus;
 use manyways_net::bond::status::{PathStatus, ShareStatus, Status, StreamStatus, Totals};
-use manyways_trace::human::{counted, quoted};
-use manyways_trace::{Size, Span};
+use manyways_unit::human::{counted, quoted};
+use manyways_unit::{Size, Span};
 
 /// So many streams are shown: those with the most bytes.
 const STREAMS: usize = 10;

@@ -1,9 +1,9 @@
 //! The charts of a report.
 
-use manyways_net::flows::Outcome;
-use manyways_trace::{Rate, Span};
-use manyways_wire::analysis::{Class, Distribution, Overview, Quantity, WINDOWS};
-use manyways_wire::flow::{Limit, LimitedBy};
+use manyways_capture::Outcome;
+use manyways_flows::analysis::{Class, Distribution, Overview, Quantity, WINDOWS};
+use manyways_flows::flow::{Limit, LimitedBy};
+use manyways_unit::{Rate, Span};
 
 use super::super::summary;
 use super::words::{bits, cut, mark, share, span};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use manyways_trace::{Rate, Span, Time};
+use manyways_unit::{Rate, Span, Time};
 
 /// Three digits that count, in the unit that suits.
 pub fn span(span: Span) -> String {

@@ -124,7 +124,7 @@ fn over_time(one: &Measured) -> Drawing {
 /// Power by state, until the pieces that were kept end.
 fn beginning(one: &Measured) -> Option<Drawing> {
     let first = one.head.first()?.begins;
-    let since = |time: manyways_trace::Time| time.since(first).as_secs_f64();
+    let since = |time: manyways_unit::Time| time.since(first).as_secs_f64();
     let end = since(one.head.last()?.ends).min(CLOSE);
     if one.lasts() <= 0.0 || end <= 0.0 {
         return None;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use manyways_proto::mux::{CarrierId, Condition, Input, Message};
 use manyways_proto::sched::PathId;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;

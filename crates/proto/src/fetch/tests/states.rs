@@ -1,7 +1,7 @@
 //! Inputs in an order that no well-behaved shell would produce: every state of a fetch stays among
 //! those that the module's documentation lists.
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
 use crate::estimate::Conditions;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use crate::fetch::{
     Config, ContentRange, Fault, FaultClass, Fetch, Head, Input, Note, Output, PathId, Range,

@@ -1,6 +1,6 @@
 //! What applications notice when paths stall, die and return.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::world::{CLIENT, GATEWAY, Piece, World, link};
 use crate::mux::{CarrierId, Input, Message, ResetCode, StreamId};

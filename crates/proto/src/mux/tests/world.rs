@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use crate::mux::{
     CarrierId, Condition, Config, Counters, FlowId, Input, Message, Mux, Output, Payload,

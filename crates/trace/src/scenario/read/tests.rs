@@ -1,6 +1,6 @@
 use super::*;
-use crate::Rate;
 use crate::scenario::{CapacitySpec, DelaySpec, Direction, Discipline, LinkState, QueueLimit};
+use manyways_unit::Rate;
 
 const WHOLE: &str = r#"
 name = "wifi-lte-outage"
