@@ -13,7 +13,7 @@ pub mod timeline;
 
 use std::fmt::Write as _;
 
-pub use file::{check_folder, write};
+pub use file::{check_folder, keep_apart, write};
 use svg::Drawing;
 
 /// Colours, and how charts look: for pages and for pictures that stand alone.

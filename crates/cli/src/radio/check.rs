@@ -9,12 +9,11 @@ use manyways_model::radio::{Choice, Profile};
 
 use super::known;
 use super::profiles::{Numbers, json, numbers};
-use super::traces::keep_apart;
 use super::words::{joules, seconds, table, watts};
 use crate::report::check_folder;
 use crate::report::curves::{Axis, Curves, Line};
 use crate::report::svg::Drawing;
-use crate::report::{self, Page};
+use crate::report::{self, Page, keep_apart};
 
 /// Check a profile of your own, and draw it.
 ///
@@ -50,7 +49,8 @@ const POINTS: usize = 800;
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
-    keep_apart(&[Path::new(&args.profile)], &outputs)?;
+    let profile = Some(Path::new(&args.profile)).filter(|path| path.is_file());
+    keep_apart(&Vec::from_iter(profile), &outputs)?;
     let known = match Path::new(&args.profile).is_file() {
         true => known::Known {
             name: args.profile.clone(),
