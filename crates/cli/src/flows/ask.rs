@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::failure::Failure;
-use crate::report::keep_apart;
+use crate::report_file::keep_apart;
 
 /// Which Python to run.
 const PYTHON: &str = "MANYWAYS_PYTHON";

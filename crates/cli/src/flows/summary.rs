@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use manyways_net::flows::Outcome;
-use manyways_trace::{Span, Time};
-use manyways_wire::analysis::{Distribution, Server};
-use manyways_wire::flow::Limit;
+use manyways_capture::Outcome;
+use manyways_flows::analysis::{Distribution, Server};
+use manyways_flows::flow::Limit;
+use manyways_record::table::VERSION;
+use manyways_report::number::span;
+use manyways_unit::human::printable;
+use manyways_unit::{Span, Time};
 use manyways_wire::frame::Opaque;
-use manyways_wire::table::VERSION;
 use serde::Serialize;
-
-use super::report::words::span;
 
 /// So many servers are named.
 const SERVERS: usize = 5;
@@ -188,7 +188,8 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<12} {value}");
+        // Servers and files may have any name.
+        let _ = writeln!(text, "{name:<12} {}", printable(&value));
     };
     line(
         "Packets",
@@ -426,7 +427,7 @@ pub fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use manyways_net::flows::Capture;
+    use manyways_capture::Capture;
 
     use super::*;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
+use manyways_capture::Source;
 use manyways_model::radio::Profile;
 use manyways_model::radio::csv::{CsvError, MAX_LINE};
 use manyways_model::radio::infer::{Estimate, NoTimer, Probe};
@@ -14,16 +15,16 @@ use manyways_model::radio::ladder::{self, Timer};
 use manyways_model::radio::powers::{Fit, Fitted, Powers};
 use manyways_model::radio::probes::{Probes, Samples};
 use manyways_model::radio::profile::{self, Technology};
-use manyways_net::flows::Source;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use serde_json::{Value, json};
 
 use super::known::{self, Known};
 use super::timers;
 use super::traces::{TraceArgs, failure, span, watched};
-use super::words::{count, joules, percent, seconds, table, watts};
 use crate::failure::Failure;
-use crate::report::{self, keep_apart};
+use crate::report_file::{self, keep_apart};
+use manyways_report::number::{count, joules, percent, seconds, watts};
+use manyways_report::text::table;
 
 /// Find a radio's timers and powers in measurements.
 ///
@@ -145,7 +146,7 @@ fn check_output(args: &Args) -> Result<()> {
         let failure = Failure::usage(format!("{} is no name for a file", output.display()));
         return Err(failure.hint("-o mine.toml").into());
     }
-    report::check_folder(output)?;
+    report_file::check_folder(output)?;
     let given = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
     let profile = args.profile.as_ref().map(Path::new).filter(|path| path.is_file());
     let inputs: Vec<&Path> = given.map(PathBuf::as_path).chain(profile).collect();
@@ -233,7 +234,7 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
         let failure = Failure::new(format!("what was found makes no profile: {error}"));
         return Err(failure.hint("are the columns in watts, and the clocks the same?").into());
     }
-    report::write(file, &text)?;
+    report_file::write(file, &text)?;
     let words = match rest {
         Some(rest) if rest > 0.0 => {
             format!(", without the {} that the rest of the device takes", watts(rest))

@@ -1,6 +1,6 @@
 //! The powers of a radio, from what a power monitor saw while packets passed.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::timeline::{Phase, Segment, Timeline};
 use super::{Decay, Direction, Packet, Profile};
@@ -304,7 +304,7 @@ fn solve(rows: &[(&[f64], f64)], columns: usize) -> Solved {
 
 #[cfg(test)]
 mod tests {
-    use manyways_trace::Random;
+    use manyways_unit::Random;
 
     use super::*;
     use crate::radio::timeline::Steps;

@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use manyways_flows::analysis::Settings;
 use manyways_model::radio::csv::{self, CsvError};
 use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{self, Workload};
 use manyways_model::radio::{App, Apps, Direction, Packet, Sessions};
+use manyways_record::table::{Batch, Kind, Value};
 use manyways_sys::input::Input;
-use manyways_trace::{Span, Time};
-use manyways_wire::Prefix;
-use manyways_wire::analysis::Settings;
-use manyways_wire::table::{Batch, Kind, Value};
+use manyways_unit::Prefix;
+use manyways_unit::{Span, Time};
 use thiserror::Error;
 
-use crate::flows::{self, CAPTURES, Folder, Plan, Source, SourceError, Tables, TablesError};
+use manyways_capture::{CAPTURES, Folder, Plan, Source, SourceError, Tables, TablesError};
 
 /// Packets of tables and captures are put in order within so many of them.
 const WINDOW: usize = 4_096;
@@ -253,7 +253,7 @@ impl Trace {
         let length = fs::metadata(&place).map_or(0, |found| found.len());
         let source = Source::File { path: place.clone(), length };
         let mut magic = [0; 4];
-        let mut read = source.open(&flows::Progress::default())?;
+        let mut read = source.open(&manyways_capture::Progress::default())?;
         let count = fill(&mut read, &mut magic).map_err(unread)?;
         trace.form = match magic {
             PARQUET => Form::Table {
@@ -382,7 +382,8 @@ fn lines(
 ) -> Result<Vec<App>, TraceError> {
     let wrong = |error| TraceError::Line { name: name.to_owned(), error };
     let unread = |error| TraceError::Read { name: name.to_owned(), error };
-    let mut lines = BufReader::with_capacity(1 << 17, source.open(&flows::Progress::default())?);
+    let mut lines =
+        BufReader::with_capacity(1 << 17, source.open(&manyways_capture::Progress::default())?);
     let mut line = Vec::new();
     let mut number = 0;
     let mut reader: Option<csv::Reader> = None;
@@ -618,10 +619,14 @@ fn look_through(
     let temp = TempFolder::create().map_err(|error| failed(error.to_string()))?;
     let mut folder = Folder::create(&temp.0, false).map_err(|error| failed(error.to_string()))?;
     let settings = Settings { packets: true, local: wanted.local.clone(), ..Settings::default() };
-    let looking = flows::Progress { stop, ..flows::Progress::default() };
-    let outcome =
-        flows::run(&[source], &Plan { settings, threads: 1 }, Some(&mut folder), &looking)
-            .map_err(|error| failed(error.to_string()))?;
+    let looking = manyways_capture::Progress { stop, ..manyways_capture::Progress::default() };
+    let outcome = manyways_capture::run(
+        &[source],
+        &Plan { settings, threads: 1 },
+        Some(&mut folder),
+        &looking,
+    )
+    .map_err(|error| failed(error.to_string()))?;
     folder.finish("{}").map_err(|error| failed(error.to_string()))?;
     Ok((temp, outcome.captures.into_iter().filter_map(|capture| capture.fault).collect()))
 }
