@@ -1,5 +1,6 @@
 //! Where reports go.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -17,6 +18,44 @@ pub fn check_folder(file: &Path) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses outputs that would take the place of what is read, or of each other. A folder among the
+/// inputs is a folder of tables: nothing is written into it.
+pub fn keep_apart(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
+    for (number, output) in outputs.iter().enumerate() {
+        let Some(own) = place(output) else { continue };
+        let is_taken = |other: &&&Path| place(other).as_ref() == Some(&own);
+        if inputs.iter().chain(&outputs[..number]).any(|other| is_taken(&other)) {
+            let failure = Failure::usage(format!("{} is used for two things", output.display()));
+            return Err(failure.hint("write to another file"));
+        }
+        let into = |input: &&&Path| input.is_dir() && is_in(output, input);
+        if let Some(input) = inputs.iter().find(into) {
+            let (output, input) = (output.display(), input.display());
+            let failure = Failure::usage(format!("{output} would be in {input}, which is read"));
+            return Err(failure.hint("write to another folder"));
+        }
+    }
+    Ok(())
+}
+
+/// What tells a file: device and inode, or the path of one that is not there yet. None for what is
+/// there and no file, as a device or a pipe, into which nothing is lost.
+fn place(path: &Path) -> Option<(u64, u64, PathBuf)> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => None,
+        Ok(found) => Some((found.dev(), found.ino(), PathBuf::new())),
+        Err(_) => Some((0, 0, std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))),
+    }
+}
+
+/// Whether a file is in a folder, or in a folder in that.
+fn is_in(file: &Path, folder: &Path) -> bool {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = fs::canonicalize(parent.unwrap_or(Path::new(".")));
+    let folder = fs::canonicalize(folder);
+    parent.is_ok_and(|parent| folder.is_ok_and(|folder| parent.starts_with(folder)))
 }
 
 /// Writes a file, in the place of one that is there. Whoever reads it sees the old one or the new
@@ -44,6 +83,25 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_written_over_what_is_read_nor_into_a_folder_of_tables() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tables, read) = (folder.path().join("tables"), folder.path().join("read.csv"));
+        fs::create_dir(&tables).unwrap();
+        fs::write(&read, "").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&read, &link).unwrap();
+        let (inside, beside) = (tables.join("new.html"), folder.path().join("new.html"));
+        let inputs = [tables.as_path(), read.as_path()];
+        for refused in [&read, &link, &inside, &tables.join("../tables/new.html")] {
+            let failure = keep_apart(&inputs, &[refused]).unwrap_err();
+            assert!(failure.is_usage() && failure.hinted().is_some(), "{}", refused.display());
+        }
+        assert!(keep_apart(&inputs, &[&beside, &beside]).is_err());
+        assert!(keep_apart(&inputs, &[&beside, Path::new("/dev/null")]).is_ok());
+        assert!(keep_apart(&[], &[]).is_ok());
+    }
 
     #[test]
     fn a_file_is_replaced_and_a_link_stays() {

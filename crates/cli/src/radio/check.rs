@@ -9,9 +9,8 @@ use manyways_model::radio::{Choice, Profile};
 
 use super::known;
 use super::profiles::{Numbers, json, numbers};
-use super::traces::keep_apart;
 use crate::report_file;
-use crate::report_file::check_folder;
+use crate::report_file::{check_folder, keep_apart};
 use manyways_report::Page;
 use manyways_report::curves::{Axis, Curves, Line};
 use manyways_report::number::{joules, seconds, watts};
@@ -52,7 +51,8 @@ const POINTS: usize = 800;
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
-    keep_apart(&[Path::new(&args.profile)], &outputs)?;
+    let profile = Some(Path::new(&args.profile)).filter(|path| path.is_file());
+    keep_apart(&Vec::from_iter(profile), &outputs)?;
     let known = match Path::new(&args.profile).is_file() {
         true => known::Known {
             name: args.profile.clone(),

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use manyways_capture::Source;
@@ -18,9 +20,9 @@ use serde_json::{Value, json};
 
 use super::known::{self, Known};
 use super::timers;
-use super::traces::{TraceArgs, failure, keep_apart, span, watched};
+use super::traces::{TraceArgs, failure, span, watched};
 use crate::failure::Failure;
-use crate::report_file;
+use crate::report_file::{self, keep_apart};
 use manyways_report::number::{count, joules, percent, seconds, watts};
 use manyways_report::text::table;
 
@@ -146,8 +148,8 @@ fn check_output(args: &Args) -> Result<()> {
     }
     report_file::check_folder(output)?;
     let given = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
-    let inputs: Vec<&Path> =
-        given.map(PathBuf::as_path).chain(args.profile.as_ref().map(Path::new)).collect();
+    let profile = args.profile.as_ref().map(Path::new).filter(|path| path.is_file());
+    let inputs: Vec<&Path> = given.map(PathBuf::as_path).chain(profile).collect();
     keep_apart(&inputs, &[output])?;
     if output.is_file() && !args.force {
         let failure = Failure::usage(format!("{} is there already", output.display()));
@@ -251,7 +253,11 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
 type Found = (usize, Result<Vec<Timer>, NoTimer>);
 
 /// Hands out the lines of a file.
-fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Result<()> {
+fn lines(
+    path: &Path,
+    stop: &Arc<AtomicBool>,
+    mut each: impl FnMut(&str) -> Result<(), CsvError>,
+) -> Result<()> {
     let name = path.display();
     let wrong = |error: CsvError| {
         let failure = Failure::new(format!("{name}, {error}"));
@@ -260,7 +266,7 @@ fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Res
             None => failure,
         }
     };
-    let opened = Source::at(path).and_then(|source| source.reader());
+    let opened = Source::at(path).and_then(|source| source.reader(stop));
     let opened = opened.map_err(|error| Failure::new(error.to_string()))?;
     let mut reader = BufReader::with_capacity(1 << 17, opened);
     let mut line = Vec::new();
@@ -282,7 +288,7 @@ fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Res
 fn probes(path: &Path) -> Result<Found> {
     let mut reader = None;
     let mut all: Vec<Probe> = Vec::new();
-    lines(path, |line| {
+    lines(path, &Arc::default(), |line| {
         match &mut reader {
             None => reader = Some(Probes::new(line)?),
             Some(reader) => all.extend(reader.line(line)?),
@@ -305,7 +311,7 @@ fn powers(args: &Args, file: &Path, known: &Known) -> Result<Powers> {
             let nanos = at.as_nanos() as i128 + (args.offset * 1e9).round() as i128;
             u64::try_from(nanos).ok().map(Time::from_nanos)
         };
-        lines(file, |line| {
+        lines(file, &progress.stop, |line| {
             match &mut reader {
                 None => reader = Some(Samples::new(line)?),
                 Some(reader) => {

@@ -84,11 +84,13 @@ impl Summary {
         for limit in Limit::ALL {
             self.limited_by.add(limit, limited_by.span(limit));
         }
-        let mut name = flow.server_name();
-        if let Some(mask) = mask.as_deref_mut() {
-            name = mask.name(&name);
-        }
-        self.servers.with(name, &Server { flows: 1, bytes });
+        let mut shown = |text: String| match &mut mask {
+            Some(mask) => mask.name(&text),
+            None => text,
+        };
+        let name = flow.joined.name.clone().map(&mut shown);
+        let address = shown(flow.server.ip().to_string());
+        self.servers.at(address, name, &Server { flows: 1, bytes });
         if let Some(overview) = &mut self.overview {
             overview.tcp(flow, mask);
         }
@@ -96,8 +98,7 @@ impl Summary {
 
     /// The servers with the most bytes, at most so many, and what all others have.
     pub fn servers(&self, most: usize) -> (Vec<(&str, Server)>, Server) {
-        let (largest, others) = self.servers.largest(most);
-        (largest.into_iter().map(|(name, server)| (name, *server)).collect(), others)
+        self.servers.largest(most)
     }
 }
 

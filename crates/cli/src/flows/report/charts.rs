@@ -17,7 +17,7 @@ const SERVERS: usize = 5;
 /// So many characters of a name stand left of a bar.
 const NAME: usize = 22;
 /// Limits by their colours: what the network does first, what is nobody's fault last.
-const LIMITS: [Limit; 6] = [
+pub const LIMITS: [Limit; 6] = [
     Limit::Congestion,
     Limit::Loss,
     Limit::ReceiverWindow,
@@ -74,7 +74,7 @@ pub fn timeline(outcome: &Outcome) -> Option<Drawing> {
     Some(chart.draw())
 }
 
-/// What keeps servers from sending faster: all of them, by the clients' devices, and those with the
+/// What limits servers: all of them, by the clients' devices, and those with the
 /// most bytes.
 pub fn limits(outcome: &Outcome, overview: &Overview) -> Option<Drawing> {
     let all = &outcome.summary.limited_by;
@@ -101,11 +101,11 @@ pub fn limits(outcome: &Outcome, overview: &Overview) -> Option<Drawing> {
         );
     }
     let chart = Bars {
-        title: "What keeps servers from sending faster".to_owned(),
+        title: "What limits servers".to_owned(),
         description: words(all),
         axis: "share of the time, %".to_owned(),
         mark: None,
-        legend: LIMITS.map(|limit| summary::words(limit).to_owned()).to_vec(),
+        legend: LIMITS.map(summary::words).to_vec(),
         bars,
     };
     Some(chart.draw())
