@@ -55,7 +55,7 @@ pub fn seconds(secs: f64) -> String {
 /// Joules in the unit that fits.
 pub fn joules(joules: f64) -> String {
     match joules.abs() {
-        0.0 => "0 J".to_owned(),
+        ..5e-7 => "0 J".to_owned(),
         ..1.0 => format!("{} mJ", short(joules * 1e3)),
         ..1e4 => format!("{} J", short(joules)),
         _ => format!("{} kJ", short(joules / 1e3)),
@@ -64,8 +64,8 @@ pub fn joules(joules: f64) -> String {
 
 /// Watts in the unit that fits.
 pub fn watts(watts: f64) -> String {
-    match watts {
-        0.0 => "0 W".to_owned(),
+    match watts.abs() {
+        ..5e-7 => "0 W".to_owned(),
         ..1.0 => format!("{} mW", short(watts * 1e3)),
         _ => format!("{} W", short(watts)),
     }
@@ -133,7 +133,8 @@ mod tests {
             ["0 s", "500 µs", "260 ms", "4.5 s", "90 s", "60 min", "25 h", "10.4 d", "never"];
         assert_eq!(all.map(seconds), words);
         assert_eq!([0.0, 0.55, 1.1, 12_345.0].map(joules), ["0 J", "550 mJ", "1.1 J", "12.3 kJ"]);
-        assert_eq!([0.0, 0.0205, 1.375].map(watts), ["0 W", "20.5 mW", "1.38 W"]);
+        let all = [0.0, 1e-9, 0.0205, 1.375, -10.3].map(watts);
+        assert_eq!(all, ["0 W", "0 W", "20.5 mW", "1.38 W", "-10.3 W"]);
         assert_eq!(percent(0.904), "90.4 %");
         assert_eq!([5, 1_234, 1_234_567].map(count), ["5", "1 234", "1 234 567"]);
     }
