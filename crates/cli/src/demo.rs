@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::lab::{DEFAULT_CC, Lab, LabError, LabSpec};
+use manyways_lab::{DEFAULT_CC, Lab, LabError, LabSpec};
 use manyways_sys::signal::Termination;
 
 use crate::failure::Failure;
 use crate::lab::{lab_failure, prepare};
-use crate::report::{check_folder, write};
+use crate::report_file::{check_folder, write};
 use contender::{CONTENDERS, Run};
 use outcome::Outcome;
 use setting::Setting;

@@ -11,7 +11,7 @@ mod schema;
 mod summary;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use manyways_net::flows::{self, Folder, FolderError, Outcome, Plan, Progress, Sources};
+use manyways_capture::{Folder, FolderError, Outcome, Plan, Progress, Sources};
+use manyways_flows::analysis::Settings;
+use manyways_flows::flow::Limits;
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
-use manyways_trace::{Span, Time};
-use manyways_wire::Prefix;
-use manyways_wire::analysis::Settings;
+use manyways_unit::Prefix;
+use manyways_unit::{Span, Time};
 use manyways_wire::capture::LinkType;
-use manyways_wire::flow::Limits;
 use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
-use crate::report::check_folder;
+use crate::report_file::check_folder;
 
 /// What users of a network experience, and why, from captures of their packets.
 ///
@@ -192,7 +192,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         let work = scope.spawn(|| {
             // Also when it falls over its own feet.
             let _done = Done(&done);
-            flows::run(&sources.captures, &plan, folder.as_mut(), &progress)
+            manyways_capture::run(&sources.captures, &plan, folder.as_mut(), &progress)
         });
         let signal = watch(total, &progress, &termination, &done);
         (work.join(), signal)
@@ -219,7 +219,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             is_anonymous: args.anonymize.is_some(),
             is_stopped: signal.is_some(),
         };
-        crate::report::write(file, &report::html(&outcome, &about))?;
+        crate::report_file::write(file, &report::html(&outcome, &about))?;
     }
     let text = match args.json {
         true => serde_json::to_string(&document)? + "\n",
@@ -261,13 +261,8 @@ impl Args {
 }
 
 fn print(text: &str) -> Result<ExitCode> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has read enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    crate::output::text(text);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Says which captures could not be read to their end.

@@ -10,13 +10,13 @@ use std::process::{Child, ExitCode, ExitStatus};
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use manyways_net::lab::control::SOCKET;
-use manyways_net::lab::registry::{Record, Registry};
-use manyways_net::lab::{Lab, LabError};
+use manyways_lab::control::SOCKET;
+use manyways_lab::registry::{Record, Registry};
+use manyways_lab::{Lab, LabError};
 use manyways_sys::signal::{Foreground, Termination, send};
 use manyways_sys::wait::{Outcome, wait};
-use manyways_trace::Span;
 use manyways_trace::link_text::LinkError;
+use manyways_unit::Span;
 
 use crate::failure::Failure;
 

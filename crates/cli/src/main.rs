@@ -1,5 +1,11 @@
 //! The `manyways` command: parsing, glue and output. Each subcommand is a module of its own.
 #![forbid(unsafe_code)]
+// Where a path names the standard library's macros, past those of `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+// First: its macros hold for all that follow.
+#[macro_use]
+mod output;
 
 mod bond;
 mod demo;
@@ -9,12 +15,14 @@ mod get;
 mod lab;
 mod paths;
 mod radio;
-mod report;
+mod report_file;
 mod shell_help;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 
 use failure::Failure;
 
@@ -55,14 +63,17 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    // Usage errors leave with 2 inside `parse`.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) => return output::instead(&answer),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("MANYWAYS_LOG")
                 .unwrap_or_else(|_| cli.command.log().into()),
         )
-        .with_writer(std::io::stderr)
+        .fmt_fields(debug_fn(output::log_field).delimited(" "))
+        .with_writer(|| output::Log)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
         .without_time()
@@ -79,7 +90,7 @@ fn main() -> ExitCode {
         Command::Man(args) => shell_help::man(args),
     };
     match done {
-        Ok(code) => code,
+        Ok(code) => output::finish(code),
         Err(error) => Failure::from(error).report(),
     }
 }

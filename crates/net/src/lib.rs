@@ -4,12 +4,10 @@
 //! through `manyways-link`; [`resolve`] asks the name servers of one path. Start with
 //! [`lab::Lab`] for the emulator and with [`fetch`] for downloads.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod base64;
 pub mod bond;
 pub mod fetch;
-pub mod flows;
-pub mod lab;
-mod pcapng;
 pub mod radio;
 pub mod resolve;

@@ -5,6 +5,7 @@
 //! link, no scheduler and no scenario. Start with [`tun::Tun`] and [`netns::NetNs`] for the
 //! emulator, with [`interface::list`] for the networks that a host has, and with
 //! [`tproxy::Rules`] for bringing its traffic to a proxy.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod capture;
 pub mod clock;
@@ -15,7 +16,6 @@ pub mod memory;
 pub mod netns;
 pub mod poll;
 pub mod power;
-pub mod prefix;
 pub mod privilege;
 pub mod process;
 pub mod sandbox;

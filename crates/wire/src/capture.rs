@@ -11,10 +11,11 @@ pub mod linux;
 mod number;
 mod pcap;
 mod pcapng;
+pub mod pcapng_writer;
 #[cfg(test)]
 mod tests;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use thiserror::Error;
 
 use self::btsnoop::Btsnoop;

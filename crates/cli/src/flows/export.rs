@@ -1,11 +1,11 @@
 //! `manyways flows export`: tables for other programs.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use manyways_net::flows::{Export, ExportError, Format, Tables, Written};
+use manyways_capture::{Export, ExportError, Format, Tables, Written};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -152,8 +152,7 @@ fn told(Written { name, rows, .. }: &Written) -> String {
 fn warn(written: &[Written], out: &Path) {
     let left_out: u64 = written.iter().map(|one| one.left_out).sum();
     if left_out > 0 {
-        let _ = writeln!(
-            io::stderr(),
+        eprintln!(
             "manyways: {left_out} flows are not in {}: they have no addresses, ports or times that \
              the format takes",
             out.display()

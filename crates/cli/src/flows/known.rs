@@ -6,10 +6,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use manyways_wire::analysis::Settings;
-use manyways_wire::device;
+use manyways_flows::analysis::Settings;
+use manyways_flows::device;
+use manyways_flows::server::Organisations;
 use manyways_wire::dns::Told;
-use manyways_wire::server::Organisations;
 
 use crate::failure::Failure;
 

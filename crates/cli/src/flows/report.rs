@@ -3,20 +3,19 @@
 mod charts;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::net::IpAddr;
 
-use manyways_net::flows::Outcome;
-use manyways_trace::Span;
-use manyways_wire::analysis::{Distribution, LOSSES, Overview, Party, Slow};
-use manyways_wire::flow::{Limit, LimitedBy};
+use manyways_capture::Outcome;
+use manyways_flows::analysis::{Distribution, LOSSES, Overview, Party, Slow};
+use manyways_flows::flow::{Limit, LimitedBy};
+use manyways_unit::Span;
 use manyways_wire::frame::Opaque;
 
 use super::summary::{count, lasted, lost, percent, plural, size};
-use crate::report::svg::number;
-use crate::report::{Column, Line, Page};
-use words::{cut, moment, of_day, rate, share, span};
+use manyways_report::number::{cut, moment, rate, share, span, time_of_day};
+use manyways_report::svg::number;
+use manyways_report::{Column, Line, Page};
 
 /// So many servers and clients have lines of their own.
 const PARTIES: usize = 15;
@@ -227,7 +226,7 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
 }
 
 /// A distribution in a line of a table: how many, and where parts of them are.
-fn quantiles<Q: manyways_wire::analysis::Quantity>(
+fn quantiles<Q: manyways_flows::analysis::Quantity>(
     name: &str,
     found: &Distribution<Q>,
     words: impl Fn(Q) -> String,
@@ -365,7 +364,7 @@ fn slow_line(slow: &Slow) -> Line {
     let cells = vec![
         cut(&slow.server, NAME - 8),
         cut(&slow.client, SHORT),
-        of_day(slow.started),
+        time_of_day(slow.started),
         rate(slow.rate),
         size(slow.bytes),
         reason(&slow.limited_by, slow.busy, local, remote),

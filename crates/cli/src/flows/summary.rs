@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use manyways_net::flows::Outcome;
-use manyways_trace::Span;
-use manyways_wire::analysis::{Distribution, Server};
-use manyways_wire::flow::Limit;
-use manyways_wire::table::VERSION;
+use manyways_capture::Outcome;
+use manyways_flows::analysis::{Distribution, Server};
+use manyways_flows::flow::Limit;
+use manyways_record::table::VERSION;
+use manyways_unit::Span;
+use manyways_unit::human::printable;
 use serde::Serialize;
 
 /// So many servers are named.
@@ -153,7 +154,8 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<12} {value}");
+        // Servers and files may have any name.
+        let _ = writeln!(text, "{name:<12} {}", printable(&value));
     };
     line(
         "Packets",
@@ -331,7 +333,7 @@ pub fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use manyways_net::flows::Capture;
+    use manyways_capture::Capture;
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::lab::control::{Answer, RadioStatus, Request, ask};
-use manyways_net::lab::{Place, registry::Record};
+use manyways_lab::control::{Answer, RadioStatus, Request, ask};
+use manyways_lab::{Place, registry::Record};
 use manyways_sys::signal::Termination;
-use manyways_trace::human::counted;
+use manyways_unit::human::counted;
 use serde_json::json;
 
 use super::{find, follow, registry};
@@ -96,7 +96,7 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
     let command = super::shell::command(&args.command);
     let termination = Termination::take().context("cannot watch for signals")?;
     let start = || {
-        manyways_net::lab::enter(&record, &folder, place, fd, command)
+        manyways_lab::enter(&record, &folder, place, fd, command)
             .with_context(|| format!("cannot enter lab `{}`", record.name))
     };
     follow(start, &termination)
@@ -195,7 +195,7 @@ pub fn status(args: StatusArgs) -> Result<ExitCode> {
                 lane.delivered_bytes as f64 / 1e6,
                 lane.delivered_packets,
                 lane.dropped_packets,
-                manyways_trace::Size::from_bytes(lane.queue_bytes).to_string(),
+                manyways_unit::Size::from_bytes(lane.queue_bytes).to_string(),
             );
         }
         if let Some(radio) = &link.radio {

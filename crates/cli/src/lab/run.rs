@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::lab::Lab;
-use manyways_net::lab::control::Control;
-use manyways_net::lab::radio;
-use manyways_net::lab::run::{RunError, RunReport, lab_spec};
-use manyways_net::lab::timeline::Timeline;
+use manyways_lab::Lab;
+use manyways_lab::control::Control;
+use manyways_lab::radio;
+use manyways_lab::run::{RunError, RunReport, lab_spec};
+use manyways_lab::timeline::Timeline;
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
 use manyways_trace::scenario::{self, Scenario};
+use manyways_unit::Span;
 
 use super::{export, lab_failure, prepare, reader};
 use crate::failure::Failure;
@@ -113,7 +113,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         started += 1;
         eprintln!("running `{}` ({started} of {count})", workload.name);
     };
-    let report = match manyways_net::lab::run::run(
+    let report = match manyways_lab::run::run(
         &lab,
         &scenario,
         marks.as_ref(),

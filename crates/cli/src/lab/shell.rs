@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
-use manyways_net::lab::control::Control;
-use manyways_net::lab::timeline::Timeline;
-use manyways_net::lab::{Lab, LabError, LabSpec, Place};
+use manyways_lab::control::Control;
+use manyways_lab::timeline::Timeline;
+use manyways_lab::{Lab, LabError, LabSpec, Place};
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
 use manyways_trace::scenario::{HostSpec, LinkSpec};
+use manyways_unit::Span;
 
 use super::{export, follow, here, lab_failure, link_failure, prepare, reader};
 use crate::failure::Failure;
@@ -134,7 +134,7 @@ fn spec(args: &Args) -> Result<LabSpec> {
     let mut spec = match &args.scenario {
         Some(file) => {
             let scenario = super::run::read_scenario(file)?;
-            manyways_net::lab::run::lab_spec(&scenario, name)
+            manyways_lab::run::lab_spec(&scenario, name)
         }
         None => {
             if args.links.is_empty() {
@@ -233,7 +233,7 @@ fn announce(lab: &Lab, name: &str, cc: &str) {
         return;
     }
     for (index, link) in lab.links().iter().enumerate() {
-        let [v4, v6] = manyways_net::lab::address::device(index);
+        let [v4, v6] = manyways_lab::address::device(index);
         eprintln!("  {:10} {v4}, {v6}", link.name);
     }
     eprintln!("  the far side is origin.lab; leave with exit");

@@ -12,13 +12,13 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use self::measure::{By, Measured};
 use super::known::{self, Known};
 use super::traces::{TraceArgs, keep_apart, watched};
 use crate::failure::Failure;
-use crate::report::{self, check_folder};
+use crate::report_file::{self, check_folder};
 
 /// What a trace of packets costs in energy on a network, and what for.
 ///
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let is_device = !args.radio.is_empty();
     if let Some(file) = &args.report {
-        report::write(file, &page::html(&measured, &battery, is_device, args.top))?;
+        report_file::write(file, &page::html(&measured, &battery, is_device, args.top))?;
         eprintln!("The report is in {}.", file.display());
     }
     let document = document::document(&measured, &battery, is_device, signal.is_some());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use manyways_capture::Source;
 use manyways_model::radio::csv::{CsvError, MAX_LINE};
 use manyways_model::radio::infer::{Estimate, NoTimer, Probe};
 use manyways_model::radio::ladder::{self, Timer};
@@ -12,18 +13,18 @@ use manyways_model::radio::powers::{Finding, Fit, Monitor, NoPowers, Powers, Qua
 use manyways_model::radio::probes::{Probes, Samples};
 use manyways_model::radio::profile::{self, Technology};
 use manyways_model::radio::{Adopted, Direction, Profile};
-use manyways_net::flows::Source;
-use manyways_trace::human::counted;
-use manyways_trace::{Span, Time};
+use manyways_unit::human::counted;
+use manyways_unit::{Span, Time};
 use serde_json::{Value, json};
 
 use super::known::{self, Known};
 use super::options::{LEAVE, refuse};
 use super::timers;
 use super::traces::{TraceArgs, failure, keep_apart, span, watched};
-use super::words::{count, joules, percent, seconds, table, watts};
 use crate::failure::Failure;
-use crate::report;
+use crate::report_file;
+use manyways_report::number::{count, joules, percent, seconds, watts};
+use manyways_report::text::table;
 
 /// Find a radio's timers and powers in measurements.
 ///
@@ -197,7 +198,7 @@ fn check_output(args: &Args) -> Result<()> {
         let failure = Failure::usage(format!("{} cannot be a file's name", output.display()));
         return Err(failure.hint("write it like -o mine.toml").into());
     }
-    report::check_folder(output)?;
+    report_file::check_folder(output)?;
     let given = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
     let inputs: Vec<&Path> =
         given.map(PathBuf::as_path).chain(args.profile.as_ref().map(Path::new)).collect();
@@ -288,7 +289,7 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
             .hint("check the power column's unit and both clocks (--offset)")
             .into());
     }
-    report::write(file, &text)?;
+    report_file::write(file, &text)?;
     let words = match rest {
         Some(rest) if rest > 0.0 => {
             format!(", without the {} of the rest of the device", watts(rest))

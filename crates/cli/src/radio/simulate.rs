@@ -20,7 +20,7 @@ use self::plan::{Sweep, Variants};
 use super::known;
 use super::traces::{MadeArgs, TraceArgs, failure, keep_apart, watched};
 use crate::failure::Failure;
-use crate::report::{self, check_folder};
+use crate::report_file::{self, check_folder};
 
 /// Run policies that send the radio to sleep over traces, and compare what they save.
 ///
@@ -320,7 +320,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         sheet::write(file, &results)?;
     }
     if let Some(file) = &args.report {
-        report::write(file, &page::html(&results))?;
+        report_file::write(file, &page::html(&results))?;
         eprintln!("The report is in {}.", file.display());
     }
     let text = match args.json {

@@ -10,8 +10,8 @@ use manyways_model::radio::profile::Technology;
 use manyways_net::radio::trace::{Made, Progress, Trace, TraceError, Wanted};
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
-use manyways_wire::Prefix;
+use manyways_unit::Prefix;
+use manyways_unit::Span;
 
 use crate::failure::Failure;
 

@@ -1,6 +1,6 @@
 //! A profile with the numbers that were found by measuring, and the rest of its own.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::powers::{Finding, Fitted, Powers, Quantity};
 use super::profile::{LONGEST, State};

@@ -3,7 +3,7 @@
 mod monitor;
 mod solve;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use self::monitor::Monitor;
 use self::monitor::Window;

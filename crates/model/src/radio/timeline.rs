@@ -1,6 +1,6 @@
 //! In which state a radio is when, under the network's timers.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Decay, Direction, Packet, Profile};
 

@@ -15,7 +15,7 @@ use h2::Ping;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use manyways_proto::fetch::{Fault, FaultClass};
-use manyways_trace::Span;
+use manyways_unit::Span;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig};
 use socket2::{Domain, Protocol as Transport, Socket, Type};

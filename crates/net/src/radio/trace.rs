@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use manyways_flows::analysis::Settings;
 use manyways_model::radio::csv::{self, CsvError};
 use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{self, Workload};
 use manyways_model::radio::{App, Apps, Direction, Packet, Sessions};
-use manyways_trace::{Span, Time};
-use manyways_wire::Prefix;
-use manyways_wire::analysis::Settings;
-use manyways_wire::table::{Batch, Kind, Value};
+use manyways_record::table::{Batch, Kind, Value};
+use manyways_unit::Prefix;
+use manyways_unit::{Span, Time};
 use thiserror::Error;
 
-use crate::flows::{self, CAPTURES, Folder, Plan, Source, SourceError, Tables, TablesError};
+use manyways_capture::{CAPTURES, Folder, Plan, Source, SourceError, Tables, TablesError};
 
 /// Packets of tables and captures are put in order within so many of them.
 const WINDOW: usize = 4_096;
@@ -609,10 +609,17 @@ fn look_through(
     let temp = TempFolder::create().map_err(|error| failed(error.to_string()))?;
     let mut folder = Folder::create(&temp.0, false).map_err(|error| failed(error.to_string()))?;
     let settings = Settings { packets: true, local: wanted.local.clone(), ..Settings::default() };
-    let looking = flows::Progress { stop: progress.stop.clone(), ..flows::Progress::default() };
-    let outcome =
-        flows::run(&[source], &Plan { settings, threads: 1 }, Some(&mut folder), &looking)
-            .map_err(|error| failed(error.to_string()))?;
+    let looking = manyways_capture::Progress {
+        stop: progress.stop.clone(),
+        ..manyways_capture::Progress::default()
+    };
+    let outcome = manyways_capture::run(
+        &[source],
+        &Plan { settings, threads: 1 },
+        Some(&mut folder),
+        &looking,
+    )
+    .map_err(|error| failed(error.to_string()))?;
     folder.finish("{}").map_err(|error| failed(error.to_string()))?;
     Ok((temp, outcome.captures.into_iter().filter_map(|capture| capture.fault).collect()))
 }

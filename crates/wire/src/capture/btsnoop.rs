@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::number::{Order, Tick};
 use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, Step};

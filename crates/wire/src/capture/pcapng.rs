@@ -1,6 +1,6 @@
 //! The newer format: sections of blocks, with options.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::number::{Order, Tick};
 use super::pcap::registered;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use httparse::{Header, ParserConfig};
-use manyways_trace::Time;
+use manyways_unit::Time;
 use ring::digest::{SHA256, digest};
 
 use super::assembly::Kind;

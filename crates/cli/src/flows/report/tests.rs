@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use manyways_net::flows::{Outcome, Plan, Progress, Sources};
-use manyways_wire::analysis::Settings;
+use manyways_capture::{Outcome, Plan, Progress, Sources};
+use manyways_flows::analysis::Settings;
 use tempfile::TempDir;
 
 use super::super::summary;
@@ -66,7 +66,7 @@ fn look(file: &Path, threads: u8, settings: &Settings) -> Outcome {
     let sources = Sources::find(&[file.to_owned()]).unwrap();
     let settings = Settings { overview: true, ..settings.clone() };
     let plan = Plan { settings, threads };
-    manyways_net::flows::run(&sources.captures, &plan, None, &Progress::default()).unwrap()
+    manyways_capture::run(&sources.captures, &plan, None, &Progress::default()).unwrap()
 }
 
 fn file(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {

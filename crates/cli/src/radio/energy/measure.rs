@@ -9,7 +9,7 @@ use manyways_model::radio::policy::NEVER;
 use manyways_model::radio::timeline::{Phase, Segment, Steps, Timeline};
 use manyways_model::radio::{Direction, Share, Shares};
 use manyways_net::radio::trace::{Progress, Seen, Trace};
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::radio::known::Known;
 use crate::radio::traces::failure;

@@ -1,6 +1,6 @@
 //! Samples of a power monitor, taken together to windows.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{MAX_WINDOWS, NoPowers};
 

@@ -1,4 +1,4 @@
-use manyways_trace::Random;
+use manyways_unit::Random;
 
 use super::*;
 use crate::radio::{profiles, workload};

@@ -1,0 +1,102 @@
+use super::*;
+use manyways_wire::capture::LinkType;
+
+const LINK: LinkType = LinkType::ETHERNET;
+
+fn interface() -> Interface {
+    Interface { link: LINK, snap: 0, name: String::new(), lost: 0 }
+}
+
+/// A part of an IPv4 packet with UDP from a port to 53, behind Ethernet's header.
+fn part(id: u8, offset: u16, has_more: bool, bytes: &[u8]) -> Vec<u8> {
+    let more = if has_more { 0x2000 } else { 0 };
+    let place = (offset / 8 + more).to_be_bytes();
+    let length = (20 + bytes.len() as u16).to_be_bytes();
+    let header = [&[0x45, 0][..], &length, &[0, id], &place, &[64, 17, 0, 0]].concat();
+    [&[0; 12][..], &[8, 0], &header, &[10, 0, 0, 1, 10, 0, 0, 2], bytes].concat()
+}
+
+fn pass(analysis: &mut Analysis, millis: u64, frame: &[u8], lost_before: u64) {
+    let packet = Packet {
+        at: Time::from_millis(millis),
+        interface: 0,
+        bytes: frame,
+        length: frame.len(),
+        is_sent: None,
+        lost_before,
+    };
+    analysis.packet(&interface(), &packet);
+}
+
+fn analysis(filter: &str) -> Analysis {
+    let filter = (!filter.is_empty()).then(|| Arc::new(filter.parse().unwrap()));
+    Analysis::new(Settings { filter, overview: true, ..Settings::default() })
+}
+
+/// What counts of a question in two fragments, half of another one, and a broadcast of ARP.
+fn counted(filter: &str) -> (Counters, usize) {
+    let question = [&[0x9c, 0x40, 0, 53, 0, 24, 0, 0][..], &[7; 16]].concat();
+    let mut analysis = analysis(filter);
+    pass(&mut analysis, 1, &part(1, 0, true, &question[..16]), 0);
+    pass(&mut analysis, 2, &part(2, 0, true, &question[..16]), 3);
+    pass(&mut analysis, 3, &[&[0xff; 12][..], &[8, 6], &[0; 28]].concat(), 0);
+    pass(&mut analysis, 4, &part(1, 16, false, &question[16..]), 0);
+    analysis.finish();
+    let flows = std::iter::from_fn(|| analysis.poll()).count();
+    (analysis.counters().clone(), flows)
+}
+
+#[test]
+fn packets_in_fragments_are_matched_when_they_are_whole() {
+    let frames = 2 * 34 + 24;
+    for filter in ["port 53", "udp", "host 10.0.0.1 and not arp", &format!("ip and len = {frames}")]
+    {
+        let (counters, flows) = counted(filter);
+        assert_eq!(
+            (counters.packets, counters.bytes, counters.fragments),
+            (2, frames, 2),
+            "{filter}"
+        );
+        assert_eq!((counters.udp, flows), (1, 1), "{filter}");
+        assert_eq!(counters.first, Some(Time::from_millis(4)));
+        // Whatever does not match: the capture may have lost what does.
+        assert_eq!(counters.missed, 3);
+        let passed: u64 = counters.timeline.bins().map(|(_, volume)| volume.all).sum();
+        assert_eq!(passed, frames);
+    }
+    for filter in ["port 54", "tcp", "src host 10.0.0.2", "len < 60 and ip"] {
+        let (counters, flows) = counted(filter);
+        assert_eq!((counters.packets, counters.fragments, flows), (0, 0, 0), "{filter}");
+    }
+    let (counters, flows) = counted("not port 54");
+    assert_eq!((counters.packets, counters.fragments, flows), (3, 2, 1));
+    let (counters, flows) = counted("");
+    assert_eq!((counters.packets, counters.fragments, flows), (4, 3, 1));
+    assert_eq!(counters.bytes, frames + 50 + 42);
+}
+
+#[test]
+fn a_packet_in_fragments_has_the_bytes_of_all() {
+    let mut analysis = Analysis::new(Settings { packets: true, ..Settings::default() });
+    let question = [&[0x9c, 0x40, 0, 53, 0, 24, 0, 0][..], &[7; 16]].concat();
+    pass(&mut analysis, 1, &part(1, 0, true, &question[..16]), 0);
+    pass(&mut analysis, 2, &part(1, 16, false, &question[16..]), 0);
+    let Some(Record::Packet(packet)) = analysis.poll() else { panic!("no packet came out") };
+    assert_eq!(packet.length, 2 * 20 + 24);
+}
+
+#[test]
+fn a_link_that_is_not_read_is_said_whatever_is_asked_for() {
+    let mut analysis = analysis("port 53");
+    let link = LinkType(999);
+    let packet = Packet {
+        at: Time::ZERO,
+        interface: 0,
+        bytes: &[1, 2, 3],
+        length: 3,
+        is_sent: None,
+        lost_before: 0,
+    };
+    analysis.packet(&Interface { link, ..interface() }, &packet);
+    assert_eq!(analysis.counters().opaque.get(&Opaque::Link(link)), Some(&1));
+}

@@ -1,0 +1,162 @@
+//! Whose flows they are, hidden: addresses keep what they have in common, names become numbers.
+//!
+//! Addresses are hidden as Crypto-PAn does (Xu, Fan, Ammar and Moon, ICNP 2002): two addresses that
+//! share so many leading bits share as many when hidden, so that networks stay networks. Whoever
+//! has the key can find the addresses again; whoever has not, but knows some of them and what they
+//! became, knows the networks of others.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ring::aead::quic::{AES_128, HeaderProtectionKey};
+use ring::hmac;
+
+use super::{Kind, Value};
+
+/// So many addresses are remembered as they are hidden; each takes many steps to hide.
+const REMEMBERED: usize = 1 << 16;
+
+/// Hides addresses, names and numbers of flows.
+pub struct Mask {
+    /// The first byte of what the cipher makes of a block is all that is needed, and this gives it.
+    cipher: Option<HeaderProtectionKey>,
+    pad: u128,
+    names: hmac::Key,
+    known: HashMap<IpAddr, IpAddr>,
+}
+
+impl Mask {
+    /// A mask with this key.
+    pub fn new(key: &[u8; 32]) -> Self {
+        let (first, second) = key.split_at(16);
+        let names = hmac::Key::new(hmac::HMAC_SHA256, key);
+        let pad = hmac::sign(&names, second);
+        Self {
+            cipher: HeaderProtectionKey::new(&AES_128, first).ok(),
+            pad: u128::from_be_bytes(*pad.as_ref().first_chunk().unwrap_or(&[0; 16])),
+            names,
+            known: HashMap::new(),
+        }
+    }
+
+    /// What becomes of a value of this kind.
+    pub fn hide<'a>(&mut self, kind: Kind, value: Value<'a>) -> Value<'a> {
+        match (kind, value) {
+            (Kind::Address, Value::Text(text)) => {
+                let hidden: Vec<String> = text.split(' ').map(|one| self.name(one)).collect();
+                Value::Text(Cow::Owned(hidden.join(" ")))
+            }
+            // Where a server has no name, its address stands in its place.
+            (Kind::Name, Value::Text(text)) => Value::Text(Cow::Owned(self.name(&text))),
+            (Kind::Flow, Value::Count(flow)) => Value::Count(self.flow(flow)),
+            (_, value) => value,
+        }
+    }
+
+    /// What becomes of a name, or of an address in the place of one.
+    pub fn name(&mut self, text: &str) -> String {
+        match text.parse() {
+            Ok(address) => self.hidden(address).to_string(),
+            Err(_) => format!("{:016x}", self.number(text.as_bytes())),
+        }
+    }
+
+    /// What becomes of the number of a flow.
+    pub fn flow(&self, flow: u64) -> u64 {
+        self.number(&flow.to_be_bytes()) >> 1
+    }
+
+    fn hidden(&mut self, address: IpAddr) -> IpAddr {
+        if let Some(hidden) = self.known.get(&address) {
+            return *hidden;
+        }
+        let hidden = match address {
+            IpAddr::V4(v4) => {
+                let bits = self.bits(u128::from(u32::from(v4)) << 96, 32);
+                IpAddr::V4(Ipv4Addr::from((bits >> 96) as u32))
+            }
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(self.bits(v6.into(), 128))),
+        };
+        if self.known.len() >= REMEMBERED {
+            self.known.clear();
+        }
+        self.known.insert(address, hidden);
+        hidden
+    }
+
+    /// The first so many bits, each turned or not by what is before it.
+    fn bits(&self, address: u128, length: u32) -> u128 {
+        let mut turned = 0;
+        for place in 0..length {
+            let before = u128::MAX.checked_shl(128 - place).unwrap_or(0);
+            let block = (address & before | self.pad & !before).to_be_bytes();
+            let made = self.cipher.as_ref().and_then(|cipher| cipher.new_mask(&block).ok());
+            // Without a cipher there is no address at all.
+            let Some([first, ..]) = made else { return 0 };
+            turned |= u128::from(first >> 7) << (127 - place);
+        }
+        address ^ turned
+    }
+
+    fn number(&self, bytes: &[u8]) -> u64 {
+        let hash = hmac::sign(&self.names, bytes);
+        u64::from_be_bytes(*hash.as_ref().first_chunk().unwrap_or(&[0; 8]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(mask: &mut Mask, kind: Kind, text: &str) -> String {
+        match mask.hide(kind, Value::Text(Cow::Borrowed(text))) {
+            Value::Text(text) => text.into_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_and_flows_become_numbers_that_depend_on_the_key() {
+        let mut mask = Mask::new(&[7; 32]);
+        let name = text(&mut mask, Kind::Name, "www.example.net");
+        assert_eq!(name.len(), 16);
+        assert_eq!(text(&mut mask, Kind::Name, "www.example.net"), name);
+        assert_ne!(text(&mut mask, Kind::Name, "www.example.org"), name);
+        assert_ne!(text(&mut Mask::new(&[8; 32]), Kind::Name, "www.example.net"), name);
+        let Value::Count(flow) = mask.hide(Kind::Flow, Value::Count(99)) else { panic!() };
+        assert!(flow != 99 && flow < 1 << 63);
+        assert_eq!(mask.hide(Kind::Count, Value::Count(99)), Value::Count(99));
+        assert_eq!(text(&mut mask, Kind::Text, "tls"), "tls");
+        assert_eq!(mask.hide(Kind::Name, Value::Absent), Value::Absent);
+    }
+
+    #[test]
+    fn several_addresses_are_hidden_each() {
+        let mut mask = Mask::new(&[7; 32]);
+        let both = text(&mut mask, Kind::Address, "192.0.2.1 2001:db8::1");
+        let parts: Vec<IpAddr> = both.split(' ').map(|part| part.parse().unwrap()).collect();
+        assert!(parts[0].is_ipv4() && parts[1].is_ipv6());
+        assert_ne!(parts[0], IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(text(&mut mask, Kind::Name, "192.0.2.1"), parts[0].to_string());
+        assert!(!text(&mut mask, Kind::Address, "nobody").contains("nobody"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_addresses_have_in_common_stays(one: u32, bits in 0_u32..=32, rest: u32) {
+            // Another address that shares so many leading bits, and differs in the next one.
+            let flip = 0x8000_0000_u32.checked_shr(bits).unwrap_or(0);
+            let other = one ^ flip ^ (rest & flip.wrapping_sub(1) & u32::MAX.checked_shr(bits).unwrap_or(0));
+            let mut mask = Mask::new(&[3; 32]);
+            let mut hidden = |number: u32| {
+                let text = text(&mut mask, Kind::Address, &Ipv4Addr::from(number).to_string());
+                u32::from(text.parse::<Ipv4Addr>().unwrap())
+            };
+            let (first, second) = (hidden(one), hidden(other));
+            prop_assert_eq!((first ^ second).leading_zeros(), (one ^ other).leading_zeros());
+        }
+    }
+}
