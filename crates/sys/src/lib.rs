@@ -14,6 +14,7 @@ pub mod foreign;
 pub mod interface;
 pub mod memory;
 pub mod netns;
+pub mod pid;
 pub mod poll;
 pub mod power;
 pub mod privilege;
