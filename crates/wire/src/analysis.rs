@@ -581,22 +581,24 @@ impl Analysis {
         packet: &Datagram<'_>,
         datagram: &crate::udp::Datagram<'_>,
     ) -> Option<(FlowId, End)> {
-        let passing = self.udp.handle(now, packet, datagram);
+        let ports = [datagram.from, datagram.to];
+        let mut is_dns = false;
+        if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
+            let from = SocketAddr::new(packet.source, datagram.from);
+            let to = SocketAddr::new(packet.destination, datagram.to);
+            let (bytes, length) = (datagram.payload, datagram.length);
+            let heard = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
+            is_dns = heard.is_dns;
+            self.records.extend(heard.resolved.map(|one| Record::Resolved(now, Box::new(one))));
+            self.collect_names();
+        }
+        let passing = self.udp.handle(now, packet, datagram, is_dns);
         let crate::udp::Passing { client, server, started, from, exchange } = passing;
         // A hash for each packet would cost more than all the rest.
         let id = || FlowId::of(UDP, client, server, started);
         let passed = self.settings.packets.then(|| (id(), from));
         if let Some(exchange) = exchange {
             self.records.push_back(Record::exchange(id(), (client, server), "quic", exchange));
-        }
-        let ports = [datagram.from, datagram.to];
-        if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
-            let from = SocketAddr::new(packet.source, datagram.from);
-            let to = SocketAddr::new(packet.destination, datagram.to);
-            let (bytes, length) = (datagram.payload, datagram.length);
-            let resolved = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
-            self.records.extend(resolved.map(|one| Record::Resolved(now, Box::new(one))));
-            self.collect_names();
         }
         if ports.iter().all(|port| DHCP.contains(port))
             && let Some(message) = dhcp::Message::read(datagram.payload, datagram.length)
@@ -695,8 +697,8 @@ fn take(
         Read::Message(at, from, message) => {
             let (from, to) = if from == End::Client { (client, server) } else { (server, client) };
             let length = message.len();
-            let resolved = lookups.handle(at, Transport::Tcp, from, to, &message, length);
-            records.extend(resolved.map(|one| Record::Resolved(at, Box::new(one))));
+            let heard = lookups.handle(at, Transport::Tcp, from, to, &message, length);
+            records.extend(heard.resolved.map(|one| Record::Resolved(at, Box::new(one))));
         }
     }
 }

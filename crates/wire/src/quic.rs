@@ -15,6 +15,7 @@ mod spin;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use flow::FULL;
 pub use flow::Flow;
 pub use handshake::Handshake;
 pub use requests::CONFIRMS;

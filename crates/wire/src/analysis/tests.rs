@@ -85,6 +85,39 @@ fn a_packet_in_fragments_has_the_bytes_of_all() {
     assert_eq!(packet.length, 2 * 20 + 24);
 }
 
+/// Questions whose numbers begin with each bit that means something in QUIC, the answer to one of
+/// them cut, and something else that goes to the same port.
+#[test]
+fn a_flow_with_rows_of_dns_is_dns() {
+    let question = |id: u8| -> Vec<u8> {
+        [&[id, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], b"\x04test\0\0\x01\0\x01"].concat()
+    };
+    let of = |payloads: &[Vec<u8>]| -> (Vec<&str>, usize) {
+        let mut analysis = analysis("");
+        for (at, payload) in (0..).zip(payloads) {
+            let length = (8 + payload.len() as u16).to_be_bytes();
+            let datagram = [&[0x9c, 0x40, 0, 53][..], &length, &[0; 2], payload].concat();
+            pass(&mut analysis, at, &part(1, 0, false, &datagram), 0);
+        }
+        analysis.finish();
+        let (mut protocols, mut rows) = (Vec::new(), 0);
+        while let Some(record) = analysis.poll() {
+            match record {
+                Record::Udp(flow) => protocols.push(flow.protocol()),
+                Record::Lookup(_) => rows += 1,
+                _ => {}
+            }
+        }
+        (protocols, rows)
+    };
+    for id in [0x00, 0x40, 0x80, 0xc3, 0xff] {
+        assert_eq!(of(&[question(id)]), (vec!["dns"], 1), "{id:x}");
+        let junk = [&[id, 0, 0x78][..], &[0; 37]].concat();
+        assert_eq!(of(&[junk, question(id)]), (vec!["dns"], 1), "{id:x}");
+    }
+    assert_eq!(of(&[vec![0x80; 40]]), (vec!["other"], 0));
+}
+
 const PHONE: ([u8; 4], u16) = ([10, 0, 0, 9], 40_000);
 const SITE: ([u8; 4], u16) = ([192, 0, 2, 1], 443);
 
