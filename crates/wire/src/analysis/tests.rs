@@ -24,6 +24,7 @@ fn pass(analysis: &mut Analysis, millis: u64, frame: &[u8], lost_before: u64) {
         length: frame.len(),
         is_sent: None,
         lost_before,
+        steps_back: false,
     };
     analysis.packet(&interface(), &packet);
 }
@@ -146,6 +147,7 @@ fn segment(
         length: frame.len() + usize::from(length),
         is_sent: None,
         lost_before: 0,
+        steps_back: false,
     };
     analysis.packet(&interface(), &packet);
 }
@@ -205,6 +207,7 @@ fn a_link_that_is_not_read_is_said_whatever_is_asked_for() {
         length: 3,
         is_sent: None,
         lost_before: 0,
+        steps_back: false,
     };
     analysis.packet(&Interface { link, ..interface() }, &packet);
     assert_eq!(analysis.counters().opaque.get(&Opaque::Link(link)), Some(&1));
