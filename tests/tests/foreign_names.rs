@@ -105,9 +105,14 @@ fn bond_shows_rules_and_clients_with_escape_sequences() {
     let folder = folder();
     let write = |name: &str, text: String| std::fs::write(folder.path().join(name), text).unwrap();
     let escaped = "\\u001b[31mred\\u0007";
-    write("a.toml", format!("[[rule]]\nname = \"{escaped}\"\nuse = {{ paths = \"{escaped}\" }}\n"));
-    is_shown(&run(folder.path(), &["bond", "check", "a.toml"]));
-    is_shown(&run(folder.path(), &["bond", "check", "--json", "a.toml"]));
+    for text in [
+        format!("[[rule]]\nname = \"a\"\nuse = {{ paths = \"{escaped}\" }}\n"),
+        format!("[[rule]]\nname = \"a\"\nuse = {{ paths = \"wifi\" }}\n\"{escaped}\" = 1\n"),
+    ] {
+        write("a.toml", text);
+        is_shown(&run(folder.path(), &["bond", "check", "a.toml"]));
+        is_shown(&run(folder.path(), &["bond", "check", "--json", "a.toml"]));
+    }
     run(folder.path(), &["bond", "keygen", "key"]).succeeded();
     write("allow", format!("no-key {NAME}\n"));
     let words = ["bond", "gateway", "--key", "key", "--allow", "allow", "--listen", "127.0.0.1:0"];
@@ -134,7 +139,7 @@ fn lab_shows_links_and_labs_with_escape_sequences() {
 fn paths_shows_interfaces_with_escape_sequences() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("unshare"));
     let name = "\u{1b}[31mred";
-    let script = "ip link add \"$1\" type dummy && ip link set \"$1\" up && \"$0\" paths --all && \
+    let script = "ip link add \"$1\" type veth peer name veth0 && ip link set \"$1\" up && \"$0\" paths --all && \
                   \"$0\" paths --json";
     let mut command = Command::new("unshare");
     command.args(["--net", "sh", "-c", script]).arg(manyways_path()).arg(name);

@@ -6,6 +6,7 @@ mod energy;
 mod generate;
 mod infer;
 mod known;
+mod options;
 mod probe;
 mod profiles;
 mod simulate;

@@ -60,7 +60,7 @@ pub fn bytes(bytes: u64) -> String {
 /// Joules in the unit that fits.
 pub fn joules(joules: f64) -> String {
     match joules.abs() {
-        0.0 => "0 J".to_owned(),
+        ..5e-7 => "0 J".to_owned(),
         ..1.0 => format!("{} mJ", digits(joules * 1e3)),
         ..1e4 => format!("{} J", digits(joules)),
         _ => format!("{} kJ", digits(joules / 1e3)),
@@ -70,7 +70,7 @@ pub fn joules(joules: f64) -> String {
 /// Watts in the unit that fits.
 pub fn watts(watts: f64) -> String {
     match watts.abs() {
-        0.0 => "0 W".to_owned(),
+        ..5e-7 => "0 W".to_owned(),
         ..1.0 => format!("{} mW", digits(watts * 1e3)),
         _ => format!("{} W", digits(watts)),
     }
@@ -165,7 +165,8 @@ mod tests {
         assert_eq!([nanos(0), nanos(52_000), nanos(999_700)], ["0 s", "52 µs", "1 ms"]);
         assert_eq!([nanos(34_940_000), nanos(1_500_000_000)], ["34.9 ms", "1.5 s"]);
         assert_eq!([0.0, 0.55, 1.1, 12_345.0].map(joules), ["0 J", "550 mJ", "1.1 J", "12.3 kJ"]);
-        assert_eq!([0.0, 0.0205, 1.375].map(watts), ["0 W", "20.5 mW", "1.38 W"]);
+        let all = [0.0, 1e-9, 0.0205, 1.375, -10.3].map(watts);
+        assert_eq!(all, ["0 W", "0 W", "20.5 mW", "1.38 W", "-10.3 W"]);
         assert_eq!(percent(0.904), "90.4 %");
         assert_eq!([5, 1_234, 1_234_567].map(count), ["5", "1,234", "1,234,567"]);
         assert_eq!(

@@ -15,6 +15,7 @@ pub mod input;
 pub mod interface;
 pub mod memory;
 pub mod netns;
+pub mod pid;
 pub mod poll;
 pub mod power;
 pub mod privilege;

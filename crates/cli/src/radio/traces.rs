@@ -112,6 +112,11 @@ impl TraceArgs {
         &self.traces
     }
 
+    /// Whether addresses of the device are given.
+    pub fn has_local(&self) -> bool {
+        !self.local.is_empty()
+    }
+
     /// Opens one.
     pub fn open(
         &self,
