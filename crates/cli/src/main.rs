@@ -50,7 +50,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     #[cfg(feature = "get")]
-    Get(get::Args),
+    Get(Box<get::Args>),
     #[cfg(feature = "bond")]
     Bond(bond::Args),
     #[cfg(feature = "flows")]
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         #[cfg(feature = "get")]
-        Command::Get(args) => get::run(args),
+        Command::Get(args) => get::run(*args),
         #[cfg(feature = "bond")]
         Command::Bond(args) => bond::run(args),
         #[cfg(feature = "flows")]
