@@ -17,7 +17,7 @@ mod task;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use manyways_net::lab::registry::Registry;
+use manyways_lab::registry::Registry;
 use manyways_sys::signal::Termination;
 
 use self::drive::Driver;

@@ -16,7 +16,7 @@ mod targets;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use manyways_net::lab::registry::Registry;
+use manyways_lab::registry::Registry;
 use manyways_sys::signal::Termination;
 
 use self::drive::{Driver, blank};

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::io::{self, Read};
 use std::process::{Child, Command};
 
-use manyways_net::lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_lab::{DEFAULT_CC, Lab, LabError, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::scenario::{CapacitySpec, Change, Event, LinkState};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::links::round_trip;
 

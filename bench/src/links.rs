@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use manyways_trace::scenario::{
     CapacitySpec, Change, DelaySpec, DirectionSpec, Event, LinkSpec, LinkState,
 };
-use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, trace_file};
+use manyways_trace::{LinkTrace, Steps, trace_file};
+use manyways_unit::{Rate, Size, Span};
 
 /// Round trips with empty queues, those of the paper.
 pub const WIFI_RTT: Span = Span::from_millis(28);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use manyways_net::lab::DEFAULT_CC;
+use manyways_lab::DEFAULT_CC;
 use serde::{Deserialize, Serialize};
 
 /// Where and with what something was measured.

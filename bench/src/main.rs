@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use crate::rattan::compare::{Config, compare};
 use crate::rattan::{install, table};

@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use manyways_net::lab::bench::traffic::ping;
-use manyways_net::lab::bench::{DELAY, QUEUE, prepare};
+use manyways_lab::bench::traffic::ping;
+use manyways_lab::bench::{DELAY, QUEUE, prepare};
 use manyways_sys::foreign::enlarge_receive_buffers;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 /// Its addresses are fixed.
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);

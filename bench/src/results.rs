@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use manyways_net::lab::LabError;
+use manyways_lab::LabError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use manyways_net::lab::{Lab, LabError, Place};
+use manyways_lab::{Lab, LabError, Place};
 
 /// One TCP socket.
 #[derive(Clone, Debug, PartialEq, Eq)]

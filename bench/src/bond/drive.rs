@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
+use manyways_lab::registry::Registry;
+use manyways_lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_net::bond::gateway::GatewayStatus;
 use manyways_net::bond::status::{Status, Totals};
-use manyways_net::lab::registry::Registry;
-use manyways_net::lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{Change, LinkState};
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 use serde::de::DeserializeOwned;
 
 use super::contender::Contender;

@@ -7,10 +7,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use manyways_net::lab::{Lab, LabSpec, Place};
+use manyways_lab::{Lab, LabSpec, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::wait::{Outcome, wait};
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::drive::Driver;
 use super::plan::{Cell, Entry};

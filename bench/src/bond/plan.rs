@@ -1,7 +1,7 @@
 //! What is measured: the cells, each with its links and who does what over them.
 
 use manyways_trace::scenario::{DelaySpec, DirectionSpec, HostSpec, LinkSpec, LinkState, LossSpec};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use super::contender::{BOND, By, Contender};
 use super::record::CellRecord;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
-use manyways_net::lab::{Lab, Place, address};
+use manyways_lab::{Lab, Place, address};
 use manyways_sys::clock::Clock;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::contender::{By, Contender};
 use super::plan::Cell;

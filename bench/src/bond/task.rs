@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use manyways_trace::scenario::LinkState;
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, Usage, account};
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::capture::{self, Shape, Written};
 use super::contender::Programs;

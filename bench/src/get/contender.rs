@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use manyways_trace::Size;
 use manyways_trace::scenario::LinkSpec;
+use manyways_unit::Size;
 use serde::{Deserialize, Serialize};
 
 use super::site::{Programs, Site, WARM_UP};

@@ -5,12 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use manyways_net::lab::registry::Registry;
-use manyways_net::lab::{DEFAULT_CC, Lab, LabSpec, Place};
+use manyways_lab::registry::Registry;
+use manyways_lab::{DEFAULT_CC, Lab, LabSpec, Place};
+use manyways_record::event;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::Event;
-use manyways_trace::{Size, Span, event};
+use manyways_unit::{Size, Span};
 
 use super::contender::{Contender, Errand, Said, curl_said, get_said};
 use super::curve::{self, Curve, Story, sum_reaches};

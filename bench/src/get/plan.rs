@@ -1,7 +1,7 @@
 //! What is measured: the cells, each with its links, its objects and who fetches them.
 
 use manyways_trace::scenario::{Event, HostSpec, LinkSpec};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use super::contender::Contender;
 use super::site::{LARGEST, NAME, WARM_UP};

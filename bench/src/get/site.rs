@@ -7,8 +7,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use manyways_net::lab::{Lab, LabError};
-use manyways_trace::Size;
+use manyways_lab::{Lab, LabError};
+use manyways_unit::Size;
 
 use crate::launch::DriveError;
 use crate::programs::{program, quoted, version};
@@ -168,7 +168,8 @@ impl Site {
                 Some(line) => SiteError::Server(line.to_owned()),
                 None => error.into(),
             }
-        })
+        })?;
+        Ok(())
     }
 
     /// Where an object is; the other port is the server's that speaks MPTCP.

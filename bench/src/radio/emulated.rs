@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use manyways_sys::wait::{Outcome, account};
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use manyways_model::radio::plan::{Learned, Plan};
 use manyways_model::radio::simulate::{Decides, Outcome, Simulation};
 use manyways_model::radio::{Packet, profiles, workload};
-use manyways_trace::Span;
+use manyways_unit::Span;
 use serde::Serialize;
 
 /// Pings on a carrier.

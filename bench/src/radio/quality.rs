@@ -9,7 +9,7 @@ use manyways_model::radio::workload::{HELD_BACK, is_held_back};
 use manyways_model::radio::{Profile, Tolerant, profiles};
 use manyways_net::radio::runs::{self, Job};
 use manyways_net::radio::trace::{Made, Progress, Trace};
-use manyways_trace::Span;
+use manyways_unit::Span;
 use serde::Serialize;
 
 use crate::sample::Quartiles;

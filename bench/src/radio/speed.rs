@@ -8,7 +8,7 @@ use manyways_model::radio::simulate::{Decides, Simulation};
 use manyways_model::radio::{Packet, profiles, workload};
 use manyways_sys::clock::Clock;
 use manyways_sys::wait::{Outcome, account};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use serde::Serialize;
 
 use crate::order::shuffle;

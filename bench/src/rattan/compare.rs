@@ -5,16 +5,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use manyways_net::lab::bench::traffic::{Arrivals, Trip, tcp, udp};
-use manyways_net::lab::bench::{
+use manyways_lab::bench::traffic::{Arrivals, Trip, tcp, udp};
+use manyways_lab::bench::{
     DELAY, DelayFigure, TRICKLE, TRICKLE_RATE, Trips, WARM_UP, device, ip_rate, lab, link,
 };
-use manyways_net::lab::registry::Registry;
-use manyways_net::lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_lab::registry::Registry;
+use manyways_lab::{DEFAULT_CC, Lab, LabError, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_trace::scenario::CapacitySpec;
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use serde::Serialize;
 
 use super::{Rattan, RattanError, install};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use manyways_trace::Rate;
+use manyways_unit::Rate;
 
 use super::compare::{DelayCase, DelaySummary, RateCase, Report, WIDE};
 use crate::sample::Quartiles;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use manyways_sys::clock::Clock;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsFd;
 
-use manyways_net::lab::DEFAULT_CC;
+use manyways_lab::DEFAULT_CC;
 use manyways_sys::socket::set_congestion_control;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use clap::Subcommand;
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::dial::Way;
 use super::{Told, browse, call, crowd, files, requests, stream};

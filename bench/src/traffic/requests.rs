@@ -5,7 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use manyways_sys::clock::Clock;
-use manyways_trace::Time;
+use manyways_unit::Time;
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::ask::{Ask, Content};

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 
 use super::Told;
 use super::ask::{Ask, Content};

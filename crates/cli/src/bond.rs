@@ -2,7 +2,7 @@
 
 mod check;
 mod client;
-mod events;
+mod event_log;
 mod gateway;
 mod interception;
 mod keygen;
@@ -12,13 +12,12 @@ mod policy;
 pub mod status;
 mod why;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use manyways_net::bond::scrape;
-use manyways_sys::prefix::{NotAPrefix, Prefix};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
@@ -101,17 +100,6 @@ where
     Ok(())
 }
 
-/// A range of addresses, for the command line. With bits behind its length it may be another one
-/// than was meant: policies do not take it either.
-fn prefix(text: &str) -> Result<Prefix, String> {
-    let prefix: Prefix = text.parse().map_err(|error: NotAPrefix| error.to_string())?;
-    let written = text.split('/').next().and_then(|address| address.parse::<IpAddr>().ok());
-    match written == Some(prefix.address()) {
-        true => Ok(prefix),
-        false => Err(format!("`{text}` has bits behind its length: the network is {prefix}")),
-    }
-}
-
 /// Resolves when somebody wants the command to end.
 fn stopped() -> Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -122,18 +110,4 @@ fn stopped() -> Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_of_addresses_has_no_bits_behind_its_length() {
-        assert_eq!(prefix("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
-        assert_eq!(prefix("2001:db8::1").unwrap().to_string(), "2001:db8::1/128");
-        let error = prefix("10.0.0.1/8").unwrap_err();
-        assert_eq!(error, "`10.0.0.1/8` has bits behind its length: the network is 10.0.0.0/8");
-        assert!(prefix("10.0.0.0/33").unwrap_err().contains("write it as"));
-    }
 }

@@ -10,7 +10,8 @@ use manyways_link::{Output, Packet, Pipe};
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, DirectionSpec, Discipline, LossSpec, QueueLimit, QueueSpec,
 };
-use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
+use manyways_trace::{LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span, Time};
 
 const SEGMENTS: u32 = 44;
 const PACKETS: u64 = 40_000;

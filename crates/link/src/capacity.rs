@@ -7,7 +7,8 @@
 //! `ceil(cumulative bits / rate)`.
 
 use manyways_trace::scenario::CapacitySpec;
-use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
+use manyways_trace::{LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span, Time};
 
 const NANO: u128 = 1_000_000_000;
 

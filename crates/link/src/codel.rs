@@ -1,6 +1,6 @@
 //! CoDel, RFC 8289: drops when packets have waited too long for too long.
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use crate::packet::Segment;
 use crate::queue::Queue;

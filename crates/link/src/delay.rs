@@ -1,7 +1,7 @@
 //! How long a packet travels once it is off the wire.
 
 use manyways_trace::scenario::DelaySpec;
-use manyways_trace::{Random, Span, Time};
+use manyways_unit::{Random, Span, Time};
 
 use crate::capacity::TraceClock;
 

@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
-use manyways_trace::{Size, Time};
+use manyways_unit::{Size, Time};
 
 /// Consecutive segments of one packet that arrive at the same moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

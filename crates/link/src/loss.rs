@@ -2,7 +2,7 @@
 
 use manyways_trace::scenario::LossSpec;
 
-use manyways_trace::Random;
+use manyways_unit::Random;
 
 /// Decides packet by packet, in the order in which they leave the wire.
 #[derive(Clone, Debug)]

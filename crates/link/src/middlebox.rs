@@ -15,7 +15,7 @@ mod tests;
 
 use std::net::Ipv4Addr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use self::nat::{Forgotten, Nat};
 pub use self::strip::StripMptcp;

@@ -1,6 +1,6 @@
 //! What goes into a [`Pipe`](crate::Pipe) and what comes out.
 
-use manyways_trace::{Size, Time};
+use manyways_unit::{Size, Time};
 
 /// A packet as the kernel hands it over: one wire packet, or a super-packet that is cut into wire
 /// packets ("segments") here.

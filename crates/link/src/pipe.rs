@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, DirectionSpec, Discipline, LinkState, LossSpec, QueueSpec,
 };
-use manyways_trace::{Random, Size, Span, Time};
+use manyways_unit::{Random, Size, Span, Time};
 
 use crate::capacity::{Capacity, Cursor, TraceClock, need_of};
 use crate::codel::Codel;

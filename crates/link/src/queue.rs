@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use manyways_trace::scenario::{Discipline, QueueLimit, QueueSpec};
-use manyways_trace::{Rate, Size};
+use manyways_unit::{Rate, Size};
 
 use crate::packet::{Segment, Train};
 use crate::stats::Count;

@@ -1,6 +1,6 @@
 //! What has passed through a pipe so far.
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 use crate::Cause;
 

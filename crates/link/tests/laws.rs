@@ -6,7 +6,8 @@ use manyways_link::{Cause, Output, Packet, Pipe};
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, DirectionSpec, Discipline, LinkState, LossSpec, QueueLimit, QueueSpec,
 };
-use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
+use manyways_trace::{LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
 /// One thing that a caller does, `after` the one before.

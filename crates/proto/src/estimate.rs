@@ -4,7 +4,7 @@ mod offer;
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 pub use offer::{Look, Losses, Offer};
 

@@ -30,7 +30,7 @@ mod turns;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use carrier::{CarrierId, Condition};
 pub use event::{Counters, Input, Output};

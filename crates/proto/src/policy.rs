@@ -39,7 +39,7 @@ mod selector;
 
 use std::fmt;
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 pub use engine::{Decision, Engine, Verdict};
 pub use explain::{Explanation, Step};

@@ -13,7 +13,7 @@ mod treatment;
 
 use std::fmt::Debug;
 
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 pub use treatment::{Kind, PathId, PathSet, Treatment, UnknownScheduler};
 

@@ -4,7 +4,7 @@ use manyways_proto::fetch::{
     Allowance, Config, ContentRange, Fetch, Head, Input, Output, PathId, Range, RequestId,
     Validator,
 };
-use manyways_trace::{Size, Time};
+use manyways_unit::{Size, Time};
 
 fn ms(ms: u64) -> Time {
     Time::from_millis(ms)

@@ -1,9 +1,9 @@
 //! Captures, piece by piece.
 
-use manyways_trace::{Span, Time};
-use manyways_wire::Prefix;
-use manyways_wire::analysis::{Analysis, Settings, Survey};
-use manyways_wire::flow::Limits;
+use manyways_flows::analysis::{Analysis, Settings, Survey};
+use manyways_flows::flow::Limits;
+use manyways_unit::Prefix;
+use manyways_unit::{Span, Time};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

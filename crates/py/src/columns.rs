@@ -1,6 +1,6 @@
 //! Columns in the layout of Arrow (the columnar format's "Physical Memory Layout").
 
-use manyways_wire::table::{Batch, Data, Kind, Schema, Values};
+use manyways_record::table::{Batch, Data, Kind, Schema, Values};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 

@@ -1,6 +1,6 @@
 //! A capture as its bytes come.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use manyways_wire::capture::{Interface, Packet, Reader, Step};
 
 /// When the first packet of a capture passed, and its latest one, in nanoseconds after the epoch.

@@ -12,7 +12,8 @@ mod excerpt;
 mod file;
 mod radio;
 
-use manyways_wire::{analysis, table};
+use manyways_flows::analysis;
+use manyways_record::table;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 

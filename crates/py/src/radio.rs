@@ -8,8 +8,8 @@ mod trace;
 
 use manyways_model::radio::profile::{self, ProfileError};
 use manyways_model::radio::{Choice, Profile, profiles};
-use manyways_trace::human::quoted;
-use manyways_trace::nearest::nearest;
+use manyways_unit::human::quoted;
+use manyways_unit::nearest::nearest;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

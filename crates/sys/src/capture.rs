@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 
 pub use self::block::Frame;
 

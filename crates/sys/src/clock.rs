@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use nix::time::{ClockId, clock_gettime};
 
 /// The monotonic clock, from the moment of its creation: the origin of one run's [`Time`]s.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
 
 use crate::wait::pidfd;

@@ -21,7 +21,7 @@ use kind::Facts;
 pub use mark::Mark;
 use records::{Record, Records};
 
-use crate::prefix::Prefix;
+use manyways_unit::Prefix;
 
 /// One network interface of this host (of the network namespace of the calling thread).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -372,7 +372,7 @@ pub fn subnets() -> Result<Vec<Prefix>, ListError> {
         .into_iter()
         .filter(|address| !address.ip.is_loopback())
         .map(|address| address.subnet)
-        .filter(|subnet| subnet.bits() < if subnet.address().is_ipv4() { 32 } else { 128 })
+        .filter(|subnet| subnet.length() < if subnet.address().is_ipv4() { 32 } else { 128 })
         .collect();
     subnets.sort();
     subnets.dedup();

@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -127,7 +127,7 @@ impl AsFd for Waker {
 
 #[cfg(test)]
 mod tests {
-    use manyways_trace::Span;
+    use manyways_unit::Span;
 
     use super::*;
 

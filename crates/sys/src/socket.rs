@@ -6,7 +6,7 @@ pub mod transparent;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::SockRef;
 

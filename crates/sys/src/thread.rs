@@ -35,8 +35,8 @@ fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
 }
 
 /// Processor time of the calling thread's process so far, in user and kernel mode together.
-pub fn process_cpu() -> io::Result<manyways_trace::Span> {
+pub fn process_cpu() -> io::Result<manyways_unit::Span> {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)?;
     let micros = |t: nix::sys::time::TimeVal| t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64;
-    Ok(manyways_trace::Span::from_micros(micros(usage.user_time()) + micros(usage.system_time())))
+    Ok(manyways_unit::Span::from_micros(micros(usage.user_time()) + micros(usage.system_time())))
 }

@@ -26,10 +26,10 @@ mod script;
 
 use std::io;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use crate::interface;
-use crate::prefix::Prefix;
+use manyways_unit::Prefix;
 
 pub use installed::{Installed, Missing, is_left, remove};
 pub use probe::{NoCgroups, can_match_cgroup};

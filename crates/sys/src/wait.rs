@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 

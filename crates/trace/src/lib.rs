@@ -1,20 +1,13 @@
-//! The plain data that all of manyways shares: units, link traces, scenarios and the event log.
+//! Link traces and scenarios as plain data, and the parsers of the texts they are written in.
 //!
-//! This crate knows no socket, no file and no clock: its parsers take bytes and its times are
-//! numbers. Start with [`Time`] and [`LinkTrace`]; a whole experiment is a [`scenario::Scenario`].
+//! Parsers take bytes and open nothing. Start with [`LinkTrace`]; a whole experiment is a
+//! [`scenario::Scenario`], in which links, schedulers and workloads are named by strings that their
+//! owners resolve.
 #![forbid(unsafe_code)]
 
-pub mod event;
-pub mod human;
 pub mod link_text;
 pub mod link_trace;
-pub mod nearest;
-mod random;
 pub mod scenario;
-pub mod table;
 pub mod trace_file;
-pub mod unit;
 
 pub use link_trace::{InvalidTrace, LinkTrace, Steps};
-pub use random::Random;
-pub use unit::{Rate, Size, Span, Time};

@@ -1,6 +1,6 @@
 //! Recorded or generated link behaviour over time: capacity and delay.
 
-use crate::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 /// Why steps or opportunities do not make a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

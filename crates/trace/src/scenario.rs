@@ -3,7 +3,8 @@
 //! One format serves the simulator, the emulator and the benchmarks. Names of congestion controls,
 //! workloads and expectations are strings that their owners resolve.
 
-use crate::{LinkTrace, Rate, Size, Span, Steps};
+use crate::{LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span};
 
 mod read;
 
@@ -37,7 +38,7 @@ pub struct Scenario {
 /// One emulated link, both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Interface name, `[a-z][a-z0-9-]{0,9}`.
+    /// Interface name, see [`link_name`](crate::link_text::link_name).
     pub name: String,
     /// From the far side to the device.
     pub down: DirectionSpec,

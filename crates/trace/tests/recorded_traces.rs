@@ -6,7 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use manyways_trace::{LinkTrace, Rate, Span, trace_file};
+use manyways_trace::{LinkTrace, trace_file};
+use manyways_unit::{Rate, Span};
 
 /// The files of one folder of the collection, or none where it is absent.
 fn files(folder: &str) -> Vec<PathBuf> {

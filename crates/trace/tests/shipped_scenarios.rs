@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use manyways_trace::scenario::{self, CapacitySpec, DelaySpec, Scenario};
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")

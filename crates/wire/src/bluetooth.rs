@@ -28,7 +28,7 @@ mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 pub use self::completion::{OUTSTANDING, QUIET};
 use self::connection::Connection;

@@ -11,10 +11,11 @@ pub mod linux;
 mod number;
 mod pcap;
 mod pcapng;
+pub mod pcapng_writer;
 #[cfg(test)]
 mod tests;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 use thiserror::Error;
 
 use self::btsnoop::Btsnoop;
@@ -180,6 +181,9 @@ pub enum Broken {
         /// As its end says.
         last: u32,
     },
+    /// A record begins with zeros, as where the end of a file has room that was never written.
+    #[error("zeros stand where a packet should begin: the capture was not written to its end")]
+    Zeros,
     /// It describes more interfaces than [`INTERFACE_LIMIT`].
     #[error("it describes more than {INTERFACE_LIMIT} interfaces")]
     Interfaces,

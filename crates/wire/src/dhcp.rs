@@ -13,7 +13,7 @@ mod tests;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 pub use leases::{Lease, LeaseLimits, Leases};
 

@@ -18,7 +18,7 @@ mod told;
 
 use std::net::IpAddr;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use message::{Data, Message};
 

@@ -1,25 +1,15 @@
 //! What is not secret of QUIC (RFC 9000, RFC 9001; version 2: RFC 9369).
 //!
 //! [`Initials`] reads what a client says first: its TLS hello, in packets whose keys are made of what
-//! is written on them. [`Flow`] follows a connection by that, by headers and by sizes.
+//! is written on them. [`header`] reads what packets show without keys.
 
 mod assembly;
-mod flow;
 mod frame;
-mod handshake;
-mod header;
+pub mod header;
 mod keys;
 mod packet;
-mod requests;
-mod spin;
 #[cfg(test)]
-pub(crate) mod tests;
-
-pub(crate) use flow::FULL;
-pub use flow::Flow;
-pub use handshake::Handshake;
-pub use requests::CONFIRMS;
-pub use spin::Spin;
+mod tests;
 
 use crate::Peek;
 use crate::tls::hello::{self, Stop};

@@ -14,7 +14,7 @@ mod reader;
 mod record;
 mod session;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 pub use choice::Choice;
 pub use offer::{Offer, VERSION_LIMIT, Version, is_grease};

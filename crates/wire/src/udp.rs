@@ -1,13 +1,4 @@
-//! UDP datagrams (RFC 768), and the flows that they add up to.
-//!
-//! A [`Table`] has a [`Flow`] for each pair of ends, which counts what each of them sends and follows
-//! QUIC where it is that.
-
-mod flow;
-mod table;
-
-pub use flow::{Flow, Protocol, Sent};
-pub use table::{Ended, Limits, Passing, Table};
+//! UDP datagrams (RFC 768).
 
 /// The ports, the length and the checksum.
 const HEADER: usize = 8;

@@ -1,7 +1,7 @@
 //! A filter: any text, and a packet made of the same bytes.
 
+use manyways_flows::filter::{Candidate, Filter, FilterError, Problem};
 use manyways_wire::capture::LinkType;
-use manyways_wire::filter::{Candidate, Filter, FilterError, Problem};
 use manyways_wire::frame;
 
 pub(super) const FILTER_WORDS: &[&str] = &[

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use manyways_trace::{Span, Time};
-use manyways_wire::device;
+use manyways_flows::device;
+use manyways_unit::{Span, Time};
 use manyways_wire::dhcp::{self, LeaseLimits, Leases};
 use manyways_wire::dns::{
     self, AskedBy, Limits, Lookup, LookupLimits, Lookups, Resolutions, Resolved, Told, Transport,

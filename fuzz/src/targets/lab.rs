@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use manyways_net::lab::control::Request;
-use manyways_net::lab::resolver::{Transport, Zone, answer};
+use manyways_lab::control::Request;
+use manyways_lab::resolver::{Transport, Zone, answer};
 use manyways_trace::link_text;
 
 pub(super) const REQUEST_WORDS: &[&str] = &[
@@ -43,7 +43,7 @@ pub(super) fn dns_question(bytes: &[u8]) {
         assert_eq!(answer[..2], bytes[..2], "the question's number");
         assert_ne!(answer[2] & 0x80, 0, "marked as an answer");
         // It would not be answered by another server.
-        assert_eq!(manyways_net::lab::resolver::answer(&zone, &answer, Transport::Udp), None);
+        assert_eq!(manyways_lab::resolver::answer(&zone, &answer, Transport::Udp), None);
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use manyways_link::middlebox::{Forgotten, Middlebox, Nat, Side, Verdict};
 use manyways_link::segment::Offload;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 const EXTERNAL: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// What comes before a packet: its side, a pause, its length and a virtio header.

@@ -1,8 +1,9 @@
 //! Segments with options of MPTCP, and the connections that they make.
 
-use manyways_trace::{Span, Time};
-use manyways_wire::flow::{End, Handshake};
-use manyways_wire::mptcp::{ADDRESSES, Connections, Limits, Summary};
+use manyways_flows::flow::Handshake;
+use manyways_flows::mptcp::{ADDRESSES, Connections, Limits, Summary};
+use manyways_unit::{Span, Time};
+use manyways_wire::stream::End;
 use manyways_wire::tcp::Segment;
 
 pub(super) const WORDS: &[&str] = &[

@@ -7,7 +7,7 @@ use manyways_proto::mux::{
     Payload, ResetCode, Role, StreamId, Target, VERSION,
 };
 use manyways_proto::sched::{Kind, PathId, PathSet, Treatment};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub(super) const MESSAGE_WORDS: &[&str] = &["mway\u{1}", "\0\0", "@\0", "\u{3}abc"];
 pub(super) const PEER_WORDS: &[&str] = &[

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use manyways_proto::policy::{Engine, Flow, PathFacts, Policy, Protocol, Surroundings};
 use manyways_proto::sched::PathId;
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 pub(super) const POLICY_WORDS: &[&str] = &[
     "[[rule]]\nname = \"",

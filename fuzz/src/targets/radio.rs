@@ -45,7 +45,7 @@ pub(super) fn profile(bytes: &[u8]) {
     let threshold = choice.threshold();
     assert!(threshold >= 0.0);
     let packet = Packet {
-        at: manyways_trace::Time::ZERO,
+        at: manyways_unit::Time::ZERO,
         direction: manyways_model::radio::Direction::Up,
         bytes: 1,
         app: 0,
@@ -82,7 +82,7 @@ pub(super) fn trace(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
     let Ok(mut reader) = csv::Reader::new(lines.next().unwrap_or_default()) else { return };
-    let mut last = manyways_trace::Time::ZERO;
+    let mut last = manyways_unit::Time::ZERO;
     for (number, line) in lines.enumerate() {
         match reader.line(line) {
             Ok(None) => {}
@@ -215,7 +215,7 @@ pub(super) fn plan(bytes: &[u8]) {
     let Some(Ok(profile)) = profiles::named("lte") else { return };
     let mut policy = plan.policy(&profile, Learned { gap: 1.0, bursts: 2.0 });
     let packet = Packet {
-        at: manyways_trace::Time::ZERO,
+        at: manyways_unit::Time::ZERO,
         direction: manyways_model::radio::Direction::Up,
         bytes: 1,
         app: 0,

@@ -1,10 +1,11 @@
 //! The parsers of `manyways-trace`.
 
-use manyways_trace::event;
+use manyways_record::event::{self, EventFamily};
 use manyways_trace::link_text;
 use manyways_trace::scenario::{self, CapacitySpec, DelaySpec, LinkSpec};
 use manyways_trace::trace_file::{self, Format};
-use manyways_trace::{LinkTrace, Rate, Size, Span, Steps};
+use manyways_trace::{LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span};
 
 pub(super) const TRACE_WORDS: &[&str] =
     &["duration_ms", "bandwidth_kbps", "latency_ms", "[{", "}]", "1e12", "second,bytes\n", "\r\n"];
@@ -98,8 +99,8 @@ fn in_order<T: PartialEq + std::fmt::Debug>(steps: &Steps<T>) {
 pub(super) fn values(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _ = (text.parse::<Span>(), text.parse::<Rate>(), text.parse::<Size>());
-    let _ = manyways_trace::human::yes_or_no(text);
-    if let Ok(probability) = manyways_trace::human::probability(text) {
+    let _ = manyways_unit::human::yes_or_no(text);
+    if let Ok(probability) = manyways_unit::human::probability(text) {
         assert!((0.0..=1.0).contains(&probability));
     }
 }
@@ -164,9 +165,15 @@ fn one_sentence(sentence: &str, hint: Option<&str>) {
 }
 
 pub(super) fn event_log(bytes: &[u8]) {
-    let Ok(log) = event::parse(bytes) else { return };
+    reads_back::<manyways_lab::event::LabEvent>(bytes);
+    reads_back::<manyways_net::fetch::event::TransferEvent>(bytes);
+    reads_back::<manyways_net::bond::event::BondEvent>(bytes);
+}
+
+fn reads_back<E: EventFamily + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    let Ok(log) = event::parse::<E>(bytes) else { return };
     let mut text = event::line(&log.header);
     text.extend(log.records.iter().map(event::line));
-    let again = event::parse(text.as_bytes());
+    let again = event::parse::<E>(text.as_bytes());
     assert_eq!(again.map(|log| log.records), Ok(log.records));
 }

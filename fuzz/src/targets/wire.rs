@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-use manyways_trace::{Span, Time};
-use manyways_wire::align::{self, Log, Place, Point, Report, Track, Way};
-use manyways_wire::device::{dhcp, ja4, user_agent as sight_of};
-use manyways_wire::flow::{End, Piece};
+use manyways_flows::align::{self, Log, Place, Point, Report, Track, Way};
+use manyways_flows::device::{dhcp, ja4, user_agent as sight_of};
+use manyways_flows::server::{Organisations, registered_domain};
+use manyways_unit::{Span, Time};
 use manyways_wire::quic::Initials;
-use manyways_wire::server::{Organisations, registered_domain};
-use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, quic, tls, udp};
+use manyways_wire::stream::{End, Piece};
+use manyways_wire::{HostName, LIMIT, Peek, dns, frame, http, tls, udp};
 use rustls::Side;
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::Version;
@@ -302,9 +302,9 @@ fn sealed(version: Version, number: u8, frames: &[u8]) -> Vec<u8> {
 /// in a table of two flows.
 pub(super) fn quic_flow(bytes: &[u8]) {
     let mut now = Time::from_millis(1_000);
-    let mut connection = quic::Flow::new();
-    let limits = udp::Limits { flows: 2, idle: Span::from_secs(1) };
-    let mut table = udp::Table::new(limits);
+    let mut connection = manyways_flows::quic::Flow::new();
+    let limits = manyways_flows::udp::Limits { flows: 2, idle: Span::from_secs(1) };
+    let mut table = manyways_flows::udp::Table::new(limits);
     let (mut rest, mut fed) = (bytes, 0);
     while let Some((&[what, high, low], behind)) = rest.split_first_chunk() {
         let length = usize::from(u16::from_be_bytes([high, low]) & 0xfff);
@@ -353,7 +353,8 @@ pub(super) fn quic_flow(bytes: &[u8]) {
         assert!(offer.ja4.as_ref().is_none_or(|ja4| ja4.starts_with('q')));
     }
     table.finish();
-    let count = |flow: &udp::Flow, end| flow.sent(end).map_or(0, |sent| sent.packets);
+    let count =
+        |flow: &manyways_flows::udp::Flow, end| flow.sent(end).map_or(0, |sent| sent.packets);
     let passed: u64 = std::iter::from_fn(|| table.poll())
         .map(|ended| count(&ended.flow, End::Client) + count(&ended.flow, End::Server))
         .sum();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use manyways_wire::analysis::{Analysis, Settings, Survey};
+use manyways_flows::analysis::{Analysis, Settings, Survey};
+use manyways_record::table::{Batch, Data, Schema};
 use manyways_wire::capture::{Reader, Step};
-use manyways_wire::table::{Batch, Data, Schema};
 
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::ValueHint;
 use manyways_proto::policy::{Policy, PolicyError, Warning};
-use manyways_trace::human::counted;
+use manyways_unit::human::counted;
 use serde::Serialize;
 
 use super::policy;

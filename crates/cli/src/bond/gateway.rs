@@ -11,10 +11,10 @@ use manyways_net::bond::control::{Answer, Control, ControlError, End, Request};
 use manyways_net::bond::door::Door;
 use manyways_net::bond::gateway::{self, GatewayConfig, GatewayError, Onlooker};
 use manyways_net::bond::metrics;
-use manyways_sys::prefix::Prefix;
 use manyways_sys::privilege;
+use manyways_unit::Prefix;
 
-use super::{keygen, listening, prefix};
+use super::{keygen, listening};
 use crate::failure::Failure;
 
 /// Run the end of a bond that is on a server.
@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     allow: PathBuf,
     /// Let clients go to this private network or address too. May be given more than once.
-    #[arg(long, value_name = "PREFIX", value_parser = prefix)]
+    #[arg(long, value_name = "PREFIX")]
     open: Vec<Prefix>,
     /// What it is called, for `manyways bond status --gateway`, where several run on a host.
     #[arg(long, value_name = "NAME", default_value = "default")]

@@ -12,9 +12,9 @@ use anyhow::Result;
 use manyways_net::bond::client::Client;
 use manyways_net::bond::intake::Intake;
 use manyways_net::bond::intercept::Doors;
-use manyways_sys::prefix::Prefix;
 use manyways_sys::tproxy::{self, Installed, Names, Rules, Selection, Target, Targets, WhenDead};
-use manyways_trace::Span;
+use manyways_unit::Prefix;
+use manyways_unit::Span;
 use tokio::task::{AbortHandle, spawn_blocking};
 
 use crate::failure::Failure;
@@ -77,8 +77,8 @@ impl Interception {
         // A family that the gateway lacks is refused here, or applications would wait for it.
         let families = match self.when_dead {
             // A gateway that is not there, or does not know this key, cuts nobody off.
-            WhenDead::Open => Some(client.families().await),
-            WhenDead::Closed => client.known_families(),
+            WhenDead::Open => Some(client.address_families().await),
+            WhenDead::Closed => client.known_address_families(),
         };
         let direct = self.direct(client)?;
         let rules = self.rules(ports, families, direct.clone());
@@ -140,8 +140,9 @@ impl Interception {
             _ => None,
         });
         for prefix in selected.flatten() {
-            let within =
-                |outer: Prefix| outer.contains(prefix.address()) && outer.bits() <= prefix.bits();
+            let within = |outer: Prefix| {
+                outer.contains(prefix.address()) && outer.length() <= prefix.length()
+            };
             let vain = format!("manyways: --intercept to:{prefix} takes nothing in");
             if let Some((outer, what)) = tproxy::never().find(|(outer, _)| within(*outer)) {
                 eprintln!("{vain}: it is {what} ({outer})");
@@ -223,9 +224,9 @@ impl Keeper {
     /// Waits for the next turn, which comes at once where the gateway answers for the first time.
     async fn turn(&self) {
         let answer = async {
-            match self.client.known_families() {
+            match self.client.known_address_families() {
                 Some(_) => std::future::pending().await,
-                None => drop(self.client.families().await),
+                None => drop(self.client.address_families().await),
             }
         };
         let _ = tokio::time::timeout(TURN, answer).await;
@@ -248,7 +249,7 @@ impl Keeper {
     /// Changes the rules where the gateway reaches other families than before, or the host or the
     /// gateway has moved.
     async fn follow(&mut self) {
-        let families = self.client.known_families().or(self.families);
+        let families = self.client.known_address_families().or(self.families);
         let direct = self.wants.direct(&self.client).unwrap_or_else(|_| self.direct.clone());
         if families != self.families {
             let rules = self.wants.rules(self.ports, families, direct.clone());

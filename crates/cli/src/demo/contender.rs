@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
-use manyways_net::lab::{Lab, Place};
+use manyways_lab::{Lab, Place};
 use manyways_sys::signal::Termination;
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use serde::Deserialize;
 
 use super::kernel::{self, Mptcp};

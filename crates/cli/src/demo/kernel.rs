@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use manyways_net::lab::{Lab, Place};
-use manyways_trace::Span;
+use manyways_lab::{Lab, Place};
+use manyways_unit::Span;
 use serde::Serialize;
 
 /// When the sockets are looked at: after both subflows are there, before the end.

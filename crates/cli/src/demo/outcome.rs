@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 

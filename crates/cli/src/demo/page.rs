@@ -1,15 +1,15 @@
 //! The report and the picture of a demonstration.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::contender::{End, Run};
 use super::outcome::Outcome;
 use super::requests::{self, Request};
-use crate::report::bars::{Bar, Bars, WIDTH};
-use crate::report::ranges::{self, Ranges};
-use crate::report::svg::{Anchor, Drawing};
-use crate::report::timeline::{Panel, Timeline};
-use crate::report::{Column, Line, Page};
+use manyways_report::bars::{Bar, Bars, WIDTH};
+use manyways_report::ranges::{self, Ranges};
+use manyways_report::svg::{Anchor, Drawing};
+use manyways_report::timeline::{Panel, Timeline};
+use manyways_report::{Column, Line, Page};
 
 /// The contender that the demonstration is about.
 const OURS: &str = "manyways";
@@ -246,7 +246,7 @@ fn drawn(request: &Request, colour: usize, last: Span, size: u64) -> ranges::Req
 
 fn timeline(outcome: &Outcome) -> Drawing {
     let panel = |run: &Run| {
-        let points = |value: &dyn Fn(&[manyways_trace::Size]) -> u64| -> Vec<(f64, f64)> {
+        let points = |value: &dyn Fn(&[manyways_unit::Size]) -> u64| -> Vec<(f64, f64)> {
             let samples = run.samples.iter();
             let point =
                 |s: &super::watch::Sample| (s.at.as_secs_f64(), value(&s.delivered) as f64 / 1e6);

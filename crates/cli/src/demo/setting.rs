@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use manyways_trace::scenario::{CapacitySpec, DelaySpec, DirectionSpec, LinkSpec, QueueLimit};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use crate::lab::{link_failure, reader};
 

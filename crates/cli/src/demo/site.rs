@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use manyways_net::lab::{Lab, Place};
+use manyways_lab::{Lab, Place};
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use sha2::{Digest, Sha256};
 

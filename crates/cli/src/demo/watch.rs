@@ -6,11 +6,11 @@ use std::process::{Child, ExitStatus};
 
 use anyhow::{Context, Result};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use manyways_net::lab::Lab;
+use manyways_lab::Lab;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use super::setting::Setting;
 

@@ -1,6 +1,6 @@
 //! What a user sees of a filter that is none: where it goes wrong.
 
-use manyways_wire::filter::{Filter, FilterError};
+use manyways_flows::filter::{Filter, FilterError};
 
 use crate::failure::Failure;
 

@@ -6,10 +6,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use manyways_wire::analysis::Settings;
-use manyways_wire::device;
+use manyways_flows::analysis::Settings;
+use manyways_flows::device;
+use manyways_flows::server::Organisations;
 use manyways_wire::dns::Told;
-use manyways_wire::server::Organisations;
 
 use crate::failure::Failure;
 
@@ -34,6 +34,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// The files that are read.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.pools.iter().chain(&self.organisations).chain(&self.dns).map(PathBuf::as_path)
+    }
+
     /// Settings with what these files say.
     pub fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::default();

@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use manyways_net::flows::{
+use manyways_capture::{
     self, Devices, FolderError, Listener, Live, LiveError, Outcome, Plan, Sets, Watch,
 };
 use manyways_sys::signal::Termination;
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 
 use super::{faults, folder_failure, print, summary};
 use crate::failure::Failure;
@@ -95,7 +95,8 @@ pub fn run(
         refresh: output.is_none() && teller.is_shown,
         save: args.save_capture,
     };
-    let outcome = flows::follow(live, plan, &watch, sets.as_mut(), &termination, &mut teller);
+    let outcome =
+        manyways_capture::follow(live, plan, &watch, sets.as_mut(), &termination, &mut teller);
     teller.bar.finish_and_clear();
     let outcome = outcome.map_err(|error| Failure::new(error.to_string()))?;
     let text = match json {

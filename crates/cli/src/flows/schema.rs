@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use manyways_wire::analysis::schemas;
-use manyways_wire::table::{Kind, Schema, VERSION};
+use manyways_flows::analysis::schemas;
+use manyways_record::table::{Kind, Schema, VERSION};
 use serde::Serialize;
 
 /// Print what is in the tables: each column, its kind and its meaning.

@@ -8,7 +8,7 @@ use manyways_net::fetch::conditions::{Memory, Network, Remembered};
 use manyways_net::fetch::location::Location;
 use manyways_net::fetch::{Allowance, Conditions, HostNames, Names, PathSpec, Report};
 use manyways_sys::interface::{self, Interface, Kind};
-use manyways_trace::Rate;
+use manyways_unit::Rate;
 
 use super::options::{Args, NameServers, Transport};
 use crate::failure::Failure;

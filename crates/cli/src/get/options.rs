@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::ValueHint;
 use manyways_net::fetch::conditions::Memory;
 use manyways_net::fetch::{Allowance, Checksum, Config, RangeEnd, Scheduler};
-use manyways_trace::{Size, human};
+use manyways_unit::{Size, human};
 
 /// A smaller chunk is hardly more than the request for it.
 const LEAST_CHUNK: Size = Size::from_kib(16);

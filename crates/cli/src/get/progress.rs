@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 
 use manyways_net::fetch::{Event, Progress};
 use manyways_sys::terminal;
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 
 use block::Block;
 pub use line::share;

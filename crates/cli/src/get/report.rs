@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use manyways_net::fetch::{FetchError, PathReport, Report};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use serde::Serialize;
 
 use super::progress::share;

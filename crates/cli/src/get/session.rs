@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use manyways_net::fetch::{Allowance, Cause, Client, Event, FetchError, Job, PathSpec, Trust};
-use manyways_trace::{Rate, Size};
+use manyways_unit::{Rate, Size};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::events::EventLog;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use manyways_net::fetch::digest::of_file;
 use manyways_net::fetch::{Checksum, Job};
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 use crate::failure::Failure;
 

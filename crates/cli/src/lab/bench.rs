@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use manyways_net::lab::bench::{BenchConfig, BenchReport, DelayFigure, bench as measure};
-use manyways_trace::{Rate, Span};
+use manyways_lab::bench::{BenchConfig, BenchReport, DelayFigure, bench as measure};
+use manyways_unit::{Rate, Span};
 
 use super::{lab_failure, prepare};
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use manyways_model::radio::{App, Direction, Packet, workload};
 use manyways_net::radio::trace::{Made, Progress, Trace};
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::traces::{MadeArgs, failure, span, watched};
 use crate::failure::Failure;

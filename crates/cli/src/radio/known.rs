@@ -6,7 +6,7 @@ use std::path::Path;
 
 use manyways_model::radio::profile::{self, MAX_TEXT, ProfileError};
 use manyways_model::radio::{Profile, Tolerant, profiles, tolerant};
-use manyways_trace::nearest::nearest;
+use manyways_unit::nearest::nearest;
 
 use crate::failure::Failure;
 

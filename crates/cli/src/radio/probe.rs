@@ -14,13 +14,13 @@ use manyways_net::resolve;
 use manyways_sys::interface::{self, Interface};
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
-use manyways_trace::Span;
-use manyways_trace::human::counted;
+use manyways_unit::Span;
+use manyways_unit::human::counted;
 use serde_json::{Value, json};
 
 use super::timers;
-use super::words::seconds;
 use crate::failure::Failure;
+use manyways_report::number::seconds;
 
 /// Find out when a network lets go of a radio, and how long coming back takes.
 ///

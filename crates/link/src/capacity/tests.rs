@@ -1,4 +1,4 @@
-use manyways_trace::Rate;
+use manyways_unit::Rate;
 use proptest::prelude::*;
 
 use super::*;

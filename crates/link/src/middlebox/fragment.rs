@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::segment::header::Ip;
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::fragment::{Train, Trains, addresses};
 use super::table::{Endpoint, Table};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use manyways_trace::{Random, Span, Time};
+use manyways_unit::{Random, Span, Time};
 
 /// Most mappings that a NAT keeps at a time; a new one then replaces the one that was idle longest.
 pub const MAX_MAPPINGS: usize = 16_384;

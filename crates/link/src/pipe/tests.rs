@@ -1,5 +1,6 @@
 use manyways_trace::scenario::QueueLimit;
-use manyways_trace::{LinkTrace, Rate, Steps};
+use manyways_trace::{LinkTrace, Steps};
+use manyways_unit::Rate;
 
 use super::*;
 use crate::Count;

@@ -1,4 +1,4 @@
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::*;
 use crate::Packet;

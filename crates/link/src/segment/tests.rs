@@ -74,7 +74,7 @@ prop_compose! {
         tcp.acknowledgment_number = 77;
         (tcp.psh, tcp.fin, tcp.cwr, tcp.ece) = (psh, fin, cwr, ece);
         tcp.set_options_raw(&vec![1; tcp_options * 4]).unwrap();
-        let mut random = manyways_trace::Random::new(seed);
+        let mut random = manyways_unit::Random::new(seed);
         let payload = (0..length).map(|_| random.bits() as u8).collect();
         Whole { v6, udp, options, tcp, id, payload }
     }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use manyways_link::{Output, Packet, Pipe};
 use manyways_trace::scenario::DirectionSpec;
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp;

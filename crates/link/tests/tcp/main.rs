@@ -4,10 +4,11 @@ mod link;
 
 use link::Link;
 use manyways_link::Stats;
+use manyways_trace::LinkTrace;
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, DirectionSpec, Discipline, LinkState, LossSpec, QueueLimit, QueueSpec,
 };
-use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer};
 

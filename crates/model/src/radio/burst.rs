@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{BURST_GAP, Packet};
 

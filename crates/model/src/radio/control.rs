@@ -16,7 +16,7 @@
 //! device sends waits for the radio to come back, and so does all that follows from it. See
 //! [`Controller::with_promotions`].
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::meter::{Account, Meter};
 use super::policy::{NEVER, Policy};

@@ -2,8 +2,8 @@
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use manyways_trace::Time;
-use manyways_trace::human::quoted;
+use manyways_unit::Time;
+use manyways_unit::human::quoted;
 
 use super::session::{Apps, Sessions};
 use super::{App, Direction, Packet};

@@ -1,6 +1,6 @@
 //! What a radio takes when nothing passes.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::{Energy, Profile};
 

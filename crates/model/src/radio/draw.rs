@@ -1,6 +1,6 @@
 //! Numbers by chance, of the kinds that traffic has.
 
-use manyways_trace::Random;
+use manyways_unit::Random;
 
 /// How a number is drawn. All are at least zero where their parameters are.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Random, Span, Time};
+use manyways_unit::{Random, Span, Time};
 
 use super::infer::{NoTimer, Probe, Released, released};
 

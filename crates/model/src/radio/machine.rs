@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::profile::{Listens, State};
 use super::{Direction, Profile};

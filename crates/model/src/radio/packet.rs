@@ -1,6 +1,6 @@
 //! What passes the radio.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 /// Which way a packet goes, as seen from the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,7 +1,7 @@
 //! Policies by name, as people choose them.
 
-use manyways_trace::human::quoted;
-use manyways_trace::nearest::nearest;
+use manyways_unit::human::quoted;
+use manyways_unit::nearest::nearest;
 
 use super::policy::{Context, Holding, Learn, MakeIdle, Policy, Printed, StatusQuo, Timer};
 use super::{Choice, Profile};

@@ -1,7 +1,7 @@
 //! Round trips after silences, and samples of power, as lines of text.
 
-use manyways_trace::Time;
-use manyways_trace::human::quoted;
+use manyways_unit::Time;
+use manyways_unit::human::quoted;
 
 use super::csv::{CsvError, MAX_LINE, split, time, wrong};
 use super::infer::Probe;

@@ -3,7 +3,7 @@
 mod read;
 mod write;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 pub use self::read::{LONGEST, MAX_STATES, MAX_TEXT, MOST_ENERGY, MOST_POWER, ProfileError, parse};
 pub use self::write::write;

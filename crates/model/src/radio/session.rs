@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// Where no flow is known, what an application does after such a silence is a new session (the gap
 /// between bursts of AT&T's Video Optimizer).

@@ -138,7 +138,7 @@ impl<K: Copy + Eq + Hash> Shares<K> {
 
 #[cfg(test)]
 mod tests {
-    use manyways_trace::Span;
+    use manyways_unit::Span;
 
     use super::*;
     use crate::radio::meter::Meter;
@@ -181,7 +181,7 @@ mod tests {
         let profile = profiles::named("att-hspa").unwrap().unwrap();
         let mut shares = Shares::new(&profile, 10);
         let packet = Packet {
-            at: manyways_trace::Time::ZERO,
+            at: manyways_unit::Time::ZERO,
             direction: Direction::Up,
             bytes: 100,
             app: 0,

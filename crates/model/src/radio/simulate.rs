@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::meter::{Account, Meter, Oracle};
 use super::policy::{NEVER, Policy};

@@ -1,6 +1,6 @@
 //! What has to be known of a whole trace before a policy runs over it.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Decay, Packet, Profile};
 

@@ -1,7 +1,7 @@
 //! Which traffic may wait: a file of rules (TOML).
 
-use manyways_trace::human::quoted;
-use manyways_trace::table::{Entry, Fault, Table, document, place};
+use manyways_unit::human::quoted;
+use manyways_unit::toml::{Entry, Fault, Table, document, place};
 
 use super::App;
 

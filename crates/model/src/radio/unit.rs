@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use manyways_trace::human::InvalidValue;
+use manyways_unit::human::InvalidValue;
 
 /// Power in watts; finite and never negative where it was read.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Default, Debug)]

@@ -14,7 +14,7 @@ mod exchange;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use manyways_trace::{Random, Span, Time};
+use manyways_unit::{Random, Span, Time};
 
 use self::apps::{APPS, Activity, App, user};
 use self::exchange::Player;

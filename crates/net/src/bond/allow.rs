@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use manyways_trace::Rate;
-use manyways_trace::human::counted;
+use manyways_unit::Rate;
+use manyways_unit::human::counted;
 
 use super::key::PublicKey;
 

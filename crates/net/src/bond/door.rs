@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use manyways_sys::prefix::Prefix;
+use manyways_unit::Prefix;
 
 /// What is closed by default: a gateway is no way into the network that it stands in.
 #[derive(Clone, Debug, Default)]

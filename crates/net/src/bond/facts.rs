@@ -3,7 +3,7 @@
 use manyways_proto::mux::Target;
 use manyways_proto::policy::{Flow, Protocol};
 use manyways_sys::process::Owner;
-use manyways_trace::Size;
+use manyways_unit::Size;
 use manyways_wire::{HostName, Peek, http, tls};
 
 /// What is known of a flow.

@@ -4,8 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use manyways_sys::interface;
-use manyways_sys::prefix::Prefix;
 use manyways_sys::tproxy::{self, Rules, Selection, Target};
+use manyways_unit::Prefix;
 
 use super::whose::name_of;
 use super::why::Question;
@@ -152,7 +152,7 @@ fn is_localhost(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use manyways_sys::tproxy::{Names, Targets, WhenDead};
-    use manyways_trace::Span;
+    use manyways_unit::Span;
 
     use super::*;
 

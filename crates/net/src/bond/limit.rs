@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use manyways_sys::clock::Clock;
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 /// What was not used may be caught up with, up to so much time's worth.
 const BURST: Span = Span::from_millis(20);

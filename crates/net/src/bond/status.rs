@@ -8,7 +8,7 @@ use std::rc::Rc;
 use manyways_proto::mux::Counters;
 use manyways_proto::policy::Decision;
 use manyways_proto::sched::PathSet;
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use serde::{Deserialize, Serialize};
 
 use super::rules::{Fate, Rules, Traffic, Way};
@@ -186,7 +186,7 @@ impl From<&PathView> for PathStatus {
         Self {
             name: facts.name.clone(),
             kind: facts.kind.clone(),
-            state: view.state.word().to_owned(),
+            state: view.state.name().to_owned(),
             carrier: view.carrier.map(str::to_owned),
             metered: facts.metered,
             down_bps: view.down.as_bps(),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 use serde::{Deserialize, Serialize};
 
 /// The file's name in the folder for state.

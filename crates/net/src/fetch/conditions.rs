@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use manyways_proto::estimate::Conditions;
 use manyways_sys::interface::Interface;
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 use serde::{Deserialize, Serialize};
 
 use super::PathReport;

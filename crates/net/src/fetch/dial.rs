@@ -15,7 +15,7 @@ use h2::Ping;
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use manyways_proto::fetch::{Fault, FaultClass};
-use manyways_trace::Span;
+use manyways_unit::Span;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, CertificateError, ClientConfig};
 use socket2::{Domain, Protocol as Transport, Socket, Type};
@@ -443,6 +443,7 @@ pub(crate) fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocke
 }
 
 /// A socket for datagrams to a server over a path, not connected.
+#[cfg(feature = "bond")]
 pub(crate) fn udp_socket(path: &PathSpec, server: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(bound(path, server, Type::DGRAM, Transport::UDP)?.into())
 }

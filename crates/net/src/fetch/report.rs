@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use manyways_proto::fetch::{Fault, FaultClass, PathId, Reason};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use super::dial::Protocol;
 use super::location::LocationError;
@@ -34,7 +34,7 @@ pub enum Event<'a> {
     /// What went on, for an event log; only where [`ClientBuilder::records`] asks for it.
     ///
     /// [`ClientBuilder::records`]: super::ClientBuilder::records
-    Record(&'a manyways_trace::event::Record),
+    Record(&'a manyways_record::event::Record<super::event::TransferEvent>),
 }
 
 /// How far a transfer is.

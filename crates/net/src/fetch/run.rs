@@ -9,7 +9,7 @@ use http::HeaderMap;
 use manyways_proto::fetch::{
     Allowance, Config, Fetch, Input, Note, Output, PathId, Reason, RequestId,
 };
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use manyways_proto::fetch::Config;
-use manyways_trace::{Size, Span};
+use manyways_unit::{Size, Span};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use manyways_proto::fetch::{Allowance, Config, Scheduler};
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 use super::{Client, FetchError, Job, PathSpec};
 

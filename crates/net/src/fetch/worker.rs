@@ -17,7 +17,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use http::HeaderMap;
 use manyways_proto::fetch::{Fault, FaultClass, Head, PathId, Range, RequestId, Validator};
-use manyways_trace::Span;
+use manyways_unit::Span;
 use tokio::sync::{mpsc, oneshot};
 
 use super::dial::{Connection, Means, Protocol, dial};

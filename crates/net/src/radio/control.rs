@@ -21,7 +21,7 @@ use manyways_sys::clock::Clock;
 use manyways_sys::poll::Poller;
 use manyways_sys::signal::Termination;
 use manyways_sys::thread::process_cpu;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use thiserror::Error;
 
 use self::bond::Said;

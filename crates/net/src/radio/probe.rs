@@ -16,7 +16,7 @@ use std::time::Duration;
 use manyways_model::radio::infer::Probe;
 use manyways_model::radio::ladder::{Next, Plan, Sample};
 use manyways_sys::clock::Clock;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// How long an answer may take. Paging and a promotion take three seconds and more.

@@ -218,7 +218,7 @@ impl Thin {
 #[cfg(test)]
 mod tests {
     use manyways_model::radio::profiles;
-    use manyways_trace::Span;
+    use manyways_unit::Span;
 
     use super::*;
     use crate::radio::trace::Made;

@@ -5,7 +5,7 @@ use simple_dns::rdata::{A, CNAME, RData};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, RCODE, ResourceRecord};
 
 use super::*;
-use crate::lab::resolver::{Resolver, Zone};
+use manyways_lab::resolver::{Resolver, Zone};
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()

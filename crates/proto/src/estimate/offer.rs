@@ -1,7 +1,7 @@
 //! What a path has to offer, from what flows on it: more is believed at once, less only of a path
 //! that is full.
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 /// A look at a path that is so short says nothing.
 const SHORTEST: Span = Span::from_millis(200);

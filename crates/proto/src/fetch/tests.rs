@@ -5,9 +5,10 @@ mod credit;
 mod faults;
 mod random;
 mod silence;
+mod states;
 mod world;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::{Allowance, Config, Note, PathId, Reason};
 use world::{End, Link, Server, World};

@@ -1,7 +1,7 @@
 //! How much an application may write: enough that no path runs dry, and no more than this end can
 //! keep.
 
-use manyways_trace::{Rate, Span};
+use manyways_unit::{Rate, Span};
 
 use super::{Mux, Output, Payload, StreamId};
 

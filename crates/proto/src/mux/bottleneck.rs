@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::carrier::Condition;
 

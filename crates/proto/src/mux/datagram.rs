@@ -11,7 +11,7 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use super::Payload;
 use super::carrier::{Carrier, CarrierId};

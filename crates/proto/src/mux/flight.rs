@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use super::carrier::Condition;
 

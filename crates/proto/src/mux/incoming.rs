@@ -1,6 +1,6 @@
 //! What comes.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::carrier::What;
 use super::datagram::Verdict;

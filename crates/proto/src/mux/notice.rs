@@ -1,6 +1,6 @@
 //! What is said and is no data: credit, resets, labels.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::carrier::{Carrier, What};
 use super::stream::Stream;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use manyways_trace::{Size, Time};
+use manyways_unit::{Size, Time};
 
 use super::carrier::What;
 use super::message::MOST_DATA_HEADER;

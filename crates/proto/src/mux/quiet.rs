@@ -5,7 +5,7 @@
 //! gone, the other end is asked for one sign of life. How the smoothed value changes with its
 //! acknowledgement tells what that took: without such evidence, the value stays as it is.
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::carrier::Condition;
 
@@ -84,7 +84,7 @@ fn sample(before: Span, now: Span) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use manyways_trace::Size;
+    use manyways_unit::Size;
 
     use super::*;
 

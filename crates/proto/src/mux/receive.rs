@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::Payload;
 

@@ -1,6 +1,6 @@
 //! A stream at one end, from its beginning until nothing is left of it.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::notice::Notice;
 use super::receive::ReceiveHalf;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use manyways_trace::human::InvalidValue;
+use manyways_unit::human::InvalidValue;
 
 use super::glob::Glob;
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use manyways_trace::human::{self, InvalidValue};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::human::{self, InvalidValue};
+use manyways_unit::{Rate, Size, Span};
 
 use super::gauge::{Op, Reading, Test};
 use super::leader::Leader;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use manyways_trace::human::InvalidValue;
+use manyways_unit::human::InvalidValue;
 
 use super::glob::Glob;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use manyways_trace::{Size, Time};
+use manyways_unit::{Size, Time};
 
 use super::condition::{Condition, Subject};
 use super::gauge::Gauge;

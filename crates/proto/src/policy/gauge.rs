@@ -1,6 +1,6 @@
 //! Answers that do not flap: a value against a bound, with a margin and a time to hold.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// How a value is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

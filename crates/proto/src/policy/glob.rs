@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use manyways_trace::human::InvalidValue;
+use manyways_unit::human::InvalidValue;
 
 /// The longest pattern, in bytes.
 const LONGEST: usize = 255;

@@ -1,6 +1,6 @@
 //! The path with the lowest latency, without going to and fro between two that are alike.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::paths::{PathFacts, Paths};
 use crate::sched::PathId;

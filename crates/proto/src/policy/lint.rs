@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use manyways_trace::Size;
-use manyways_trace::human::quoted;
-use manyways_trace::nearest::nearest;
+use manyways_unit::Size;
+use manyways_unit::human::quoted;
+use manyways_unit::nearest::nearest;
 
 use super::condition::{Quantity, Subject};
 use super::glob::Glob;

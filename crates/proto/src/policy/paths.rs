@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use manyways_trace::human::{InvalidValue, quoted};
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::human::{InvalidValue, quoted};
+use manyways_unit::{Rate, Size, Span};
 
 use super::glob::Glob;
 use crate::sched::{PathId, PathSet};

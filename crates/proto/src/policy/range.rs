@@ -1,11 +1,10 @@
-//! Numbers from one to another: ports, bytes, addresses.
+//! Ranges of ports and of byte counts.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
-use manyways_trace::human::InvalidValue;
-use manyways_trace::{Size, human};
+use manyways_unit::human::InvalidValue;
+use manyways_unit::{Size, human};
 
 /// One port or several in a row: `443`, `3478-3497`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,13 +19,6 @@ pub(super) struct Bytes {
     text: String,
     from: u64,
     to: u64,
-}
-
-/// Addresses that begin alike: `10.0.0.0/8`, `2001:db8::/32`, or one address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Prefix {
-    address: IpAddr,
-    length: u32,
 }
 
 impl Ports {
@@ -112,69 +104,6 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl Prefix {
-    pub(super) fn fits(self, address: IpAddr) -> bool {
-        // An IPv4 address in the clothes of IPv6 is what a dual-stack socket shows.
-        let address = address.to_canonical();
-        self.address.is_ipv4() == address.is_ipv4()
-            && masked(address, self.length) == masked(self.address, self.length)
-    }
-
-    pub(super) fn covers(self, other: Self) -> bool {
-        self.length <= other.length && self.fits(other.address)
-    }
-}
-
-/// The first `length` bits, at the top of 128.
-fn masked(address: IpAddr, length: u32) -> u128 {
-    let bits = match address {
-        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
-    bits & u128::MAX.checked_shl(128 - length).unwrap_or(0)
-}
-
-impl FromStr for Prefix {
-    type Err = InvalidValue;
-
-    fn from_str(text: &str) -> Result<Self, InvalidValue> {
-        let invalid = || {
-            InvalidValue::new(
-                text,
-                "a range of addresses",
-                "an address or a prefix without bits behind its length, like 192.0.2.1, \
-                 10.0.0.0/8 or 2001:db8::/32",
-            )
-        };
-        let (address, length) = match text.split_once('/') {
-            Some((address, length)) => (address, Some(length)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| invalid())?;
-        let bits = if address.is_ipv4() { 32 } else { 128 };
-        let length = match length {
-            None => bits,
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-                digits.parse().ok().filter(|length| *length <= bits).ok_or_else(invalid)?
-            }
-            Some(_) => return Err(invalid()),
-        };
-        if masked(address, length) != masked(address, bits) || address != address.to_canonical() {
-            return Err(invalid());
-        }
-        Ok(Self { address, length })
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.address, self.length) {
-            (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => write!(f, "{}", self.address),
-            _ => write!(f, "{}/{}", self.address, self.length),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,23 +133,6 @@ mod tests {
         assert_eq!(edges("1KB-2KB"), [1_000, 2_001]);
         for text in ["", "1MB", "<0B", ">1 parsec", "2KB-1KB", ">18446744073709551615"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn addresses() {
-        let fits = |prefix: &str, address: &str| {
-            prefix.parse::<Prefix>().unwrap().fits(address.parse().unwrap())
-        };
-        assert!(fits("10.0.0.0/8", "10.255.0.1") && !fits("10.0.0.0/8", "11.0.0.0"));
-        assert!(fits("10.0.0.0/8", "::ffff:10.1.2.3"));
-        assert!(fits("0.0.0.0/0", "192.0.2.1") && !fits("0.0.0.0/0", "::1"));
-        assert!(fits("::/0", "2001:db8::1") && !fits("::/0", "192.0.2.1"));
-        assert!(fits("2001:db8::/33", "2001:db8:7fff::1"));
-        assert!(!fits("2001:db8::/33", "2001:db8:8000::1"));
-        assert!(fits("192.0.2.1", "192.0.2.1") && !fits("192.0.2.1", "192.0.2.2"));
-        for text in ["", "10.0.0.1/8", "10.0.0.0/33", "::/129", "a", "10.0.0.0/", "10.0.0.0/+8"] {
-            assert!(text.parse::<Prefix>().is_err(), "{text}");
         }
     }
 }

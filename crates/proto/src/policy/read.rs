@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
-use manyways_trace::human::{InvalidValue, probability, quoted};
-use manyways_trace::nearest::nearest;
-use manyways_trace::table::{Entry, Fault, Table, document, place, unknown};
-use manyways_trace::{Size, Span};
+use manyways_unit::human::{InvalidValue, probability, quoted};
+use manyways_unit::nearest::nearest;
+use manyways_unit::toml::{Entry, Fault, Table, document, place, unknown};
+use manyways_unit::{Size, Span};
 
 use super::condition::{Condition, HOLD, MARGIN_PERCENT, Quantity, Subject};
 use super::gauge::Test;
@@ -194,10 +194,10 @@ fn selector(table: Table<'_>) -> Result<Selector, Fault> {
 }
 
 /// One pattern or a list of them, of which any is to fit.
-fn patterns<T>(
+fn patterns<T, E: std::fmt::Display>(
     table: &Table<'_>,
     key: Key,
-    read: impl Fn(&str) -> Result<T, InvalidValue>,
+    read: impl Fn(&str) -> Result<T, E>,
 ) -> Result<Vec<T>, Fault> {
     let Some(entry) = table.entry(key.word()) else { return Ok(Vec::new()) };
     list(&entry)?

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use manyways_trace::Size;
+use manyways_unit::Size;
 
 use super::cgroup::Cgroup;
 use super::domain::Domain;
 use super::glob::Glob;
-use super::range::{Bytes, Ports, Prefix};
+use super::range::{Bytes, Ports};
+use manyways_unit::Prefix;
 
 /// TCP or UDP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,7 +94,7 @@ impl<'a> Flow<'a> {
 
     /// What is known for `key`, in words.
     pub(super) fn value(&self, key: Key) -> Option<String> {
-        let quoted = |text: &str| format!("`{}`", manyways_trace::human::quoted(text));
+        let quoted = |text: &str| format!("`{}`", manyways_unit::human::quoted(text));
         match key {
             Key::Protocol => Some(self.protocol.to_string()),
             Key::Port => Some(self.port.to_string()),
@@ -163,7 +164,7 @@ impl Selector {
             Key::Protocol => any(&self.protocol, |one| *one == flow.protocol),
             Key::Port => any(&self.port, |one| one.fits(flow.port)),
             Key::Address => {
-                any(&self.address, |one| flow.address.is_some_and(|address| one.fits(address)))
+                any(&self.address, |one| flow.address.is_some_and(|address| one.contains(address)))
             }
             Key::Domain => any(&self.domain, |one| flow.domain.is_some_and(|name| one.fits(name))),
             Key::Process => {

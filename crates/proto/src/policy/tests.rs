@@ -4,7 +4,7 @@ mod lint;
 mod random;
 mod reading;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::*;
 use crate::sched::{PathId, PathSet, Treatment};

@@ -1,6 +1,6 @@
 //! What each scheduler chooses.
 
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 use super::{Choice, Job, Kind, PathId, Schedulers, View};
 

@@ -14,7 +14,8 @@ use std::thread;
 use manyways_trace::scenario::{
     CapacitySpec, DelaySpec, DirectionSpec, Discipline, LossSpec, QueueLimit, QueueSpec,
 };
-use manyways_trace::{LinkTrace, Rate, Size, Span, Steps, Time};
+use manyways_trace::{LinkTrace, Steps};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use manyways_proto::estimate::Conditions;
 use manyways_proto::fetch::{Config, Scheduler};

@@ -2,8 +2,9 @@
 
 use manyways_proto::estimate::Conditions;
 use manyways_proto::fetch::{Config, Fetch, Input, Output, PathId, Range, Ranges, RequestId};
+use manyways_trace::LinkTrace;
 use manyways_trace::scenario::{CapacitySpec, DelaySpec, DirectionSpec, LinkState};
-use manyways_trace::{LinkTrace, Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use crate::link::Link;
 use crate::peer::{Answer, Connection, Object, Protocol};

@@ -215,8 +215,7 @@ impl Policy for Called<'_, '_> {
 }
 
 fn text(of: &Bound<'_, PyAny>) -> String {
-    of.repr()
-        .map_or_else(|_| String::new(), |text| manyways_trace::human::quoted(&text.to_string()))
+    of.repr().map_or_else(|_| String::new(), |text| manyways_unit::human::quoted(&text.to_string()))
 }
 
 fn no_wait(wait: &str, row: usize) -> PyErr {

@@ -6,7 +6,7 @@ use manyways_model::radio::csv;
 use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{Workload, alone, heartbeats, mixed};
 use manyways_model::radio::{BURST_GAP, Direction, MAX_APPS, Packet};
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

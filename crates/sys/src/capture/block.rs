@@ -1,7 +1,7 @@
 //! The frames of a block, as `linux/if_packet.h` lays them out. The numbers in it are the kernel's
 //! own, and yet none is followed out of the block.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 /// Where in a block it says how many frames it has, and where the first one is.
 const COUNT: usize = 12;

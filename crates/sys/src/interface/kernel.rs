@@ -14,7 +14,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
-use crate::prefix::Prefix;
+use manyways_unit::Prefix;
 
 /// More messages than any dump of ours needs; a dump that is longer is cut off.
 const DUMP_LIMIT: usize = 100_000;
@@ -366,7 +366,7 @@ fn read_address(message: &AddressMessage) -> Option<Address> {
     Some(Address {
         index: message.header.index,
         ip,
-        subnet: Prefix::new(address.unwrap_or(ip), message.header.prefix_len),
+        subnet: Prefix::around(address.unwrap_or(ip), message.header.prefix_len),
         unfit: unchecked || flags.intersects(AddressFlags::Deprecated | AddressFlags::Dadfailed),
         temporary: ip.is_ipv6() && flags.contains(AddressFlags::Secondary),
         routable: matches!(message.header.scope, AddressScope::Universe | AddressScope::Site),

@@ -4,7 +4,7 @@ use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 /// What TCP measures on a connection and has under way. What an old kernel does not say is zero,
 /// or none.

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::script::{self, HOLDER};
 use super::{Error, Names, Rules, Targets, command, probe};
-use crate::prefix::Prefix;
+use manyways_unit::Prefix;
 
 /// The families as `ip` wants them.
 const FAMILIES: [&str; 2] = ["-4", "-6"];

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write as _};
 
 use super::{Error, Names, Rules, Selection, Target, Targets, WhenDead, probe};
-use crate::prefix::Prefix;
+use manyways_unit::Prefix;
 
 /// Never taken, whatever the settings: what does not leave the link, or the host.
 pub(super) const NEVER: [(&str, &str); 7] = [

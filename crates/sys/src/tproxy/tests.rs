@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
 use world::{Proxy, V4, V6, World, ask_tcp, ask_udp, connect, udp_until};
 

@@ -7,7 +7,7 @@ use crate::scenario::{
     CapacitySpec, DelaySpec, Direction, DirectionSpec, Discipline, LinkState, LossSpec, Middlebox,
     QueueLimit,
 };
-use crate::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 impl fmt::Display for LinkSpec {
     /// `NAME:key=value,…` as [`LinkSpec::parse`] reads it, without what is as by default.

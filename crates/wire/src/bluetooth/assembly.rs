@@ -1,6 +1,6 @@
 //! L2CAP's packets, put together from the parts that pass the HCI (vol 3, part A, 7.2).
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::rest::Rest;
 

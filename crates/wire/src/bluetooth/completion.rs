@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// So many packets may be with a controller; of more, the oldest are forgotten. Controllers have
 /// room for some ten.

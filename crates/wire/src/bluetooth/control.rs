@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 /// A message that controls a connection, a channel or a stream.
 ///

@@ -1,6 +1,6 @@
 //! Credits: how many packets a sender may still send before the receiver allows more.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// What became of a sender's credits while its stream was open.
 ///

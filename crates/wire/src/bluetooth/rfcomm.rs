@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::control::{Control, Direction, Layer};
 use super::rest::Rest;

@@ -1,6 +1,6 @@
 //! L2CAP's signals: which channels there are, and for what (vol 3, part A, 4).
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::channel::Channel;
 use super::connection::{Connection, REQUESTS};

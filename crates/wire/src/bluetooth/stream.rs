@@ -1,11 +1,12 @@
 //! One direction of a channel, or of one of RFCOMM's streams.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::control::{Address, Direction};
 use super::credits::Credits;
 use super::rest::Rest;
-use crate::flow::{Piece, Samples};
+use crate::stream::Piece;
+use manyways_unit::Samples;
 
 /// Which stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

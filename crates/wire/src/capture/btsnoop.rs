@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::number::{Order, Tick};
 use super::{BLOCK_LIMIT, Broken, INTERFACE_LIMIT, Interface, LinkType, Packet, Step};
@@ -68,6 +68,9 @@ impl Btsnoop {
     ) -> Result<Step<'a>, Broken> {
         if bytes.len() < BEFORE {
             return Ok(Step::More(BEFORE));
+        }
+        if bytes.starts_with(&[0; BEFORE]) {
+            return Err(Broken::Zeros);
         }
         let number = |at| Order::Big.u32(bytes, at);
         let captured = number(4) as usize;

@@ -1,6 +1,6 @@
 //! Numbers in a file, and the times that they stand for.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 

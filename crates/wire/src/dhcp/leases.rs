@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Facts, Hardware, Kind, Message};
-use crate::bounded::Bounded;
+use manyways_unit::LruMap;
 
 /// What [`Leases`] may hold, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub struct Lease {
 #[derive(Debug, Default)]
 pub struct Leases {
     limits: LeaseLimits,
-    pub(super) exchanges: Bounded<(u32, Hardware), Exchange>,
-    pub(super) leases: Bounded<Ipv4Addr, Lease>,
+    pub(super) exchanges: LruMap<(u32, Hardware), Exchange>,
+    pub(super) leases: LruMap<Ipv4Addr, Lease>,
     over: VecDeque<Lease>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::{Facts, Kind};
 use crate::escape::escape;

@@ -1,4 +1,4 @@
-use manyways_trace::Time;
+use manyways_unit::Time;
 use proptest::prelude::*;
 
 use super::*;

@@ -8,13 +8,13 @@ mod tests;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 pub use lookup::{Lookup, Question, Reply, Transport};
 pub use resolved::Resolved;
 
 use super::message::Message;
-use crate::bounded::Bounded;
+use manyways_unit::LruMap;
 
 /// Name servers listen here.
 const PORT: u16 = 53;
@@ -39,9 +39,9 @@ pub struct LookupLimits {
 pub struct Lookups {
     limits: LookupLimits,
     /// Those without an answer, in the order in which they were asked first.
-    waiting: Bounded<Key, Lookup>,
+    waiting: LruMap<Key, Lookup>,
     /// Those with one, in the order in which they were answered first.
-    settled: Bounded<Key, Lookup>,
+    settled: LruMap<Key, Lookup>,
     over: VecDeque<Lookup>,
     evicted: u64,
     unread: u64,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::{Code, Kind, Question};
 use crate::escape::escape;

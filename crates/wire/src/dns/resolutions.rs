@@ -3,11 +3,11 @@
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Limits, Resolved};
 use crate::HostName;
-use crate::bounded::Bounded;
+use manyways_unit::LruMap;
 
 /// Who asked for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub struct Resolutions {
 struct History<K> {
     limits: Limits,
     /// For each the names, the one that was heard of last first.
-    entries: Bounded<K, Vec<Held>>,
+    entries: LruMap<K, Vec<Held>>,
 }
 
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl Resolutions {
 
 impl<K: Copy + Eq + Hash> History<K> {
     fn new(limits: Limits) -> Self {
-        Self { limits, entries: Bounded::default() }
+        Self { limits, entries: LruMap::default() }
     }
 
     fn learn(&mut self, now: Time, key: K, name: &HostName, lifetime: Span) {

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::AskedBy;
 use crate::HostName;
-use crate::align::log::seconds;
+use manyways_unit::human::unix_seconds;
 
 /// The most lines with names.
 pub const TOLD_LIMIT: usize = 4_000_000;
@@ -154,7 +154,7 @@ impl Told {
         }
         let since = match time {
             "" => None,
-            time => Some(seconds(time.as_bytes()).ok_or(ToldFault::Time)?),
+            time => Some(unix_seconds(time.as_bytes()).ok_or(ToldFault::Time)?),
         };
         let client = match client {
             "" => None,

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::{Datagram, Fragment};
 

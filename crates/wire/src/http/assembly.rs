@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::fields;
 use super::rest::Rest;
-use crate::flow::Few;
+use manyways_unit::ThinVec;
 
 /// The longest head. nginx takes requests up to this, Apache and Node shorter ones.
 pub const HEAD_LIMIT: usize = 32 * 1024;
@@ -28,7 +28,7 @@ pub(super) enum Kind {
 /// pieces are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Assembly {
-    held: Few<u8>,
+    held: ThinVec<u8>,
     line: Line,
     /// Its beginning and its first line are those of a head.
     is_begun: bool,
@@ -161,7 +161,7 @@ impl Assembly {
 
     fn end<'a>(&mut self, new: &'a [u8], taken: fn(Cow<'a, [u8]>) -> Taken<'a>) -> Taken<'a> {
         let bytes = self.with(new);
-        self.held = Few::default();
+        self.held = ThinVec::default();
         taken(bytes)
     }
 

@@ -128,7 +128,7 @@ impl Chunked {
 
 #[cfg(test)]
 mod tests {
-    use manyways_trace::Time;
+    use manyways_unit::Time;
 
     use super::*;
 

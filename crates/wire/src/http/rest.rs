@@ -1,8 +1,8 @@
 //! What is left of a piece while it is read.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
-use crate::flow::Piece;
+use crate::stream::Piece;
 
 /// Bytes that are known, and behind them some that are not.
 #[derive(Clone, Copy, Debug)]

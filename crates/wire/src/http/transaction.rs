@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::{Asked, Authority, ContentRange};
 

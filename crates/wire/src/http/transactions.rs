@@ -9,7 +9,8 @@ use super::assembly::Assembly;
 use super::chunked::Chunked;
 use super::rest::Rest;
 use super::{Ending, Framing, Request, Response, Seen, Summary, Transaction};
-use crate::flow::{End, Few, Piece};
+use crate::stream::{End, Piece};
+use manyways_unit::ThinVec;
 
 /// So many requests that wait for their answers are kept. What is answered beyond that has no
 /// request. Clients that do so at all have a handful.
@@ -31,12 +32,12 @@ pub struct Transactions {
     client: Reading,
     server: Reading,
     /// Those that have not ended, the one that is answered first.
-    open: Few<Box<Exchange>>,
+    open: ThinVec<Box<Exchange>>,
     /// Requests behind them that there was no room for.
     unkept: u64,
     /// The request that is being sent was kept.
     is_kept: bool,
-    ended: Few<Box<Transaction>>,
+    ended: ThinVec<Box<Transaction>>,
     count: u64,
     /// Who sent last.
     last: Option<End>,

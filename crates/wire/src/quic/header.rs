@@ -3,10 +3,10 @@
 use super::frame::Fields;
 
 /// The versions whose headers are known.
-pub(super) const ONE: u32 = 1;
-pub(super) const TWO: u32 = 0x6b33_43cf;
+pub const ONE: u32 = 1;
+pub const TWO: u32 = 0x6b33_43cf;
 /// The drafts that came to be version 1, and have its headers.
-pub(super) const DRAFTS: std::ops::RangeInclusive<u32> = 0xff00_001b..=0xff00_0022;
+pub const DRAFTS: std::ops::RangeInclusive<u32> = 0xff00_001b..=0xff00_0022;
 /// The longest connection id of these versions.
 const ID_LIMIT: usize = 20;
 /// So many packets of a datagram are looked at. There is one for each of four sets of keys.
@@ -14,27 +14,27 @@ const PACKET_LIMIT: usize = 6;
 
 /// A packet, as much as its header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Packet<'a> {
+pub enum Packet<'a> {
     Long(Long<'a>),
     Short(Short),
 }
 
 /// A packet of those that begin a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Long<'a> {
-    pub(super) version: u32,
-    pub(super) kind: Kind,
+pub struct Long<'a> {
+    pub version: u32,
+    pub kind: Kind,
     /// The bit that is always set in what a stranger sends (RFC 9287).
-    pub(super) is_fixed: bool,
-    pub(super) destination: &'a [u8],
-    pub(super) source: &'a [u8],
+    pub is_fixed: bool,
+    pub destination: &'a [u8],
+    pub source: &'a [u8],
     /// How many bytes it has, where it says so.
-    pub(super) length: Option<usize>,
+    pub length: Option<usize>,
 }
 
 /// What a long header is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     Initial,
     ZeroRtt,
     Handshake,
@@ -47,15 +47,15 @@ pub(super) enum Kind {
 
 /// A packet of an established connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Short {
-    pub(super) is_fixed: bool,
-    pub(super) spin: bool,
+pub struct Short {
+    pub is_fixed: bool,
+    pub spin: bool,
     /// How many bytes it has: all that are left.
-    pub(super) length: usize,
+    pub length: usize,
 }
 
 /// The packets of a datagram, as far as they can be told apart.
-pub(super) struct Packets<'a> {
+pub struct Packets<'a> {
     rest: &'a [u8],
     /// How long the rest is, captured or not.
     length: usize,
@@ -64,9 +64,16 @@ pub(super) struct Packets<'a> {
     left: usize,
 }
 
+impl Long<'_> {
+    /// Whether this is a packet of a known version, with a type that the version defines.
+    pub fn is_known(&self) -> bool {
+        !matches!(self.kind, Kind::Unknown | Kind::Negotiation)
+    }
+}
+
 impl<'a> Packets<'a> {
     /// Those of a datagram of that length, of which `captured` is there.
-    pub(super) fn of(captured: &'a [u8], length: usize) -> Self {
+    pub fn of(captured: &'a [u8], length: usize) -> Self {
         let length = length.max(captured.len());
         Self { rest: captured, length, destination: None, left: PACKET_LIMIT }
     }

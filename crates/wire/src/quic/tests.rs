@@ -1,23 +1,8 @@
 use proptest::prelude::*;
-use rustls::Side;
-use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-use rustls::pki_types::ServerName;
-use rustls::quic::{ClientConnection, Version};
+use rustls::quic::Version;
 
 use super::*;
-use crate::tls::tests::{config, message};
-
-pub(crate) const ID: &[u8] = &[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
-
-/// The hello that rustls puts into its first packets.
-pub(crate) fn hello(version: Version) -> Vec<u8> {
-    let name = ServerName::try_from("shop.example.com").unwrap();
-    let mut client =
-        ClientConnection::new(config(&["h3"]), version, name, b"parameters".to_vec()).unwrap();
-    let mut bytes = Vec::new();
-    client.write_hs(&mut bytes);
-    bytes
-}
+use crate::sample::{ID, crypto, hello, message, sealed};
 
 fn shop(said: Peek<ClientHello>) {
     let hello = said.complete().expect("the whole hello is there");
@@ -27,66 +12,6 @@ fn shop(said: Peek<ClientHello>) {
 
 fn more(said: Peek<ClientHello>, whole: usize) {
     assert_eq!(said, Peek::More(whole));
-}
-
-/// A number in two or four bytes.
-fn number(number: usize) -> Vec<u8> {
-    match u16::try_from(number) {
-        Ok(number) if number < 0x4000 => (number | 0x4000).to_be_bytes().to_vec(),
-        _ => (number as u32 | 0x8000_0000).to_be_bytes().to_vec(),
-    }
-}
-
-pub(crate) fn crypto(at: usize, bytes: &[u8]) -> Vec<u8> {
-    [&[6][..], &number(at), &number(bytes.len()), bytes].concat()
-}
-
-/// A client's packet as rustls seals it, of at least 1200 bytes.
-pub(crate) fn sealed(
-    version: Version,
-    id: &[u8],
-    packet: u32,
-    token: &[u8],
-    frames: &[u8],
-) -> Vec<u8> {
-    sealed_by(Side::Client, version, [id, &[]], packet, token, frames, 1_162)
-}
-
-/// An Initial packet of either side to one id from another, with a payload of at least so many
-/// bytes.
-pub(crate) fn sealed_by(
-    side: Side,
-    version: Version,
-    [to, from]: [&[u8]; 2],
-    packet: u32,
-    token: &[u8],
-    frames: &[u8],
-    least: usize,
-) -> Vec<u8> {
-    let suite = TLS13_AES_128_GCM_SHA256.tls13().unwrap().quic_suite().unwrap();
-    let keys = suite.keys(ID, side, version);
-    let (first, wire) = match version {
-        Version::V2 => (0xd3, 0x6b33_43cf_u32),
-        _ => (0xc3, 1),
-    };
-    let mut payload = frames.to_vec();
-    payload.resize(payload.len().max(least), 0);
-    let mut header = [&[first][..], &wire.to_be_bytes()].concat();
-    for id in [to, from] {
-        header.push(id.len() as u8);
-        header.extend(id);
-    }
-    header.extend(number(token.len()));
-    header.extend(token);
-    header.extend(number(4 + payload.len() + 16));
-    let at = header.len();
-    header.extend(packet.to_be_bytes());
-    let tag = keys.local.packet.encrypt_in_place(packet.into(), &header, &mut payload);
-    payload.extend(tag.unwrap().as_ref());
-    let sample = &payload[..16];
-    let (first, rest) = header.split_at_mut(1);
-    keys.local.header.encrypt_in_place(sample, &mut first[0], &mut rest[at - 1..]).unwrap();
-    [header, payload].concat()
 }
 
 fn one(frames: &[u8]) -> Vec<u8> {

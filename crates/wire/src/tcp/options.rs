@@ -52,7 +52,7 @@ impl<'a> Options<'a> {
 
     /// There are the usual stamps, and nothing else.
     #[inline]
-    pub(crate) fn is_usual(&self) -> bool {
+    pub fn is_usual(&self) -> bool {
         self.bytes.len() <= 12 && self.stamps.is_some()
     }
 

@@ -103,7 +103,7 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::tests::{alpn, extension, sized};
+    use crate::sample::{alpn, extension, sized};
 
     fn message(random: [u8; 32], suite: u16, extensions: &[Vec<u8>]) -> Vec<u8> {
         let body = [

@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU8;
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
-use crate::flow::Piece;
+use crate::stream::Piece;
 
 pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
 pub(super) const ALERT: u8 = 21;

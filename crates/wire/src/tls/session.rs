@@ -5,11 +5,11 @@ mod story;
 #[cfg(test)]
 mod tests;
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::reader::Reader;
 use super::{Choice, Offer, Version};
-use crate::flow::{End, Exchange, Piece};
+use crate::stream::{End, Exchange, Piece};
 use sender::Sender;
 use story::Story;
 

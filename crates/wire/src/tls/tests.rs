@@ -1,19 +1,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
-
-/// A client of rustls that knows no authority, which it only finds out about an answer.
-pub(crate) fn config(protocols: &[&str]) -> Arc<ClientConfig> {
-    let mut config = ClientConfig::builder()
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Arc::new(config)
-}
+use crate::sample::{alpn, config, extension, message, records, sized, sni};
 
 /// What rustls sends first, in records of at most `record` bytes, their headers included.
 fn rustls(server: &str, protocols: &[&str], record: Option<usize>) -> Vec<u8> {
@@ -31,42 +23,6 @@ fn expected(name: Option<&str>, protocols: &[&str]) -> ClientHello {
         server_name: name.map(|name| HostName::parse(name.as_bytes()).unwrap()),
         protocols: protocols.iter().map(|name| name.as_bytes().to_vec()).collect(),
     }
-}
-
-pub(crate) fn sized(width: usize, content: &[u8]) -> Vec<u8> {
-    let length = (content.len() as u64).to_be_bytes();
-    [&length[8 - width..], content].concat()
-}
-
-pub(crate) fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
-    [&kind.to_be_bytes()[..], &sized(2, content)].concat()
-}
-
-pub(crate) fn sni(name: &[u8]) -> Vec<u8> {
-    extension(0, &sized(2, &[&[0][..], &sized(2, name)].concat()))
-}
-
-pub(crate) fn alpn(protocols: &[&str]) -> Vec<u8> {
-    let list: Vec<u8> = protocols.iter().flat_map(|name| sized(1, name.as_bytes())).collect();
-    extension(16, &sized(2, &list))
-}
-
-/// A handshake message with these extensions.
-pub(crate) fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
-    let body = [
-        &[3, 3][..],
-        &[7; 32],
-        &sized(1, &[9; 32]),
-        &sized(2, &[0x1a, 0x1a, 0x13, 0x01]),
-        &sized(1, &[0]),
-        &sized(2, &extensions.concat()),
-    ]
-    .concat();
-    [&[1][..], &sized(3, &body)].concat()
-}
-
-pub(crate) fn records(message: &[u8], size: usize) -> Vec<u8> {
-    message.chunks(size).flat_map(|part| [&[22, 3, 1][..], &sized(2, part)].concat()).collect()
 }
 
 /// Every beginning says `More`, or the same as the whole; and a hint never asks for more than that.

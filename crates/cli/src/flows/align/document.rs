@@ -1,9 +1,9 @@
 //! What was found, for machines; docs/align.md says what each field is.
 
-use manyways_net::flows::Alignment;
-use manyways_trace::{Span, Time};
-use manyways_wire::align::report::Paired;
-use manyways_wire::align::{Carries, Difference, How, Pair, Part, Point, Summary, Trust, Way};
+use manyways_capture::Alignment;
+use manyways_flows::align::report::Paired;
+use manyways_flows::align::{Carries, Difference, How, Pair, Part, Point, Summary, Trust, Way};
+use manyways_unit::{Span, Time};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use manyways_net::flows::Alignment;
-use manyways_trace::Span;
-use manyways_wire::align::{
+use manyways_capture::Alignment;
+use manyways_flows::align::{
     Carries, Clock, Difference, How, Name, Pair, Part, Place, Point, Trust, Way,
 };
+use manyways_unit::Span;
+use manyways_unit::human::printable;
 
 use super::document::{bytes, name};
 
@@ -28,7 +29,7 @@ pub fn text(alignment: &Alignment) -> String {
             text,
             "{:<12} {}: {} packets, {}",
             label(number),
-            capture.name,
+            printable(&capture.name),
             capture.packets,
             match streams(point) {
                 1 => "1 stream".to_owned(),
@@ -78,7 +79,7 @@ pub fn place(place: Place) -> &'static str {
 
 /// How many streams with bytes passed there.
 pub fn streams(point: &Point) -> usize {
-    let has_bytes = |origin: &manyways_wire::align::Origin| origin.carries == Carries::Bytes;
+    let has_bytes = |origin: &manyways_flows::align::Origin| origin.carries == Carries::Bytes;
     point.tracks.iter().filter(|track| track.origin().is_none_or(has_bytes)).count()
 }
 

@@ -1,6 +1,6 @@
 //! The words of a progress display, so that each line fits a terminal of any width from 40 on.
 
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 /// A name is cut to this.
 const LONGEST_NAME: usize = 10;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use manyways_trace::{Rate, Size, Span};
+use manyways_unit::{Rate, Size, Span};
 
 /// The rate is that of so much time…
 const WINDOW: Span = Span::from_secs(2);

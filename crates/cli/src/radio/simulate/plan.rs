@@ -3,7 +3,7 @@
 use manyways_model::radio::Profile;
 use manyways_model::radio::plan::{ALL, Plan, PlanError};
 use manyways_net::radio::runs::Job;
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use crate::failure::Failure;
 use crate::radio::known::Known;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use manyways_net::flows::write_table;
-use manyways_wire::table::{Batch, Data, Kind, Schema, Values};
+use manyways_capture::write_table;
+use manyways_record::table::{Batch, Data, Kind, Schema, Values};
 
 use super::Results;
 use super::document::{Run, runs};

@@ -1,4 +1,4 @@
-use manyways_trace::Span;
+use manyways_unit::Span;
 use proptest::prelude::*;
 
 use super::*;

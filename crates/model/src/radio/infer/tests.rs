@@ -1,4 +1,4 @@
-use manyways_trace::Random;
+use manyways_unit::Random;
 use proptest::prelude::*;
 
 use super::*;

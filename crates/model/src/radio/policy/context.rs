@@ -199,7 +199,7 @@ impl Curve {
 
 #[cfg(test)]
 mod tests {
-    use manyways_trace::Time;
+    use manyways_unit::Time;
 
     use super::*;
     use crate::radio::profiles;

@@ -1,9 +1,9 @@
 //! The profile file (TOML): text in, a [`Profile`] or the place that is wrong out.
 
-use manyways_trace::Span;
-use manyways_trace::human::quoted;
-use manyways_trace::nearest::nearest;
-use manyways_trace::table::{Entry, Fault, Table, document, place};
+use manyways_unit::Span;
+use manyways_unit::human::quoted;
+use manyways_unit::nearest::nearest;
+use manyways_unit::toml::{Entry, Fault, Table, document, place};
 
 use super::{Listens, Profile, State, Technology, Transfer};
 use crate::radio::{Energy, Power};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use super::{Profile, State};
 use crate::radio::{Energy, Power};

@@ -1,6 +1,6 @@
 //! What passes when two ends talk once.
 
-use manyways_trace::Random;
+use manyways_unit::Random;
 
 use super::super::{Direction, Draw};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use manyways_proto::mux::{Input, ResetCode, StreamId, Target};
-use manyways_trace::Time;
+use manyways_unit::Time;
 use socket2::SockRef;
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use manyways_proto::mux::{CarrierId, Condition, Input, Message};
 use manyways_proto::sched::PathId;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -151,9 +151,9 @@ impl Session {
         self.pump();
     }
 
-    pub(super) fn lose(&mut self, id: CarrierId, why: CarrierError) {
+    pub(super) fn lose(&mut self, id: CarrierId, reason: CarrierError) {
         if let Some(path) = self.remove_carrier(id) {
-            let _ = self.events.send(Event::Lost { carrier: id, path, why });
+            let _ = self.events.send(Event::Lost { carrier: id, path, reason });
         }
     }
 

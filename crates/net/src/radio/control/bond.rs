@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use manyways_model::radio::control::Gate;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::bond::control::{self, Answer, ControlError, End, Request};
 use crate::bond::hold::{Hold, Told, Wish};

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use manyways_model::radio::control::Sleep;
 use manyways_sys::command::Running;
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 /// Runs it, one at a time. It gets no input, and what it says goes to standard error: standard output
 /// is for what happens.

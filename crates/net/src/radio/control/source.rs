@@ -9,7 +9,7 @@ use manyways_model::radio::{Direction, Packet};
 use manyways_sys::capture::{Frame, Options, Ring};
 use manyways_sys::clock::Clock;
 use manyways_sys::interface::{self, Device};
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 use thiserror::Error;
 
 /// Packets that came in while nobody could look wait here: more than 10,000 of them.

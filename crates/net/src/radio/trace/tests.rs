@@ -166,8 +166,8 @@ fn it_stops_when_it_is_told_to() {
 
 /// A table of packets: milliseconds, the network, the flow, and whether there is a direction.
 fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>, Option<u64>)>) {
-    use manyways_wire::analysis::{FlowId, FlowPacket};
-    use manyways_wire::table::Schema;
+    use manyways_flows::analysis::{FlowId, FlowPacket};
+    use manyways_record::table::Schema;
     let mut batch = Batch::of::<FlowPacket>();
     for (millis, network, flow) in rows {
         let row = FlowPacket {
@@ -182,7 +182,7 @@ fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>,
         batch.push(&row, None);
     }
     let schema = Schema::of::<FlowPacket>();
-    flows::write_table(path, &schema, "manyways-flows/1", &batch).unwrap();
+    manyways_capture::write_table(path, &schema, "manyways-flows/1", &batch).unwrap();
 }
 
 #[test]

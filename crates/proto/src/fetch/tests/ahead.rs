@@ -1,6 +1,6 @@
 //! Somebody takes the bytes in order, and nothing is asked for that is too far ahead.
 
-use manyways_trace::{Rate, Span, Time};
+use manyways_unit::{Rate, Span, Time};
 use proptest::prelude::*;
 
 use super::world::{End, Link, Reader, Server, World};

@@ -1,6 +1,6 @@
 //! Paths that break, servers that disagree, answers that make no sense.
 
-use manyways_trace::{Size, Span, Time};
+use manyways_unit::{Size, Span, Time};
 
 use super::world::{End, Server, World};
 use super::{MB, lte, wifi};

@@ -1,6 +1,6 @@
 //! Whatever happens in whatever order: every byte is written once, and it ends.
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
 use super::world::{End, Link, Server, World};

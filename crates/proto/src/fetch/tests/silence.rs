@@ -1,6 +1,6 @@
 //! Paths that come and go, and all of them silent.
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use super::world::{End, Server, World};
 use super::{MB, lte, wifi};

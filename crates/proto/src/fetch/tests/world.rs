@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 
 use crate::fetch::{
     Config, ContentRange, Fault, FaultClass, Fetch, Head, Input, Note, Output, PathId, Range,
@@ -268,6 +268,7 @@ impl World {
                 return Some(end);
             }
         }
+        self.fetch.check_states();
         let lanes = self.lanes.iter().enumerate();
         let event = lanes.filter_map(|(path, lane)| Some((*lane.due.keys().next()?, path))).min();
         let wakeup = self.fetch.next_wakeup();

@@ -1,6 +1,6 @@
 //! What becomes of datagrams on links of certain kinds.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::world::{CLIENT, GATEWAY, Piece, World, link};
 use crate::mux::{CarrierId, FlowId, Input, Message, Role, StreamId, Target};

@@ -1,6 +1,6 @@
 //! Peers that break rules.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::world::Piece;
 use crate::mux::{

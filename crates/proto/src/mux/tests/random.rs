@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use manyways_trace::{Rate, Span, Time};
+use manyways_unit::{Rate, Span, Time};
 use proptest::prelude::*;
 
 use super::world::{CLIENT, GATEWAY, Link, World};

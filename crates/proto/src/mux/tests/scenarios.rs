@@ -1,6 +1,6 @@
 //! What a session does on links of certain kinds.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::world::{World, link};
 use crate::sched::{Kind, Treatment};

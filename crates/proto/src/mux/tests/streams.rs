@@ -1,6 +1,6 @@
 //! What streams do to each other, and what becomes of their beginnings and ends.
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use super::faults::{Faced, open};
 use super::world::{CLIENT, GATEWAY, Piece, World, link};

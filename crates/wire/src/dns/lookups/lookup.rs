@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use manyways_trace::{Span, Time};
+use manyways_unit::{Span, Time};
 
 use crate::dns::message::Message;
 use crate::dns::{Code, Kind, resolve};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use manyways_trace::Span;
+use manyways_unit::Span;
 
 use crate::HostName;
 use crate::dns::message::{Data, Message};

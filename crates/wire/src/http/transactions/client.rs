@@ -1,6 +1,6 @@
 //! What the client sends: requests.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::{Exchange, OUTSTANDING, Reading, Transactions};
 use crate::http::assembly::{Assembly, Kind, Taken};

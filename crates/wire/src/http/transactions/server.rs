@@ -1,6 +1,6 @@
 //! What the server sends: responses.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::{Reading, Transactions};
 use crate::http::assembly::{Assembly, Kind, Taken};

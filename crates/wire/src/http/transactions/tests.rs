@@ -1,4 +1,4 @@
-use manyways_trace::{Rate, Size, Span, Time};
+use manyways_unit::{Rate, Size, Span, Time};
 use proptest::prelude::*;
 
 use super::*;

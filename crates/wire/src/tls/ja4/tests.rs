@@ -1,4 +1,4 @@
-use crate::tls::tests::{alpn, extension, sized, sni};
+use crate::sample::{alpn, extension, sized, sni};
 use crate::tls::{Carrier, Offer, Version};
 
 fn numbers(hex: &str) -> Vec<u8> {

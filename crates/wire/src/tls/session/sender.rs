@@ -1,9 +1,9 @@
 //! What one end of a session sends, record by record.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use crate::LIMIT;
-use crate::flow::End;
+use crate::stream::End;
 use crate::tls::hello;
 use crate::tls::reader::{ALERT, APPLICATION_DATA, HANDSHAKE, Part, Record};
 

@@ -1,12 +1,13 @@
 //! What the records of both ends add up to.
 
-use manyways_trace::Time;
+use manyways_unit::Time;
 
 use super::sender::{Heard, Sender};
 use super::{ALERT_LIMIT, Alert};
-use crate::flow::{End, Few, Turns};
+use crate::stream::{End, Turns};
 use crate::tls::reader::{ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HEADER, Record};
 use crate::tls::{Carrier, Choice, Offer, Version};
+use manyways_unit::ThinVec;
 
 const CLOSE_NOTIFY: u8 = 0;
 /// The length of an alert that TLS 1.3 seals: 2 bytes, its real type and 16 bytes of seal.
@@ -30,7 +31,7 @@ pub(super) struct Story {
     /// The handshake is over, whether or not it is known since when.
     is_over: bool,
     pub(super) over: Option<Time>,
-    pub(super) alerts: Few<Alert>,
+    pub(super) alerts: ThinVec<Alert>,
     /// When the first end said that it is done, and which.
     pub(super) closed: Option<Time>,
     pub(super) closed_by: Option<End>,

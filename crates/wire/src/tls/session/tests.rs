@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use End::{Client, Server};
-use manyways_trace::Size;
+use manyways_unit::Size;
 use proptest::prelude::*;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
@@ -13,7 +13,7 @@ use rustls::{
 };
 
 use super::*;
-use crate::tls::tests::{extension, message, records, sized, sni};
+use crate::sample::{extension, message, records, sized, sni};
 
 /// From one end to the other.
 const TRIP: Span = Span::from_millis(20);

@@ -1,0 +1,310 @@
+//! A server, a phone whose proxy takes its time, and a wearable, whose clocks are off, in virtual
+//! time.
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::fs;
+
+use manyways_flows::align::{Difference, How, Name, Trust, Way};
+use tempfile::TempDir;
+
+use super::*;
+use crate::Sources;
+
+const SECOND: u64 = 1_000_000;
+/// True time begins here.
+const BEGIN: u64 = 1_700_000_000 * SECOND;
+const SERVER: ([u8; 4], u16) = ([198, 51, 100, 1], 443);
+const PHONE: ([u8; 4], u16) = ([192, 0, 2, 9], 40_000);
+const PROXY: ([u8; 4], u16) = ([10, 0, 0, 1], 5_000);
+const WEARABLE: ([u8; 4], u16) = ([10, 0, 0, 2], 6_000);
+
+type End = ([u8; 4], u16);
+
+/// Packets by true microseconds since [`BEGIN`].
+#[derive(Default)]
+struct Capture(Vec<(u64, Vec<u8>)>);
+
+impl Capture {
+    fn tcp(&mut self, at: u64, (from, to): (End, End), says: (u32, u32, u8), payload: &[u8]) {
+        let (seq, ack, flags) = says;
+        let mut bytes = vec![0x45, 0];
+        bytes.extend((40 + payload.len() as u16).to_be_bytes());
+        bytes.extend([0, 1, 0x40, 0, 64, 6, 0, 0]);
+        bytes.extend([from.0, to.0].concat());
+        bytes.extend([from.1, to.1].map(u16::to_be_bytes).concat());
+        bytes.extend([seq, ack].map(u32::to_be_bytes).concat());
+        bytes.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        bytes.extend(payload);
+        self.0.push((at, bytes));
+    }
+
+    /// What the host of a phone sends over an L2CAP channel of PSM 0x1001.
+    fn l2cap(&mut self, at: u64, is_sent: bool, channel: u16, payload: &[u8]) {
+        let boundary: u16 = if is_sent { 0 } else { 2 };
+        let header =
+            [0x0b | boundary << 12, payload.len() as u16 + 4, payload.len() as u16, channel];
+        let mut bytes = vec![0, 0, 0, u8::from(!is_sent), 2];
+        bytes.extend(header.map(u16::to_le_bytes).concat());
+        bytes.extend(payload);
+        self.0.push((at, bytes));
+    }
+
+    fn opens_channel(&mut self) {
+        for (is_sent, code, says) in [
+            (true, 2, vec![0x1001_u16, 0x40]),
+            (false, 3, vec![0x51, 0x40, 0, 0]),
+            (true, 4, vec![0x51, 0]),
+            (false, 5, vec![0x40, 0, 0]),
+            (false, 4, vec![0x40, 0]),
+            (true, 5, vec![0x51, 0, 0]),
+        ] {
+            let says: Vec<u8> = says.iter().flat_map(|number| number.to_le_bytes()).collect();
+            let signal = [&[code, 7, says.len() as u8, 0], &says[..]].concat();
+            self.l2cap(0, is_sent, 1, &signal);
+        }
+    }
+
+    /// A pcap whose clock is ahead by so many microseconds, and fast by so many millionths.
+    fn file(mut self, link: u32, ahead: u64, ppm: u64) -> Vec<u8> {
+        self.0.sort_by_key(|packet| packet.0);
+        let mut file =
+            [0xa1b2_c3d4_u32, 2 << 16 | 4, 0, 0, 1 << 16, link].map(u32::to_be_bytes).concat();
+        for (at, bytes) in self.0 {
+            let at = BEGIN + at + ahead + at * ppm / 1_000_000;
+            let header = [at / SECOND, at % SECOND, bytes.len() as u64, bytes.len() as u64];
+            file.extend(header.map(|number| (number as u32).to_be_bytes()).concat());
+            file.extend(bytes);
+        }
+        file
+    }
+}
+
+fn noise(mut seed: u64, count: usize) -> Vec<u8> {
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as u8
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A download of 120 bytes each 20 ms for 60 s through a phone: 20 ms to it and 30 ms back, 7 ms in
+/// its buffer and 2 ms in its proxy, then 4 ms to the wearable and 6 ms back.
+struct World {
+    folder: TempDir,
+}
+
+const STEPS: u64 = 3_000;
+
+impl World {
+    fn new(is_bluetooth: bool) -> Self {
+        let [mut server, mut phone_in, mut phone_out, mut wearable]: [Capture; 4] =
+            Default::default();
+        let down = noise(1, STEPS as usize * 120);
+        let mut log = "time,stream,offset,point\n".to_owned();
+        let ways = [(PHONE, SERVER), (WEARABLE, PROXY)];
+        for (capture, at) in [(&mut server, 30_000), (&mut phone_in, 0)] {
+            let up = ways[0];
+            let back = (up.1, up.0);
+            capture.tcp(at, up, (99, 0, 2), b"");
+            capture.tcp(if at == 0 { 50_000 } else { 30_000 }, back, (499, 100, 18), b"");
+            capture.tcp(50_000 + at, up, (100, 500, 16), b"");
+        }
+        if is_bluetooth {
+            phone_out.opens_channel();
+        }
+        for (number, part) in (0..).zip(down.chunks(120)) {
+            let sent = SECOND + u64::from(number) * 20_000;
+            // Each third waits in the network.
+            let wait = if number % 3 == 0 { u64::from(number) * 7_919 % 19_000 } else { 0 };
+            let came = sent + 20_000 + wait;
+            let (read, gone) = (came + 7_000, came + 9_000);
+            let at_wearable = gone + 4_000;
+            let place = number * 120;
+            let (to_phone, to_server) = ((SERVER, PHONE), (PHONE, SERVER));
+            server.tcp(sent, to_phone, (500 + place, 100, 16), part);
+            phone_in.tcp(came, to_phone, (500 + place, 100, 16), part);
+            phone_in.tcp(came, to_server, (100, 620 + place, 16), b"");
+            server.tcp(came + 30_000, to_server, (100, 620 + place, 16), b"");
+            let (there, back) = ((PROXY, WEARABLE), (WEARABLE, PROXY));
+            match is_bluetooth {
+                true => {
+                    // A byte of the proxy's own framing before each.
+                    let framed = [&[number as u8], part].concat();
+                    phone_out.l2cap(gone, true, 0x51, &framed);
+                }
+                false => {
+                    // The phone is the client here.
+                    let (one, other) = part.split_at(50);
+                    for (from, bytes) in [(0, one), (50, other)] {
+                        let says = (900 + place + from, 7, 16);
+                        phone_out.tcp(gone, there, says, bytes);
+                        wearable.tcp(at_wearable, there, says, bytes);
+                    }
+                    wearable.tcp(at_wearable, back, (7, 1_020 + place, 16), b"");
+                    phone_out.tcp(at_wearable + 6_000, back, (7, 1_020 + place, 16), b"");
+                }
+            }
+            for (micros, stream, point) in [
+                (read, "198.51.100.1:443>192.0.2.9:40000", "read"),
+                (gone, "10.0.0.1:5000>10.0.0.2:6000", "write"),
+            ] {
+                let at = BEGIN + micros;
+                let time = format!("{}.{:06}", at / SECOND, at % SECOND);
+                log += &format!("{time},{stream},{},{point}\n", place + 120);
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, bytes: Vec<u8>| fs::write(folder.path().join(name), bytes).unwrap();
+        // The server's clock is 3.2 s ahead and 40 ppm fast, the wearable's 0.05 s and 15 ppm.
+        write("server.pcap", server.file(101, 3_200_000, 40));
+        write("phone-in.pcap", phone_in.file(101, 0, 0));
+        write("phone-out.pcap", phone_out.file(if is_bluetooth { 201 } else { 101 }, 0, 0));
+        write("wearable.pcap", wearable.file(101, 50_000, 15));
+        write("log.csv", log.into_bytes());
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn site(&self, name: &str, place: Place, clock: u32) -> Site {
+        let source = Sources::find(&[self.path(name)]).unwrap().captures.remove(0);
+        Site { source, place, clock }
+    }
+
+    fn sites(&self) -> [Site; 4] {
+        [
+            self.site("server.pcap", Place::Server, 0),
+            self.site("phone-in.pcap", Place::PhoneIn, 1),
+            self.site("phone-out.pcap", Place::PhoneOut, 1),
+            self.site("wearable.pcap", Place::Wearable, 2),
+        ]
+    }
+}
+
+fn run(sites: &[Site], log: Option<&Path>) -> Result<Alignment, AlignError> {
+    align(sites, log, &Progress::default())
+}
+
+fn millis(millis: i64) -> Difference {
+    Difference::from_nanos(millis * 1_000_000)
+}
+
+/// Within a tenth of a millisecond.
+fn is_near(one: Difference, other: Difference) -> bool {
+    one.less(other).size() < manyways_unit::Span::from_micros(100)
+}
+
+#[test]
+fn the_parts_of_a_delay_are_found() {
+    let world = World::new(false);
+    let Alignment { captures, report, .. } = run(&world.sites(), None).unwrap();
+    assert!(captures.iter().all(|capture| capture.fault.is_none() && capture.packets > STEPS));
+    let clocks: Vec<_> = report.clocks().collect();
+    // The phone's less the server's, and the wearable's less the phone's.
+    assert!((clocks[0].drift.unwrap().0 + 40.0).abs() < 0.5, "{clocks:?}");
+    assert!((clocks[1].drift.unwrap().0 - 15.0).abs() < 0.5, "{clocks:?}");
+    for (name, truth, taken, bound) in
+        [(Name::D1, 20, 25, 25), (Name::D2AndD3, 9, 9, 0), (Name::D4, 4, 5, 5)]
+    {
+        let part = report.part(name, Way::Along).unwrap();
+        assert!(is_near(part.all.median, millis(taken)), "{part:?}");
+        assert_eq!(part.all.bytes, STEPS * 120, "{part:?}");
+        match part.trust {
+            Trust::OneClock => assert_eq!(bound, 0),
+            Trust::Within(span) => {
+                let bound_seen = Difference::from_nanos(span.as_nanos() as i64);
+                assert!(is_near(bound_seen, millis(bound)), "{part:?}");
+                assert!(part.all.median.less(millis(truth)).size() <= span);
+            }
+            trust => panic!("{trust:?}"),
+        }
+        assert!(report.part(name, Way::Against).is_none(), "acknowledgements are no bytes");
+    }
+    let d1 = report.part(Name::D1, Way::Along).unwrap();
+    assert!(d1.all.most > millis(42) && d1.all.most < millis(45));
+    let hows: Vec<_> =
+        report.pairs.iter().flat_map(|pair| &pair.streams).map(|stream| stream.found.how).collect();
+    assert_eq!(hows, [How::Ends, How::Ends, How::Content, How::EndsOnly, How::EndsOnly]);
+}
+
+#[test]
+fn a_log_parts_what_the_phone_does() {
+    let world = World::new(false);
+    let report = run(&world.sites(), Some(&world.path("log.csv"))).unwrap().report;
+    let d2 = report.part(Name::D2, Way::Along).unwrap();
+    assert_eq!((d2.all.least, d2.all.most, d2.trust), (millis(7), millis(7), Trust::OneClock));
+    // The stream to the wearable was captured without its beginning, so nobody knows which of its
+    // bytes the log speaks of; what the capture saw is taken.
+    let d3 = report.part(Name::D3, Way::Along).unwrap();
+    assert_eq!((d3.all.least, d3.all.most), (millis(2), millis(2)));
+}
+
+#[test]
+fn a_proxy_hands_on_over_bluetooth() {
+    let world = World::new(true);
+    let report = run(&world.sites()[..3], None).unwrap();
+    assert_eq!(report.points[2].tracks[0].name(), "psm/4097/sent");
+    let part = report.report.part(Name::D2AndD3, Way::Along).unwrap();
+    assert_eq!(
+        (part.all.least, part.all.most, part.trust),
+        (millis(9), millis(9), Trust::OneClock)
+    );
+    // Of frames that short, not each has bytes by which it is recognised.
+    assert!(part.all.count > STEPS / 3, "{part:?}");
+}
+
+#[test]
+fn the_order_of_the_path_is_told_by_round_trips() {
+    let world = World::new(false);
+    // The phone's first, and nobody says what they are.
+    let sites =
+        [world.site("phone-in.pcap", Place::Other, 0), world.site("server.pcap", Place::Other, 1)];
+    let report = run(&sites, None).unwrap().report;
+    let part = report.part(Name::Other, Way::Against).unwrap();
+    assert!(is_near(part.all.median, millis(25)), "{part:?}");
+    assert!(report.part(Name::Other, Way::Along).is_none());
+}
+
+fn fails(sites: &[Site], log: Option<&Path>) -> String {
+    let error = run(sites, log).unwrap_err();
+    assert!(error.hint().is_some_and(|hint| !hint.is_empty()));
+    error.to_string()
+}
+
+#[test]
+fn what_cannot_be_aligned_is_said() {
+    let world = World::new(false);
+    let sites = world.sites();
+    assert_eq!(fails(&sites[..1], None), "one capture alone cannot be aligned");
+    let gone = [sites[0].clone(), World::new(true).site("server.pcap", Place::Other, 1)];
+    assert!(run(&gone, None).unwrap_err().to_string().contains("cannot read"));
+    let write = |name: &str, bytes: &[u8]| fs::write(world.path(name), bytes).unwrap();
+    write("text.pcap", b"this is a letter and no capture");
+    let letter = [sites[0].clone(), world.site("text.pcap", Place::Other, 1)];
+    let said = fails(&letter, None);
+    assert!(said.contains("text.pcap has no TCP") && said.contains("this is no capture"), "{said}");
+    let mut other = Capture::default();
+    other.tcp(5, (PROXY, SERVER), (5, 5, 16), &noise(77, 500));
+    write("other.pcap", &other.file(101, 0, 0));
+    let others = [sites[0].clone(), world.site("other.pcap", Place::Other, 1)];
+    assert_eq!(fails(&others, None), "no stream of one capture was found in the next one");
+    write("broken.csv", b"1,a,5,read\n1,a,many,read\n");
+    let said = fails(&sites, Some(&world.path("broken.csv")));
+    assert!(said.ends_with("broken.csv, line 2: the offset must be a whole number of bytes"));
+    let said = fails(&sites, Some(&world.path("none.csv")));
+    assert!(said.contains("none.csv: No such file"), "{said}");
+}
+
+#[test]
+fn of_a_cut_capture_what_is_there_counts() {
+    let world = World::new(false);
+    let path = world.path("server.pcap");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let Alignment { captures, report, .. } = run(&world.sites()[..2], None).unwrap();
+    assert!(captures[0].fault.as_ref().unwrap().starts_with("it ends in the middle"));
+    assert!(report.part(Name::D1, Way::Along).unwrap().all.bytes > STEPS * 50);
+}

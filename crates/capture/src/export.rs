@@ -1,0 +1,326 @@
+//! The tables of a folder in formats that other programs read.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use manyways_flows::export::ipfix::{Biflow, Writer};
+use manyways_flows::export::{csv, tstat::Log};
+use manyways_record::table::Value;
+use thiserror::Error;
+
+use super::folder::PART;
+use super::tables::{Tables, TablesError};
+
+/// The column that says which shard a row is of.
+const SHARD: &str = "shard";
+/// The tables of flows, and the number of their protocol.
+const FLOWS: [(&str, u8); 2] = [("tcp", 6), ("udp", 17)];
+
+/// A format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Each table as a file of CSV.
+    Csv,
+    /// Tstat's logs of flows.
+    Tstat,
+    /// A file of IPFIX.
+    Ipfix,
+}
+
+/// What is to be written.
+pub struct Export<'a> {
+    tables: &'a Tables,
+    format: Format,
+    /// The names of what is written.
+    names: Vec<String>,
+}
+
+/// What became of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The name of the file, or of the table where several are in one file.
+    pub name: String,
+    /// How many rows were written.
+    pub rows: u64,
+    /// How many could not be, as they do not say enough.
+    pub left_out: u64,
+}
+
+/// Why tables cannot be written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// They cannot be read.
+    #[error(transparent)]
+    Tables(#[from] TablesError),
+    /// There is nothing of this name.
+    #[error("{path} has nothing to write of the name {name}", path = .path.display())]
+    Name {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// There are no flows.
+    #[error("{path} has no table of flows, which are all that this format takes", path = .0.display())]
+    NoFlows(PathBuf),
+    /// There is something already.
+    #[error("{path} is there already", path = .0.display())]
+    Taken(PathBuf),
+    /// Files are to go into something that is no folder, or a file into the place of a folder.
+    #[error("{path} is {is}", path = .path.display())]
+    Place {
+        /// What.
+        path: PathBuf,
+        /// What it is.
+        is: &'static str,
+    },
+    /// The system refuses.
+    #[error("cannot write {path}: {error}", path = .path.display())]
+    Write {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// Whoever reads the output has read enough.
+    #[error("nobody reads on")]
+    Closed,
+}
+
+impl<'a> Export<'a> {
+    /// All tables of a folder that this format takes, or the one of this name.
+    pub fn new(
+        tables: &'a Tables,
+        format: Format,
+        name: Option<&str>,
+    ) -> Result<Self, ExportError> {
+        let logs = Log::ALL.iter().filter(|log| tables.has(log.table()));
+        let flows = FLOWS.iter().map(|(table, _)| *table).filter(|table| tables.has(table));
+        let mut names: Vec<String> = match format {
+            Format::Csv => tables.names().map(str::to_owned).collect(),
+            Format::Tstat => logs.map(|log| log.name().to_owned()).collect(),
+            Format::Ipfix => flows.map(str::to_owned).collect(),
+        };
+        if names.is_empty() {
+            return Err(ExportError::NoFlows(tables.path().to_owned()));
+        }
+        if let Some(name) = name {
+            if !names.iter().any(|known| known == name) {
+                let (path, name) = (tables.path().to_owned(), name.to_owned());
+                return Err(ExportError::Name { path, name, known: names });
+            }
+            names.retain(|known| known == name);
+        }
+        Ok(Self { tables, format, names })
+    }
+
+    /// Whether all of it is one file.
+    pub fn is_one(&self) -> bool {
+        self.format == Format::Ipfix || self.names.len() == 1
+    }
+
+    /// Writes all of it, one behind the other.
+    pub fn write(&self, mut out: impl Write) -> Result<Vec<Written>, ExportError> {
+        let written = self.all(&mut out, Path::new("standard output"))?;
+        match out.flush() {
+            Err(error) => Err(failed(Path::new("standard output"), error)),
+            Ok(()) => Ok(written),
+        }
+    }
+
+    /// Writes a file.
+    pub fn to_file(&self, path: &Path, may_replace: bool) -> Result<Vec<Written>, ExportError> {
+        if path.is_dir() {
+            return Err(ExportError::Place { path: path.to_owned(), is: "a folder" });
+        }
+        if path.exists() && !path.is_file() {
+            // Of a pipe or a device nothing is lost.
+            let mut out = create(path)?;
+            let written = self.all(&mut out, path)?;
+            out.flush().map_err(|error| failed(path, error))?;
+            return Ok(written);
+        }
+        free(path, may_replace)?;
+        let part = part(path);
+        let mut out = create(&part)?;
+        let written = self.all(&mut out, path).and_then(|written| {
+            out.flush().map_err(|error| failed(path, error))?;
+            Ok(written)
+        });
+        finish(written, &[(part, path.to_owned())])
+    }
+
+    /// Writes a file for each name into a folder. Files get their names when all of them are whole.
+    pub fn to_folder(&self, path: &Path, may_replace: bool) -> Result<Vec<Written>, ExportError> {
+        if path.exists() && !path.is_dir() {
+            return Err(ExportError::Place { path: path.to_owned(), is: "no folder" });
+        }
+        let files: Vec<(PathBuf, PathBuf)> = self
+            .names
+            .iter()
+            .map(|name| path.join(self.file_name(name)))
+            .map(|file| (part(&file), file))
+            .collect();
+        files.iter().try_for_each(|(_, file)| free(file, may_replace))?;
+        fs::create_dir_all(path).map_err(|error| failed(path, error))?;
+        let mut written = Ok(Vec::new());
+        for (name, (part, file)) in self.names.iter().zip(&files) {
+            let Ok(all) = &mut written else { break };
+            let done = create(part).and_then(|mut out| {
+                let done = self.one(name, &mut out, file)?;
+                out.flush().map_err(|error| failed(file, error))?;
+                Ok(Written { name: self.file_name(name), ..done })
+            });
+            match done {
+                Ok(done) => all.push(done),
+                Err(error) => written = Err(error),
+            }
+        }
+        finish(written, &files)
+    }
+
+    fn file_name(&self, name: &str) -> String {
+        if self.format == Format::Csv { format!("{name}.csv") } else { name.to_owned() }
+    }
+
+    fn all(&self, out: &mut impl Write, place: &Path) -> Result<Vec<Written>, ExportError> {
+        if self.format == Format::Ipfix {
+            return self.ipfix(out, place);
+        }
+        self.names.iter().map(|name| self.one(name, out, place)).collect()
+    }
+
+    fn one(&self, name: &str, out: &mut impl Write, place: &Path) -> Result<Written, ExportError> {
+        let log = Log::ALL.into_iter().find(|log| log.name() == name);
+        match log.filter(|_| self.format == Format::Tstat) {
+            Some(log) => self.tstat(log, out, place),
+            None => self.csv(name, out, place),
+        }
+    }
+
+    /// Rows of shards say of which in a column of their own, behind all others.
+    fn csv(&self, name: &str, out: &mut impl Write, place: &Path) -> Result<Written, ExportError> {
+        let columns = self.tables.columns(name)?;
+        let mut names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+        let wanted = names.clone();
+        let is_sharded = self.tables.is_sharded(name) && !names.contains(&SHARD);
+        if is_sharded {
+            names.push(SHARD);
+        }
+        let mut text = String::new();
+        csv::header(names, &mut text);
+        out.write_all(text.as_bytes()).map_err(|error| failed(place, error))?;
+        let mut rows = 0;
+        let read = self.tables.read(name, &wanted, |batch, kinds, shard| {
+            text.clear();
+            for mut row in batch.iter(kinds) {
+                if is_sharded {
+                    row.push(shard.map_or(Value::Absent, Value::from));
+                }
+                csv::line(&row, &mut text);
+                rows += 1;
+            }
+            out.write_all(text.as_bytes())
+        })?;
+        read.map_err(|error| failed(place, error))?;
+        Ok(Written { name: name.to_owned(), rows, left_out: 0 })
+    }
+
+    fn tstat(&self, log: Log, out: &mut impl Write, place: &Path) -> Result<Written, ExportError> {
+        let is_anonymized = self.tables.is_anonymized(log.table());
+        let mut text = String::new();
+        log.header(&mut text);
+        out.write_all(text.as_bytes()).map_err(|error| failed(place, error))?;
+        let mut rows = 0;
+        let read = self.tables.read(log.table(), log.takes(), |batch, kinds, _| {
+            text.clear();
+            for row in batch.iter(kinds) {
+                rows += u64::from(log.line(row, is_anonymized, &mut text));
+            }
+            out.write_all(text.as_bytes())
+        })?;
+        read.map_err(|error| failed(place, error))?;
+        Ok(Written { name: log.name().to_owned(), rows, left_out: 0 })
+    }
+
+    fn ipfix(&self, out: &mut impl Write, place: &Path) -> Result<Vec<Written>, ExportError> {
+        let (mut writer, mut bytes) = (Writer::new(), Vec::new());
+        let mut written = Vec::new();
+        for name in &self.names {
+            let Some((_, protocol)) = FLOWS.iter().find(|(table, _)| table == name) else {
+                continue;
+            };
+            let (mut rows, mut left_out) = (0, 0);
+            let read = self.tables.read(name, Biflow::COLUMNS, |batch, kinds, _| {
+                bytes.clear();
+                for row in batch.iter(kinds) {
+                    match Biflow::of(*protocol, row) {
+                        Some(flow) => {
+                            writer.push(&flow, &mut bytes);
+                            rows += 1;
+                        }
+                        None => left_out += 1,
+                    }
+                }
+                out.write_all(&bytes)
+            })?;
+            read.map_err(|error| failed(place, error))?;
+            written.push(Written { name: name.clone(), rows, left_out });
+        }
+        bytes.clear();
+        writer.finish(&mut bytes);
+        out.write_all(&bytes).map_err(|error| failed(place, error))?;
+        Ok(written)
+    }
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, ExportError> {
+    File::create(path).map(BufWriter::new).map_err(|error| failed(path, error))
+}
+
+/// What a file is called until it is whole.
+fn part(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(PART);
+    name.into()
+}
+
+fn free(path: &Path, may_replace: bool) -> Result<(), ExportError> {
+    let is_taken = path.exists() || path.is_symlink();
+    if is_taken && !may_replace { Err(ExportError::Taken(path.to_owned())) } else { Ok(()) }
+}
+
+/// Gives files their names, where all went well; otherwise there is nothing.
+fn finish(
+    written: Result<Vec<Written>, ExportError>,
+    files: &[(PathBuf, PathBuf)],
+) -> Result<Vec<Written>, ExportError> {
+    let renamed = written.and_then(|written| {
+        for (part, file) in files {
+            fs::rename(part, file).map_err(|error| failed(file, error))?;
+        }
+        Ok(written)
+    });
+    if renamed.is_err() {
+        for (part, _) in files {
+            let _ = fs::remove_file(part);
+        }
+    }
+    renamed
+}
+
+fn failed(path: &Path, error: io::Error) -> ExportError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => ExportError::Closed,
+        _ => ExportError::Write { path: path.to_owned(), error },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Writes the packets of a live capture as a file, set by set.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
+
+use manyways_unit::Time;
+use manyways_wire::capture::Interface;
+
+use super::books::{Said, What};
+use crate::block::Block;
+use crate::folder::FolderError;
+use crate::sets::capture_part;
+use manyways_wire::capture::pcapng_writer::{self, Direction};
+
+/// What is to be written.
+pub(super) enum Save {
+    Block(Arc<Block>),
+    /// A set is over, in which so many packets were missed; the next one begins then.
+    Turn {
+        missed: u64,
+        next: Option<Time>,
+    },
+}
+
+/// Where it is written.
+pub(super) struct Saver {
+    /// The folder of the sets.
+    pub folder: PathBuf,
+    /// The one interface.
+    pub interfaces: Arc<[Interface]>,
+    /// When the first set begins.
+    pub began: Time,
+}
+
+/// A file that is being written.
+struct Output {
+    file: BufWriter<File>,
+    /// Room for one packet.
+    bytes: Vec<u8>,
+    begins: Time,
+    latest: Time,
+    packets: u64,
+}
+
+impl Saver {
+    /// Writes until there is nothing more, and says what is whole, or what went wrong.
+    pub(super) fn run(
+        self,
+        todo: &Receiver<Save>,
+        said: &SyncSender<Said>,
+        back: &Sender<Arc<Block>>,
+    ) {
+        let (mut turn, mut begins) = (0, Some(self.began));
+        while let Some(now) = begins {
+            let set = self.set(now, turn, todo, back);
+            if !matches!(set, Ok(Some(_))) {
+                // Whatever was written of it belongs to no set.
+                let _ = fs::remove_file(capture_part(&self.folder, now, turn));
+            }
+            let what = match set {
+                Ok(None) => return,
+                Ok(Some((path, next))) => {
+                    begins = next;
+                    What::Saved(path)
+                }
+                Err(error) => {
+                    begins = None;
+                    What::Failed(error)
+                }
+            };
+            // Where nobody hears, there will be nothing more.
+            if said.send(Said { turn, what }).is_err() {
+                return;
+            }
+            turn += 1;
+        }
+    }
+
+    /// Writes the packets of a set. Says where they are, and when the next one begins; nothing where
+    /// the set has no end.
+    fn set(
+        &self,
+        begins: Time,
+        turn: u64,
+        todo: &Receiver<Save>,
+        back: &Sender<Arc<Block>>,
+    ) -> Result<Option<(PathBuf, Option<Time>)>, FolderError> {
+        let path = capture_part(&self.folder, begins, turn);
+        let wrong = |error| FolderError::Write { path: path.clone(), error };
+        let mut output = Output::create(&path, &self.interfaces, begins).map_err(wrong)?;
+        for save in todo {
+            match save {
+                Save::Block(block) => {
+                    output.add(&block).map_err(wrong)?;
+                    back.send(block).ok();
+                }
+                Save::Turn { missed, next } => {
+                    output.finish(missed).map_err(wrong)?;
+                    return Ok(Some((path, next)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Output {
+    fn create(path: &Path, interfaces: &[Interface], begins: Time) -> io::Result<Self> {
+        // What people say is in it, in part: it is for nobody else.
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut bytes = Vec::new();
+        pcapng_writer::section(&mut bytes);
+        for Interface { name, link, snap, .. } in interfaces {
+            pcapng_writer::interface(&mut bytes, name, link.0, *snap);
+        }
+        let mut file = BufWriter::new(file);
+        file.write_all(&bytes)?;
+        Ok(Self { file, bytes, begins, latest: begins, packets: 0 })
+    }
+
+    fn add(&mut self, block: &Block) -> io::Result<()> {
+        for (_, packet) in block.all() {
+            let direction = match packet.is_sent {
+                Some(true) => Direction::Outbound,
+                _ => Direction::Inbound,
+            };
+            self.bytes.clear();
+            let at = packet.at.as_nanos();
+            pcapng_writer::packet(
+                &mut self.bytes,
+                at,
+                packet.bytes,
+                packet.length,
+                direction,
+                None,
+            );
+            self.file.write_all(&self.bytes)?;
+            self.latest = self.latest.max(packet.at);
+            self.packets += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, missed: u64) -> io::Result<()> {
+        self.bytes.clear();
+        let (begins, ends) = (self.begins.as_nanos(), self.latest.as_nanos());
+        pcapng_writer::statistics(&mut self.bytes, begins, ends, self.packets, missed);
+        self.file.write_all(&self.bytes)?;
+        self.file.flush()
+    }
+}

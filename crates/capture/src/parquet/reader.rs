@@ -1,0 +1,169 @@
+//! Tables out of Parquet files.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use manyways_record::table::{Batch, Data, Kind, Values};
+use parquet::basic::{LogicalType, TimeUnit, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use super::MASKED;
+
+/// So many rows are read together.
+const ROWS: usize = 1 << 13;
+/// Where a file says which version of our schemas it has: as we write it, and as Arrow does.
+const VERSIONS: [&str; 2] = ["manyways.schema", "schema"];
+
+/// A table in a file.
+pub(crate) struct Reader {
+    reader: SerializedFileReader<File>,
+    columns: Vec<Column>,
+}
+
+/// A column of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    /// What its values are; none where they are nothing that a table of ours has.
+    pub(crate) kind: Option<Kind>,
+}
+
+impl Reader {
+    /// Opens a file and reads what it says of itself.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|error| ParquetError::External(Box::new(error)))?;
+        let reader = SerializedFileReader::new(file)?;
+        let columns = reader.metadata().file_metadata().schema_descr().columns().iter();
+        let columns = columns.map(|column| {
+            // A column in a column, or one with several values a row, is none of ours.
+            let is_plain = column.path().parts().len() == 1 && column.max_rep_level() == 0;
+            let kind = kind(column.physical_type(), column.logical_type_ref());
+            Column { name: column.path().string(), kind: kind.filter(|_| is_plain) }
+        });
+        let columns = columns.collect();
+        Ok(Self { reader, columns })
+    }
+
+    /// The version of the schemas that it was written by; none where it is no table of ours.
+    pub(crate) fn version(&self) -> Option<&str> {
+        let notes = self.reader.metadata().file_metadata().key_value_metadata()?;
+        let is_ours = |value: &&str| value.starts_with("manyways-flows/");
+        VERSIONS.iter().find_map(|key| {
+            let mut values = notes.iter().filter(|note| note.key == *key);
+            values.find_map(|note| note.value.as_deref().filter(is_ours))
+        })
+    }
+
+    /// Whether it says that names and addresses in it are hidden.
+    pub(crate) fn is_masked(&self) -> bool {
+        let notes = self.reader.metadata().file_metadata().key_value_metadata();
+        notes.is_some_and(|notes| notes.iter().any(|note| note.key == MASKED))
+    }
+
+    /// Its columns, in their order.
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Hands out the values of these columns, some thousand rows at a time; `None` is a column
+    /// without a value. What goes wrong in `each` is the inner error.
+    pub(crate) fn read(
+        &self,
+        places: &[Option<usize>],
+        mut each: impl FnMut(&Batch) -> io::Result<()>,
+    ) -> Result<io::Result<()>> {
+        for group in 0..self.reader.num_row_groups() {
+            let group = self.reader.get_row_group(group)?;
+            let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+            let column = |place: &Option<usize>| {
+                place.map(|place| group.get_column_reader(place)).transpose()
+            };
+            let mut columns = places.iter().map(column).collect::<Result<Vec<_>>>()?;
+            while left > 0 {
+                let rows = left.min(ROWS);
+                left -= rows;
+                let values = columns.iter_mut().map(|column| match column {
+                    Some(column) => values(column, rows),
+                    None => Ok(Values { present: vec![false; rows], data: Data::Flag(Vec::new()) }),
+                });
+                let batch = Batch::of_columns(values.collect::<Result<_>>()?);
+                let batch = batch.filter(|batch| batch.rows() == rows || places.is_empty());
+                let Some(batch) = batch else {
+                    let what = "a column has fewer rows than the file says";
+                    return Err(ParquetError::General(what.to_owned()));
+                };
+                if let Err(error) = each(&batch) {
+                    return Ok(Err(error));
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// What values of these types are, as far as a file tells.
+fn kind(physical: Physical, logical: Option<&LogicalType>) -> Option<Kind> {
+    match (physical, logical) {
+        (Physical::INT64, Some(LogicalType::Timestamp(stamp))) => {
+            (stamp.unit == TimeUnit::NANOS).then_some(Kind::Time)
+        }
+        (Physical::INT64, None) => Some(Kind::Count),
+        (Physical::INT64, Some(LogicalType::Integer(_))) => Some(Kind::Count),
+        (Physical::DOUBLE, None) => Some(Kind::Number),
+        (Physical::BOOLEAN, None) => Some(Kind::Flag),
+        (Physical::BYTE_ARRAY, Some(LogicalType::String)) => Some(Kind::Text),
+        _ => None,
+    }
+}
+
+/// The next rows of a column.
+fn values(column: &mut ColumnReader, rows: usize) -> Result<Values> {
+    match column {
+        ColumnReader::Int64ColumnReader(column) => next(column, rows, Data::Whole),
+        ColumnReader::DoubleColumnReader(column) => next(column, rows, Data::Number),
+        ColumnReader::BoolColumnReader(column) => next(column, rows, Data::Flag),
+        ColumnReader::ByteArrayColumnReader(column) => {
+            let mut fault = None;
+            let values = next(column, rows, |texts: Vec<ByteArray>| {
+                let (mut all, mut ends) = (String::new(), Vec::with_capacity(texts.len()));
+                for text in &texts {
+                    match text.as_utf8() {
+                        Ok(text) => all.push_str(text),
+                        Err(error) => fault = Some(error),
+                    }
+                    ends.push(all.len());
+                }
+                Data::Text(all, ends)
+            })?;
+            fault.map_or(Ok(values), Err)
+        }
+        _ => Err(ParquetError::General("a column has a type that is not read".to_owned())),
+    }
+}
+
+fn next<T: DataType>(
+    column: &mut ColumnReaderImpl<T>,
+    rows: usize,
+    data: impl FnOnce(Vec<T::T>) -> Data,
+) -> Result<Values> {
+    let (mut levels, mut values) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
+    let mut read = 0;
+    // It may stop at the end of a page.
+    while read < rows {
+        let (more, ..) = column.read_records(rows - read, Some(&mut levels), None, &mut values)?;
+        if more == 0 {
+            break;
+        }
+        read += more;
+    }
+    // Where every row must have a value, there are no levels.
+    let present = match levels.is_empty() {
+        true => vec![true; read],
+        false => levels.iter().map(|level| *level > 0).collect(),
+    };
+    Ok(Values { present, data: data(values) })
+}

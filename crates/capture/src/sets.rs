@@ -1,0 +1,259 @@
+//! Tables of a capture that does not end: one set after the other, each a folder that is whole.
+
+mod rotation;
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use manyways_unit::Time;
+
+pub(super) use self::rotation::Rotation;
+use super::folder::{Folder, FolderError, MANIFEST, SHARD};
+
+/// What the folder of a set is called until it is whole.
+const PART: &str = ".part=";
+/// And while it is being removed.
+const OLD: &str = ".old=";
+/// The packets of a set.
+const CAPTURE: &str = "capture.pcapng";
+/// The form of the times in names: no colons, which some file systems do not take.
+const FORM: &str = "0000-00-00T00-00-00Z";
+
+/// A folder of sets. The name of each is `shard=` and the time of its beginning; it is there at once
+/// and whole, or not at all. What a run that was killed has left the next one removes.
+#[derive(Debug)]
+pub struct Sets {
+    path: PathBuf,
+    /// Held until the end: two who write here would remove each other's work.
+    _lock: File,
+    keep: Option<usize>,
+    open: Option<Open>,
+}
+
+struct Open {
+    name: String,
+    part: PathBuf,
+    folder: Folder,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Sets {
+    /// Makes a folder for sets, or goes on with one. Of those in it, at most `keep` are left each
+    /// time one was written, if there is such a number.
+    pub fn create(path: &Path, keep: Option<usize>) -> Result<Self, FolderError> {
+        let wrong = |error| FolderError::Write { path: path.to_owned(), error };
+        fs::create_dir_all(path).map_err(wrong)?;
+        // Whoever asks about this folder would see those tables only.
+        if path.join(MANIFEST).exists() {
+            return Err(FolderError::Taken(path.to_owned()));
+        }
+        let lock = File::open(path).map_err(wrong)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(FolderError::Busy(path.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(wrong(error)),
+        }
+        let sets = Self { path: path.to_owned(), _lock: lock, keep, open: None };
+        for name in sets.names()?.iter().filter(|name| is_left(name)) {
+            let left = path.join(name);
+            let removed =
+                if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
+            removed.map_err(|error| FolderError::Write { path: left, error })?;
+        }
+        Ok(sets)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes a file with the packets of the set that was begun.
+    pub(super) fn adopt(&self, file: &Path) -> Result<(), FolderError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        fs::rename(file, open.part.join(CAPTURE))
+            .map_err(|error| FolderError::Write { path: file.to_owned(), error })
+    }
+
+    /// Begins a set.
+    pub(super) fn begin(&mut self, at: Time) -> Result<(), FolderError> {
+        let name = self.free(&stamp(at));
+        let part = self.path.join(format!("{PART}{name}"));
+        let folder = Folder::create(&part, true)?;
+        self.open = Some(Open { name, part, folder });
+        Ok(())
+    }
+
+    /// The set that was begun.
+    pub(super) fn folder(&mut self) -> Option<&mut Folder> {
+        self.open.as_mut().map(|open| &mut open.folder)
+    }
+
+    /// Gives the set that was begun its name, and removes those that are too many. `manifest` is
+    /// what its `flows.json` says.
+    pub(super) fn finish(&mut self, manifest: &str) -> Result<Option<PathBuf>, FolderError> {
+        let Some(Open { name, part, folder }) = self.open.take() else { return Ok(None) };
+        folder.finish(manifest)?;
+        let whole = self.path.join(format!("{SHARD}{name}"));
+        fs::rename(&part, &whole)
+            .map_err(|error| FolderError::Write { path: whole.clone(), error })?;
+        self.prune()?;
+        Ok(Some(whole))
+    }
+
+    fn prune(&self) -> Result<(), FolderError> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let mut names: Vec<String> =
+            self.names()?.into_iter().filter(|name| is_set(name)).collect();
+        names.sort();
+        let more = names.len().saturating_sub(keep);
+        for name in names.iter().take(more) {
+            // Whoever lists the folder sees a set as a whole or not at all.
+            let (path, old) = (self.path.join(name), self.path.join(format!("{OLD}{name}")));
+            fs::rename(&path, &old)
+                .and_then(|()| fs::remove_dir_all(&old))
+                .map_err(|error| FolderError::Write { path, error })?;
+        }
+        Ok(())
+    }
+
+    /// A name that no set has: clocks are set back.
+    fn free(&self, stamp: &str) -> String {
+        let is_taken = |name: &str| self.path.join(format!("{SHARD}{name}")).exists();
+        let others = (2..).map(|number| format!("{stamp}-{number}"));
+        let mut all = std::iter::once(stamp.to_owned()).chain(others);
+        all.find(|name| !is_taken(name)).unwrap_or_default()
+    }
+
+    fn names(&self) -> Result<Vec<String>, FolderError> {
+        let wrong = |error| FolderError::Write { path: self.path.clone(), error };
+        let entries = fs::read_dir(&self.path).map_err(wrong)?;
+        let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
+        entries
+            .filter_map(|entry| entry.map(name).transpose())
+            .collect::<Result<_, _>>()
+            .map_err(wrong)
+    }
+}
+
+impl Drop for Sets {
+    /// A set that never became whole is of no use: its files have no end.
+    fn drop(&mut self) {
+        if let Some(Open { part, folder, .. }) = self.open.take() {
+            drop(folder);
+            let _ = fs::remove_dir_all(part);
+        }
+    }
+}
+
+/// Whether this is the name of a set of a live capture. Others, as a cluster's, are never removed.
+fn is_set(name: &str) -> bool {
+    let Some(stamp) = name.strip_prefix(SHARD) else { return false };
+    let Some((time, number)) = stamp.split_at_checked(FORM.len()) else { return false };
+    let fits = |(is, form): (u8, u8)| if form == b'0' { is.is_ascii_digit() } else { is == form };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    time.bytes().zip(FORM.bytes()).all(fits)
+        && (number.is_empty() || number.strip_prefix('-').is_some_and(is_number))
+}
+
+/// Whether a run that was killed has left this.
+fn is_left(name: &str) -> bool {
+    let name = name.strip_suffix(".pcapng").unwrap_or(name);
+    let part = name.strip_prefix(PART).map(|stamp| format!("{SHARD}{stamp}"));
+    part.is_some_and(|name| is_set(&name)) || name.strip_prefix(OLD).is_some_and(is_set)
+}
+
+/// Where the packets of a set are written that begins then, the one after so many others.
+pub(super) fn capture_part(folder: &Path, begins: Time, turn: u64) -> PathBuf {
+    folder.join(format!("{PART}{}-{turn}.pcapng", stamp(begins)))
+}
+
+/// A moment as names have it.
+fn stamp(at: Time) -> String {
+    let moment = UNIX_EPOCH + Duration::from_nanos(at.as_nanos());
+    humantime::format_rfc3339_seconds(moment).to_string().replace(':', "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time::from_millis((1_769_860_800 + seconds) * 1_000)
+    }
+
+    #[test]
+    fn sets_are_there_when_they_are_whole_and_the_oldest_go() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("sets");
+        let mut sets = Sets::create(&path, Some(2)).unwrap();
+        // Not ours: a cluster's.
+        fs::create_dir(path.join("shard=a.pcap-0123456789ab")).unwrap();
+        for second in [0, 300, 600] {
+            sets.begin(at(second)).unwrap();
+            assert!(!names(&path).contains(&format!("shard={}", stamp(at(second)))));
+            let whole = sets.finish("{}").unwrap().unwrap();
+            assert_eq!(fs::read_to_string(whole.join(MANIFEST)).unwrap(), "{}");
+        }
+        let left = ["shard=2026-01-31T12-05-00Z", "shard=2026-01-31T12-10-00Z"];
+        assert_eq!(names(&path), [&left[..], &["shard=a.pcap-0123456789ab"]].concat());
+        // The clock was set back: the same second comes again.
+        sets.begin(at(600)).unwrap();
+        sets.finish("{}").unwrap();
+        assert!(names(&path).contains(&"shard=2026-01-31T12-10-00Z-2".to_owned()));
+    }
+
+    #[test]
+    fn what_was_left_is_removed_and_what_is_anothers_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path();
+        let left = [".part=2026-01-31T12-05-00Z", ".old=shard=2026-01-31T11-05-00Z-2"];
+        let others = [".part=mine", "shard=x", "notes"];
+        fs::write(capture_part(path, at(0), 7), "").unwrap();
+        for name in left.iter().chain(&others) {
+            fs::create_dir(path.join(name)).unwrap();
+            fs::write(path.join(name).join("tcp.parquet.part"), "PAR1").unwrap();
+        }
+        let mut sets = Sets::create(path, None).unwrap();
+        assert_eq!(names(path), [".part=mine", "notes", "shard=x"]);
+        // Two at a time are one too many.
+        assert!(matches!(Sets::create(path, None), Err(FolderError::Busy(_))));
+        // One that is given up leaves nothing.
+        sets.begin(at(0)).unwrap();
+        assert_eq!(names(path).len(), 4);
+        drop(sets);
+        assert_eq!(names(path), [".part=mine", "notes", "shard=x"]);
+        fs::write(path.join(MANIFEST), "{}").unwrap();
+        assert!(matches!(Sets::create(path, None), Err(FolderError::Taken(_))));
+    }
+
+    #[test]
+    fn names_of_sets() {
+        assert_eq!(stamp(at(0)), "2026-01-31T12-00-00Z");
+        assert!(is_set("shard=2026-01-31T12-00-00Z") && is_set("shard=2026-01-31T12-00-00Z-17"));
+        for other in [
+            "2026-01-31T12-00-00Z",
+            "shard=2026-01-31T12:00:00Z",
+            "shard=a",
+            "shard=",
+            "shard=2026-01-31T12-00-00Z-",
+            "shard=2026-01-31T12-00-00Zx",
+        ] {
+            assert!(!is_set(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `--events`: what a client did, as an event log.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use manyways_net::bond::client::Client;
+use manyways_net::bond::event::BondEvent;
+use manyways_net::bond::journal::Journal;
+use manyways_record::event::{Header, Record, line};
+use tokio::sync::mpsc;
+
+use crate::failure::Failure;
+
+/// Keeps a log, which replaces what is there. Runs on the calling thread's local tasks.
+pub fn keep(path: &Path, client: &Client) -> Result<Journal, Failure> {
+    let header = Header::new("bond", env!("CARGO_PKG_VERSION"), client.epoch());
+    let begin = || -> io::Result<BufWriter<File>> {
+        // It says where everybody goes.
+        let file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let mut out = BufWriter::new(file);
+        out.write_all(line(&header).as_bytes())?;
+        out.flush()?;
+        Ok(out)
+    };
+    let mut out = begin().map_err(|error| {
+        let words = format!("the event log {} cannot be written: {error}", path.display());
+        Failure::new(words).hint("name another file with --events")
+    })?;
+    let (journal, mut records) = Journal::new();
+    let path = path.to_owned();
+    tokio::task::spawn_local(async move {
+        while let Some(record) = records.recv().await {
+            // A bond does not end for its log.
+            if let Err(error) = write(&mut out, &record, &mut records) {
+                return tracing::warn!("the event log {} ends here: {error}", path.display());
+            }
+        }
+    });
+    Ok(journal)
+}
+
+/// Writes a record and those that are there already.
+fn write(
+    out: &mut BufWriter<File>,
+    record: &Record<BondEvent>,
+    records: &mut mpsc::UnboundedReceiver<Record<BondEvent>>,
+) -> io::Result<()> {
+    out.write_all(line(record).as_bytes())?;
+    while let Ok(record) = records.try_recv() {
+        out.write_all(line(&record).as_bytes())?;
+    }
+    out.flush()
+}

@@ -1,0 +1,170 @@
+//! How long the same bytes took from one point to another.
+
+use manyways_unit::Time;
+
+use super::Difference;
+use super::pairing::Same;
+use super::track::Run;
+
+/// Bytes that passed two points, together at each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Where they are in the stream at the point next to the chain's beginning.
+    pub place: u64,
+    /// How many they are.
+    pub length: u64,
+    /// When they passed there first, by that point's clock.
+    pub first: Time,
+    /// When they passed the other point first, by that one's clock.
+    pub second: Time,
+    /// The point that they passed before saw them again later: the other one may have seen the
+    /// repair only.
+    pub was_resent: bool,
+}
+
+impl Sample {
+    /// From the point next to the chain's beginning to the other one, by clocks that may be two.
+    pub fn difference(&self) -> Difference {
+        Difference::between(self.first, self.second)
+    }
+}
+
+/// What delays add up to. Each byte counts: that of a large packet as much as that of a small one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// How many samples there are.
+    pub count: u64,
+    /// How many bytes those are.
+    pub bytes: u64,
+    /// The shortest.
+    pub least: Difference,
+    /// Half of the bytes took no longer.
+    pub median: Difference,
+    /// 95 of 100 bytes took no longer.
+    pub p95: Difference,
+    /// The longest.
+    pub most: Difference,
+}
+
+impl Summary {
+    /// Of delays and how many bytes took so long; none of none.
+    pub fn of(mut delays: Vec<(Difference, u64)>) -> Option<Self> {
+        delays.sort_unstable();
+        let (least, most) = (delays.first()?.0, delays.last()?.0);
+        let bytes = delays.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        let at = |share: u64| {
+            let wanted = (u128::from(bytes) * u128::from(share)).div_ceil(100);
+            let mut sum = 0;
+            let reached = delays.iter().find(|(_, bytes)| {
+                sum += u128::from(*bytes);
+                sum >= wanted
+            });
+            reached.map_or(most, |(delay, _)| *delay)
+        };
+        Some(Self { count: delays.len() as u64, bytes, least, median: at(50), p95: at(95), most })
+    }
+}
+
+/// Goes through the bytes that are the same in both, which are in order in both, and tells of each
+/// part of them that passed both points together. `again` is what one of them saw again, by its
+/// own places; `is_first` says that it is the first.
+pub(super) fn samples(
+    same: &[Same],
+    first: &[Run],
+    second: &[Run],
+    again: &[(u64, u64)],
+    is_first: bool,
+) -> Vec<Sample> {
+    let mut found = Vec::new();
+    let (mut i, mut j, mut k) = (0, 0, 0);
+    for same in same {
+        let end = same.first.saturating_add(same.length);
+        while let (Some(a), Some(b)) = (first.get(i), second.get(j)) {
+            // Both in the places of the first.
+            let (begin_b, end_b) = (same.back(b.begin), same.back(b.end));
+            let begin = i128::from(a.begin.max(same.first)).max(begin_b);
+            let until = i128::from(a.end.min(end)).min(end_b);
+            if begin < until {
+                let (place, until) = (begin as u64, until as u64);
+                let (from, to) = match is_first {
+                    true => (place, until),
+                    false => (same.there(place), same.there(until)),
+                };
+                while again.get(k).is_some_and(|(_, end)| *end <= from) {
+                    k += 1;
+                }
+                let was_resent = again.get(k).is_some_and(|(begin, _)| *begin < to);
+                let length = until - place;
+                found.push(Sample { place, length, first: a.at, second: b.at, was_resent });
+            }
+            // The next stretch may need the run that reaches beyond this one.
+            if i128::from(a.end).min(end_b) >= i128::from(end) {
+                break;
+            }
+            match i128::from(a.end) <= end_b {
+                true => i += 1,
+                false => j += 1,
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nanos(nanos: i64) -> Difference {
+        Difference::from_nanos(nanos)
+    }
+
+    fn runs(of: &[(u64, u64, u64)]) -> Vec<Run> {
+        let at = Time::from_nanos;
+        of.iter()
+            .map(|(begin, end, time)| Run { begin: *begin, end: *end, at: at(*time), known: 0 })
+            .collect()
+    }
+
+    #[test]
+    fn each_byte_counts() {
+        let of = |delays: &[(i64, u64)]| {
+            Summary::of(delays.iter().map(|(delay, bytes)| (nanos(*delay), *bytes)).collect())
+        };
+        assert_eq!(of(&[]), None);
+        let some = of(&[(5, 90), (-3, 6), (100, 4)]).unwrap();
+        assert_eq!((some.count, some.bytes), (3, 100));
+        assert_eq!((some.least, some.median), (nanos(-3), nanos(5)));
+        assert_eq!((some.p95, some.most), (nanos(5), nanos(100)));
+        assert_eq!(of(&[(5, 89), (-3, 5), (100, 6)]).unwrap().p95, nanos(100));
+        assert!(of(&[(1, u64::MAX), (2, u64::MAX)]).is_some());
+    }
+
+    #[test]
+    fn cuts_of_both_make_samples() {
+        let first = runs(&[(0, 10, 1), (10, 20, 2), (30, 40, 3)]);
+        let second = runs(&[(5, 12, 11), (12, 50, 12)]);
+        // Byte 0 of the first is byte 5 of the second; what passed once more is 11..13 there.
+        let same =
+            [Same { first: 0, second: 5, length: 18 }, Same { first: 19, second: 26, length: 12 }];
+        let found = samples(&same, &first, &second, &[(11, 13)], false);
+        let told: Vec<_> = found
+            .iter()
+            .map(|s| (s.place, s.length, s.first.as_nanos(), s.second.as_nanos(), s.was_resent))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (0, 7, 1, 11, true),
+                (7, 3, 1, 12, true),
+                (10, 8, 2, 12, false),
+                (19, 1, 2, 12, false),
+                (30, 1, 3, 12, false)
+            ]
+        );
+        let resent: Vec<bool> = samples(&same, &first, &second, &[(3, 4), (17, 20)], true)
+            .iter()
+            .map(|s| s.was_resent)
+            .collect();
+        assert_eq!(resent, [true, false, true, true, false]);
+    }
+}

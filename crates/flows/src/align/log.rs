@@ -1,0 +1,234 @@
+//! A log of when bytes passed points that no capture sees: `time,stream,offset,point` lines.
+//!
+//! ```text
+//! time,stream,offset,point
+//! 1700000000.250000000,music,1448,read
+//! 1700000000.251,music,1448,write
+//! ```
+//!
+//! At that time, in seconds since the Unix epoch, the first `offset` bytes of the stream had passed
+//! the point: what a `read` that returned 1448 bytes at once logs is 1448, and the next one adds to
+//! that. `read` is where a proxy takes bytes from the stream that comes to it, `write` where it
+//! hands them to the one that goes on; the stream is named as its [`Track`] is. An offset that says
+//! nothing new is passed over, so lines may be in any order of streams. Empty lines and those that
+//! begin with `#` are comments.
+
+use std::collections::BTreeMap;
+
+use manyways_unit::Time;
+use manyways_unit::human::unix_seconds;
+use thiserror::Error;
+
+use super::Way;
+use super::track::{LONGEST, Track};
+use manyways_wire::stream::Piece;
+
+/// The longest line.
+pub const LINE: usize = 512;
+/// The most lines.
+pub const LINES: usize = 8_000_000;
+/// The most streams, one at each point counted as one.
+pub const STREAMS: usize = 4_096;
+/// Where a proxy takes bytes from the system.
+pub const READ: &str = "read";
+/// Where it hands them to the system.
+pub const WRITE: &str = "write";
+
+/// What a log says.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// By point and stream.
+    tracks: BTreeMap<String, BTreeMap<String, Track>>,
+}
+
+/// Which line is wrong, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("line {line}: {reason}")]
+pub struct LogError {
+    /// Counted from one.
+    pub line: usize,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What may be wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It has not four fields.
+    #[error("a line is `time,stream,offset,point`")]
+    Fields,
+    /// No time, or one that is too late.
+    #[error("the time must be seconds since 1970, with up to 9 decimals")]
+    Time,
+    /// A name is empty or is no text.
+    #[error("the stream and the point must be names")]
+    Name,
+    /// No number of bytes.
+    #[error("the offset must be a whole number of bytes")]
+    Offset,
+    /// It has more than [`LINE`] bytes.
+    #[error("the line has more than {LINE} bytes")]
+    TooLong,
+    /// It is behind [`LINES`] lines.
+    #[error("the log has more than {LINES} lines")]
+    TooManyLines,
+    /// It would be one more than [`STREAMS`].
+    #[error("the log has more than {STREAMS} streams")]
+    TooManyStreams,
+}
+
+impl Log {
+    /// Reads a log.
+    pub fn read(bytes: &[u8]) -> Result<Self, LogError> {
+        let mut log = Self::default();
+        let mut streams = 0;
+        let mut is_first = true;
+        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let wrong = |reason| LogError { line: number + 1, reason };
+            if number >= LINES && !line.is_empty() {
+                return Err(wrong(Reason::TooManyLines));
+            }
+            if line.len() > LINE {
+                return Err(wrong(Reason::TooLong));
+            }
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with(b"#") {
+                continue;
+            }
+            let is_head = std::mem::take(&mut is_first) && line.starts_with(b"time");
+            if is_head {
+                continue;
+            }
+            let row = Row::read(line).map_err(wrong)?;
+            log.push(&row, &mut streams).map_err(wrong)?;
+        }
+        Ok(log)
+    }
+
+    /// The points that it names, in order of their names.
+    pub fn points(&self) -> impl Iterator<Item = &str> {
+        self.tracks.keys().map(String::as_str)
+    }
+
+    /// What it says of a stream at a point. Its places are those of the stream, and its way means
+    /// nothing.
+    pub fn track(&self, point: &str, stream: &str) -> Option<&Track> {
+        self.tracks.get(point)?.get(stream)
+    }
+
+    fn push(&mut self, row: &Row<'_>, streams: &mut usize) -> Result<(), Reason> {
+        if self.track(row.point, row.stream).is_none() {
+            if *streams == STREAMS {
+                return Err(Reason::TooManyStreams);
+            }
+            *streams += 1;
+            let track = Track::new(Way::Along, row.stream, None);
+            let point = self.tracks.entry(row.point.to_owned()).or_default();
+            point.insert(row.stream.to_owned(), track);
+        }
+        let track = self.tracks.get_mut(row.point).and_then(|point| point.get_mut(row.stream));
+        if let Some(track) = track {
+            let length = row.offset.saturating_sub(track.length());
+            track.push(Piece::unknown(row.time, length));
+        }
+        Ok(())
+    }
+}
+
+/// A line.
+struct Row<'a> {
+    time: Time,
+    stream: &'a str,
+    offset: u64,
+    point: &'a str,
+}
+
+impl<'a> Row<'a> {
+    fn read(line: &'a [u8]) -> Result<Self, Reason> {
+        let mut fields = line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        let mut next = || fields.next().ok_or(Reason::Fields);
+        let [at, stream, offset, point] = [next()?, next()?, next()?, next()?];
+        if fields.next().is_some() {
+            return Err(Reason::Fields);
+        }
+        let offset = number(offset).filter(|offset| *offset <= LONGEST).ok_or(Reason::Offset)?;
+        let time = unix_seconds(at).ok_or(Reason::Time)?;
+        Ok(Self { time, stream: name(stream)?, offset, point: name(point)? })
+    }
+}
+
+fn name(field: &[u8]) -> Result<&str, Reason> {
+    let text = std::str::from_utf8(field).map_err(|_| Reason::Name)?;
+    let is_good = !text.is_empty() && !text.chars().any(char::is_control);
+    if is_good { Ok(text) } else { Err(Reason::Name) }
+}
+
+/// In digits only: Rust's own parser takes a sign as well.
+fn number(field: &[u8]) -> Option<u64> {
+    if !field.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wrong(text: &str) -> (usize, Reason) {
+        let error = Log::read(text.as_bytes()).unwrap_err();
+        (error.line, error.reason)
+    }
+
+    #[test]
+    fn lines_are_tracks() {
+        let text = "# by hand\r\n\r\ntime,stream,offset,point\r\n1.5,a,100,read\n\
+                    1.25 , b b , 7 , write\n2.000000001,a,250,read\n3,a,200,read\n3,a,250,write";
+        let log = Log::read(text.as_bytes()).unwrap();
+        assert_eq!(log.points().collect::<Vec<_>>(), ["read", "write"]);
+        let read = log.track("read", "a").unwrap();
+        let told: Vec<_> =
+            read.runs().iter().map(|run| (run.begin, run.end, run.at.as_nanos())).collect();
+        assert_eq!(told, [(0, 100, 1_500_000_000), (100, 250, 2_000_000_001)]);
+        assert_eq!(log.track("write", "b b").unwrap().length(), 7);
+        assert!(log.track("write", "c").is_none());
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        assert_eq!(wrong("1,a,1,read\n1,a,1"), (2, Reason::Fields));
+        assert_eq!(wrong("1,a,1,read,x"), (1, Reason::Fields));
+        assert_eq!(wrong("time\n\ntime,a,1,read"), (3, Reason::Time));
+        for time in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.0000000001", "18446744074", "1.2.3"]
+        {
+            assert_eq!(wrong(&format!("{time},a,1,read")), (1, Reason::Time), "{time}");
+        }
+        for offset in ["", "-1", "+1", "1.0", "18446744073709551616", "281474976710657"] {
+            assert_eq!(wrong(&format!("1,a,{offset},read")), (1, Reason::Offset), "{offset}");
+        }
+        assert_eq!(wrong("1,,1,read"), (1, Reason::Name));
+        assert_eq!(wrong("1,a,1, "), (1, Reason::Name));
+        assert_eq!(wrong("1,a\u{7},1,read"), (1, Reason::Name));
+        assert_eq!(Log::read(b"1,\xff,1,read").unwrap_err().reason, Reason::Name);
+        assert_eq!(wrong(&format!("1,{},1,read", "a".repeat(LINE))), (1, Reason::TooLong));
+        let many: String = (0..=STREAMS).map(|n| format!("1,{n},1,read\n")).collect();
+        assert_eq!(wrong(&many), (STREAMS + 1, Reason::TooManyStreams));
+        let text = Log::read(b"1,a,x,read").unwrap_err().to_string();
+        assert_eq!(text, "line 1: the offset must be a whole number of bytes");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Log::read(&bytes);
+        }
+
+        #[test]
+        fn nearly_good_lines_do_not(text in "([0-9.]{0,22},[a-b,]{0,3},[0-9]{0,21},(read|write)?\n?){0,6}") {
+            let _ = Log::read(text.as_bytes());
+        }
+    }
+}

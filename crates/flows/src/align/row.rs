@@ -1,0 +1,91 @@
+//! Every delay, as a row of a table.
+
+use std::sync::Arc;
+
+use manyways_unit::Time;
+
+use super::Way;
+use super::part::Trust;
+use super::report::{Point, Report};
+use super::track::Carries;
+use crate::columns::columns;
+use manyways_record::table::{Column, Row};
+
+/// How long some bytes took from one point to the next.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delay {
+    /// When they passed the point that they passed first, by its own clock.
+    pub at: Time,
+    /// The points' numbers in the chain.
+    pub points: [usize; 2],
+    /// What the stream is called at each of them.
+    pub names: [Arc<str>; 2],
+    /// Which way they go.
+    pub way: Way,
+    /// What they are.
+    pub carries: Carries,
+    /// Where in the first point's stream they begin, and how many they are.
+    pub bytes: (u64, u64),
+    /// In seconds, by one clock as well as that can be known.
+    pub delay: f64,
+    /// How good it is.
+    pub trust: Trust,
+    /// The point that they passed before saw them again later.
+    pub was_resent: bool,
+}
+
+impl Report {
+    /// Every delay, pair by pair and stream by stream.
+    pub fn delays<'a>(&'a self, points: &'a [Point]) -> impl Iterator<Item = Delay> + 'a {
+        self.pairs.iter().flat_map(move |pair| {
+            pair.streams.iter().flat_map(move |stream| {
+                let (trust, series) = pair.series(stream);
+                let name = |side: usize, track: usize| -> Arc<str> {
+                    let track = points.get(pair.points[side]).and_then(|p| p.tracks.get(track));
+                    track.map_or("", |track| track.name()).into()
+                };
+                let names = [name(0, stream.found.first), name(1, stream.found.second)];
+                stream.samples.iter().zip(series).map(move |(sample, delay)| Delay {
+                    at: match stream.way {
+                        Way::Along => sample.first,
+                        Way::Against => sample.second,
+                    },
+                    points: pair.points,
+                    names: names.clone(),
+                    way: stream.way,
+                    carries: stream.carries,
+                    bytes: (sample.place, sample.length),
+                    delay: delay.as_secs_f64(),
+                    trust,
+                    was_resent: sample.was_resent,
+                })
+            })
+        })
+    }
+}
+
+impl Row for Delay {
+    const TABLE: &'static str = "delays";
+    const ABOUT: &'static str = "Bytes that passed two neighbouring capture points.";
+    const COLUMNS: &'static [Column<Self>] = columns! {
+        "time" Time "When they passed the point that they passed first, by its own clock."
+            |delay| delay.at;
+        "from_point" Count "The number of that point along the path, from 0."
+            |delay| delay.points[usize::from(delay.way == Way::Against)] as u64;
+        "to_point" Count "The number of the other point."
+            |delay| delay.points[usize::from(delay.way == Way::Along)] as u64;
+        "stream" Text "What the stream is called at the point with the lower number."
+            |delay| &*delay.names[0];
+        "other_stream" Text "What it is called at the other one." |delay| &*delay.names[1];
+        "is_acknowledgement" Flag "They are not bytes, but acknowledgements of bytes."
+            |delay| delay.carries == Carries::Acknowledgements;
+        "offset" Count "Where in the stream of the lower point they begin."
+            |delay| delay.bytes.0;
+        "bytes" Count "How many they are." |delay| delay.bytes.1;
+        "delay" Number "How many seconds they took, by one clock as well as that can be known."
+            |delay| delay.delay;
+        "trust" Text "How good that is: one-clock, within, above-least or unsteady."
+            |delay| delay.trust.name();
+        "was_resent" Flag "They passed the first point again later." |delay| delay.was_resent;
+    };
+}

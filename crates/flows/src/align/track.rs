@@ -1,0 +1,251 @@
+//! One direction of a stream as it passed one point.
+
+use std::net::SocketAddr;
+
+use manyways_unit::Time;
+
+use super::Way;
+pub use super::anchor::ANCHORS;
+use super::anchor::{Anchors, WINDOW};
+use manyways_wire::stream::Piece;
+use manyways_wire::tcp::Seq;
+
+/// So many pieces of a stream are remembered; of more, every second one, every fourth one…
+pub const PIECES: usize = 1 << 18;
+/// So many places where bytes were sent again are remembered; others count as sent once.
+pub const AGAIN: usize = 1 << 16;
+/// What a stream has behind so many bytes is left out.
+pub const LONGEST: u64 = 1 << 48;
+
+/// A stream's bytes and when they passed.
+#[derive(Clone, Debug)]
+pub struct Track {
+    way: Way,
+    name: String,
+    origin: Option<Origin>,
+    length: u64,
+    runs: Vec<Run>,
+    /// One in so many pieces is remembered.
+    stride: u64,
+    pieces: u64,
+    again: Vec<(u64, u64)>,
+    anchors: Anchors,
+}
+
+/// Whose numbers a track's bytes have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Who sent the packets.
+    pub from: SocketAddr,
+    /// Whom they are for.
+    pub to: SocketAddr,
+    /// What about the packets is followed.
+    pub carries: Carries,
+    /// The number of the track's first byte.
+    pub first: Seq,
+    /// The number of the SYN that those numbers follow, where that was seen.
+    pub isn: Option<Seq>,
+    /// The number of the SYN of the other direction.
+    pub other_isn: Option<Seq>,
+}
+
+/// What a track follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Carries {
+    /// The bytes that packets carry.
+    Bytes,
+    /// The bytes of the other direction that packets acknowledge: a piece is what an acknowledgement
+    /// says that none before it did. In a download they are all that goes up, and clocks need both
+    /// ways.
+    Acknowledgements,
+}
+
+/// Bytes in a row that passed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub begin: u64,
+    pub end: u64,
+    pub at: Time,
+    /// So many of them are known.
+    pub known: u64,
+}
+
+impl Track {
+    /// A stream of which nothing passed yet. A [`super::Log`] calls it by its name.
+    pub fn new(way: Way, name: impl Into<String>, origin: Option<Origin>) -> Self {
+        Self {
+            way,
+            name: name.into(),
+            origin,
+            length: 0,
+            runs: Vec::new(),
+            stride: 1,
+            pieces: 0,
+            again: Vec::new(),
+            anchors: Anchors::default(),
+        }
+    }
+
+    /// The next bytes passed. They are told of in the stream's order, with the time of their first
+    /// copy, also where that came late.
+    pub fn push(&mut self, piece: Piece<'_>) {
+        let begin = self.length;
+        let end = begin.saturating_add(piece.length).min(LONGEST);
+        if begin == end {
+            return;
+        }
+        self.length = end;
+        let room = usize::try_from(end - begin).unwrap_or(usize::MAX);
+        let bytes = piece.bytes.get(..piece.bytes.len().min(room)).unwrap_or_default();
+        self.anchors.push(begin, bytes);
+        if bytes.len() < room {
+            self.anchors.skip();
+        }
+        self.remember(Run { begin, end, at: piece.at, known: bytes.len() as u64 });
+    }
+
+    /// The next bytes were not seen at all, so nobody knows when they passed.
+    pub fn skip(&mut self, length: u64) {
+        self.length = self.length.saturating_add(length).min(LONGEST);
+        self.anchors.skip();
+    }
+
+    /// So many bytes from this place on passed again, after their first copy.
+    pub fn again(&mut self, place: u64, length: u64) {
+        if self.again.len() < AGAIN && length > 0 {
+            self.again.push((place, place.saturating_add(length)));
+        }
+    }
+
+    /// Which way it goes.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whose numbers its bytes have.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// How many bytes it has, the unseen ones included.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many bytes the stream had before the first one of the track. A stream without numbers is
+    /// taken to begin with it; none where there are numbers and no SYN.
+    pub fn start(&self) -> Option<u64> {
+        let Some(origin) = &self.origin else { return Some(0) };
+        let first = origin.isn? + 1;
+        u64::try_from(origin.first.after(first)).ok()
+    }
+
+    fn remember(&mut self, run: Run) {
+        let is_kept = self.pieces.is_multiple_of(self.stride);
+        self.pieces += 1;
+        if !is_kept {
+            return;
+        }
+        if self.runs.len() == PIECES {
+            self.thin();
+            if !(self.pieces - 1).is_multiple_of(self.stride) {
+                return;
+            }
+        }
+        self.runs.push(run);
+    }
+
+    /// Forgets every second piece.
+    pub(super) fn thin(&mut self) {
+        let mut number = 0;
+        self.runs.retain(|_| {
+            number += 1;
+            number % 2 == 1
+        });
+        self.stride = self.stride.saturating_mul(2);
+    }
+
+    /// It goes the other way along the chain.
+    pub(super) fn turn(&mut self) {
+        self.way = self.way.other();
+    }
+
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    pub(super) fn anchors(&self) -> &Anchors {
+        &self.anchors
+    }
+
+    /// The places where bytes passed again, in order.
+    pub(super) fn all_again(&self) -> Vec<(u64, u64)> {
+        let mut all = self.again.clone();
+        all.sort_unstable();
+        all
+    }
+
+    /// Whether all bytes of a window are known.
+    pub(super) fn knows(&self, place: u64) -> bool {
+        let mut from = place;
+        let end = place.saturating_add(WINDOW as u64);
+        let behind = self.runs.partition_point(|run| run.end <= place);
+        for run in self.runs.iter().skip(behind) {
+            if from >= end || run.begin > from {
+                break;
+            }
+            if run.begin + run.known < run.end.min(end) {
+                return false;
+            }
+            from = run.end;
+        }
+        from >= end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::align::tests::noise;
+
+    #[test]
+    fn of_very_many_pieces_a_part_is_remembered() {
+        let mut track = Track::new(Way::Along, "", None);
+        for number in 0..3 * PIECES as u64 {
+            track.push(Piece::unknown(Time::from_nanos(number), 10));
+        }
+        assert_eq!(track.length(), 30 * PIECES as u64);
+        assert!((PIECES / 2..=PIECES).contains(&track.runs.len()));
+        for run in &track.runs {
+            assert_eq!((run.begin, run.at.as_nanos() % 4), (run.at.as_nanos() * 10, 0));
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_it() {
+        let bytes = noise(3, 100);
+        let mut track = Track::new(Way::Along, "", None);
+        track.push(Piece::whole(Time::ZERO, &bytes[..50]));
+        track.push(Piece { at: Time::ZERO, bytes: &bytes[50..80], length: 50 });
+        track.skip(10);
+        track.push(Piece::whole(Time::ZERO, &bytes));
+        let known: Vec<u64> = (0..300).filter(|place| track.knows(*place)).collect();
+        let expected: Vec<u64> = (0..=80 - 24).chain(110..=210 - 24).collect();
+        assert_eq!(known, expected);
+        assert_eq!(track.anchors.iter().count(), 100 - 24 + 1, "the beginning is there twice");
+    }
+
+    #[test]
+    fn no_length_is_too_much() {
+        let mut track = Track::new(Way::Along, "", None);
+        track.push(Piece::unknown(Time::ZERO, u64::MAX));
+        track.push(Piece::whole(Time::ZERO, b"more"));
+        track.skip(u64::MAX);
+        assert_eq!((track.length(), track.runs.len()), (LONGEST, 1));
+    }
+}

@@ -1,0 +1,755 @@
+//! From packets to rows: everything that this crate knows of a capture, in one place.
+//!
+//! An [`Analysis`] is given packets in the order of the capture and hands out [`Record`]s as things
+//! come to their end. A [`Survey`] puts the records of one or more of them together.
+
+mod application;
+mod bluetooth;
+mod busiest;
+mod conversation;
+mod devices;
+mod distribution;
+mod dns;
+mod exchange;
+mod fetch;
+mod http;
+mod joined;
+mod mptcp;
+mod overview;
+mod packet;
+mod reads;
+mod shard;
+mod summary;
+mod survey;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod udp;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use manyways_unit::Time;
+use sha2::{Digest, Sha256};
+
+pub use self::application::Application;
+use self::application::Learned;
+pub use self::busiest::{Busiest, Share};
+pub use self::conversation::Traffic;
+use self::conversation::{Conversation, Second};
+pub use self::distribution::{Distribution, Quantity};
+pub use self::exchange::FlowExchange;
+pub use self::http::HttpTransaction;
+pub use self::joined::Joined;
+pub use self::overview::{Carried, Class, LOSSES, Overview, Party, Slow, WINDOWS};
+pub use self::packet::FlowPacket;
+use self::reads::Read;
+pub use self::shard::shard;
+pub use self::summary::{Server, Summary};
+pub use self::survey::{Survey, schemas};
+pub use self::tcp::TcpFlow;
+pub use self::timeline::{Timeline, Volume};
+pub use self::udp::UdpFlow;
+use crate::columns::columns;
+use crate::device;
+use crate::filter::{Candidate, Filter};
+use crate::flow::{self, Passing, Table};
+use crate::server::Organisations;
+use manyways_record::table::{Column, Row};
+use manyways_unit::Prefix;
+use manyways_wire::bluetooth::{Control, Event, Host, StreamSummary};
+use manyways_wire::capture::{Interface, Packet};
+use manyways_wire::dhcp::{self, Leases};
+use manyways_wire::dns::{Lookup, Lookups, Resolved, Told, Transport};
+use manyways_wire::frame::{self, Datagram, Fragments, Opaque, Whole};
+use manyways_wire::stream::{End, Exchange};
+use manyways_wire::tcp::Segment;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// Ports of name servers, and of those who ask everybody on the link.
+const NAME_SERVERS: [u16; 2] = [53, 5353];
+/// Ports of DHCP's servers and clients.
+const DHCP: [u16; 2] = [67, 68];
+
+/// The number of a flow in all tables: made of its ends and its beginning, so that it is the same
+/// in every run, and below 2^63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u64);
+
+/// Which end of a flow is on the local side of the capture point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Side {
+    /// The client, also where nobody says.
+    #[default]
+    Client,
+    /// The server.
+    Server,
+}
+
+/// How to look at a capture.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What is local; where neither end of a flow is, or both are, the client counts as local.
+    pub local: Vec<Prefix>,
+    /// Limits of the table of flows.
+    pub limits: flow::Limits,
+    /// Addresses whose devices are known.
+    pub pools: Vec<device::Pool>,
+    /// Who runs which addresses; none for those that are built in.
+    pub organisations: Option<Arc<Organisations>>,
+    /// Names that are known from elsewhere than the capture.
+    pub told: Option<Arc<Told>>,
+    /// Hand out every packet as well.
+    pub packets: bool,
+    /// Collect what a report tells: [`Summary::overview`] and [`Counters::timeline`].
+    pub overview: bool,
+    /// Hide whose flows they are, by this key.
+    pub mask: Option<[u8; 32]>,
+    /// Packets before this moment do not count.
+    pub from: Option<Time>,
+    /// Nor do those from this one on.
+    pub to: Option<Time>,
+    /// Nor do those that this one does not match. A packet in fragments is looked at when it is
+    /// whole: one that never is does not count.
+    pub filter: Option<Arc<Filter>>,
+}
+
+/// Something that came out.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Record {
+    /// A TCP flow.
+    Tcp(Box<TcpFlow>),
+    /// A UDP flow.
+    Udp(Box<UdpFlow>),
+    /// A second of a TCP flow.
+    Second(FlowSecond),
+    /// A request of HTTP/1 and its response.
+    Http(Box<HttpTransaction>),
+    /// A request and its response that were inferred.
+    Exchange(FlowExchange),
+    /// A question to a name server.
+    Lookup(Box<Lookup>),
+    /// Names and addresses, and when they were told.
+    Resolved(Time, Box<Resolved>),
+    /// A lease of an address.
+    Lease(Box<dhcp::Lease>),
+    /// A segment with options of MPTCP.
+    Multipath(Box<Multipath>),
+    /// A stream of Bluetooth.
+    Stream(Box<StreamSummary>),
+    /// A control message of Bluetooth.
+    Control(Box<Control>),
+    /// A packet.
+    Packet(FlowPacket),
+}
+
+/// A segment with options of MPTCP: its header, as subflows of one connection may have been looked
+/// at apart.
+#[derive(Clone, Debug)]
+pub struct Multipath {
+    /// When it passed.
+    pub at: Time,
+    /// Its flow.
+    pub id: FlowId,
+    /// Who sent it.
+    pub from: End,
+    /// Its header, with its options as far as they were captured.
+    pub header: Vec<u8>,
+    /// How many bytes it has, captured or not.
+    pub length: usize,
+}
+
+/// The bytes of a flow in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowSecond {
+    /// Of which flow.
+    pub id: FlowId,
+    /// When the second begins.
+    pub begins: Time,
+    /// Payload of the client and of the server.
+    pub bytes: [u64; 2],
+}
+
+/// What was counted on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, captured or not.
+    pub bytes: u64,
+    /// TCP segments among them.
+    pub tcp: u64,
+    /// UDP datagrams.
+    pub udp: u64,
+    /// Packets of Bluetooth's HCI.
+    pub bluetooth: u64,
+    /// Segments whose header was cut or broken.
+    pub tcp_broken: u64,
+    /// IP packets with something else.
+    pub others: u64,
+    /// Frames in which no IP packet was found, by the reason.
+    pub opaque: std::collections::BTreeMap<Opaque, u64>,
+    /// Fragments of IP packets.
+    pub fragments: u64,
+    /// Packets that the capture says it lost.
+    pub missed: u64,
+    /// How often the clock stepped back: packets that are earlier than the one before them in the
+    /// capture, whether or not they match.
+    pub steps_back: u64,
+    /// When the first packet passed, and the last.
+    pub first: Option<Time>,
+    /// See [`Counters::first`].
+    pub last: Option<Time>,
+    /// Flows that had to go before they were over, as there were too many.
+    pub evicted: u64,
+    /// Bytes over time, where that was asked for.
+    pub timeline: Timeline,
+}
+
+/// Looks at packets.
+pub struct Analysis {
+    settings: Settings,
+    fragments: Fragments,
+    tcp: Table<Conversation>,
+    udp: crate::udp::Table,
+    lookups: Lookups,
+    leases: Leases,
+    host: Option<Box<Host>>,
+    records: VecDeque<Record>,
+    counters: Counters,
+    /// How many flows had to go before these counters began.
+    evicted_before: u64,
+}
+
+impl Counters {
+    /// More packets, of which the last one passes now.
+    fn count(&mut self, at: Time, packets: u64, bytes: usize) {
+        self.packets += packets;
+        self.bytes += bytes as u64;
+        if self.last.is_some_and(|last| last <= at) {
+            // In order, as most are.
+            self.last = Some(at);
+            return;
+        }
+        self.first = Some(self.first.map_or(at, |first| first.min(at)));
+        self.last = self.last.max(Some(at));
+    }
+
+    /// Those of another analysis as well.
+    pub fn add(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.tcp += other.tcp;
+        self.udp += other.udp;
+        self.bluetooth += other.bluetooth;
+        self.tcp_broken += other.tcp_broken;
+        self.others += other.others;
+        for (opaque, count) in &other.opaque {
+            *self.opaque.entry(*opaque).or_default() += count;
+        }
+        self.fragments += other.fragments;
+        self.missed += other.missed;
+        self.steps_back += other.steps_back;
+        self.first = self.first.into_iter().chain(other.first).min();
+        self.last = self.last.max(other.last);
+        self.evicted += other.evicted;
+        self.timeline.add(&other.timeline);
+    }
+}
+
+impl Side {
+    /// The end.
+    pub fn end(self) -> End {
+        match self {
+            Self::Client => End::Client,
+            Self::Server => End::Server,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        name(self.end())
+    }
+}
+
+/// The name of an end.
+fn name(end: End) -> &'static str {
+    match end {
+        End::Client => "client",
+        End::Server => "server",
+    }
+}
+
+impl FlowId {
+    /// The number of the flow between these ends that began at this time.
+    pub fn of(protocol: u8, client: SocketAddr, server: SocketAddr, started: Time) -> Self {
+        let mut bytes = Vec::with_capacity(64);
+        bytes.push(protocol);
+        for end in [client, server] {
+            match end.ip() {
+                IpAddr::V4(address) => bytes.extend(address.octets()),
+                IpAddr::V6(address) => bytes.extend(address.octets()),
+            }
+            bytes.extend(end.port().to_be_bytes());
+        }
+        bytes.extend(started.as_nanos().to_be_bytes());
+        let hash = Sha256::digest(bytes);
+        let first = hash.first_chunk().copied().unwrap_or_default();
+        Self(u64::from_be_bytes(first) >> 1)
+    }
+}
+
+impl Analysis {
+    /// Nothing was seen yet.
+    pub fn new(settings: Settings) -> Self {
+        let tcp = Table::new(settings.limits);
+        Self {
+            settings,
+            fragments: Fragments::default(),
+            tcp,
+            udp: crate::udp::Table::new(Default::default()),
+            lookups: Lookups::new(Default::default()),
+            leases: Leases::new(Default::default()),
+            host: None,
+            records: VecDeque::new(),
+            counters: Counters::default(),
+            evicted_before: 0,
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many flows are being followed.
+    pub fn live(&self) -> usize {
+        self.tcp.len() + self.udp.len()
+    }
+
+    /// A packet passes, of this interface of its capture.
+    pub fn packet(&mut self, interface: &Interface, packet: &Packet<'_>) {
+        let Settings { from, to, .. } = &self.settings;
+        if from.is_some_and(|from| packet.at < from) || to.is_some_and(|to| packet.at >= to) {
+            return;
+        }
+        // What was lost might have matched.
+        self.counters.missed += packet.lost_before;
+        self.counters.steps_back += u64::from(packet.steps_back);
+        if let Some(filter) = self.settings.filter.take() {
+            self.filtered(&filter, interface, packet);
+            self.settings.filter = Some(filter);
+            return;
+        }
+        self.count(packet.at, 1, packet.length);
+        if interface.link.is_bluetooth() {
+            self.bluetooth(interface, packet);
+            return;
+        }
+        // Looked at where it is: it is large.
+        match &frame::datagram(interface.link, packet.bytes, packet.length) {
+            Ok(datagram) => self.datagram((interface, packet), datagram),
+            Err(opaque) => *self.counters.opaque.entry(*opaque).or_default() += 1,
+        }
+    }
+
+    /// Time goes by without a packet: what was silent for too long is over. A capture that goes on
+    /// for ever needs it; at the end of a file nobody would notice.
+    pub fn advance(&mut self, now: Time) {
+        self.tcp.advance(now);
+        self.udp.advance(now);
+        self.lookups.advance(now);
+        self.collect();
+        self.collect_names();
+    }
+
+    /// What was counted, and begins to count anew. What is going on goes on.
+    pub fn turn(&mut self) -> Counters {
+        self.count_evicted();
+        let counters = std::mem::take(&mut self.counters);
+        self.evicted_before += counters.evicted;
+        counters
+    }
+
+    /// What came out; none until something else is over.
+    pub fn poll(&mut self) -> Option<Record> {
+        self.records.pop_front()
+    }
+
+    /// The capture is over, and so is everything in it.
+    pub fn finish(&mut self) {
+        self.tcp.finish();
+        self.udp.finish();
+        self.lookups.finish();
+        self.leases.finish();
+        self.collect();
+        self.collect_names();
+        if let Some(host) = &mut self.host {
+            host.finish(|_| {});
+            while let Some(event) = host.poll() {
+                self.records.push_back(Record::of(event));
+            }
+        }
+        self.count_evicted();
+    }
+
+    fn count_evicted(&mut self) {
+        self.counters.evicted = self.tcp.evicted() + self.udp.evicted() - self.evicted_before;
+    }
+
+    /// A packet passes, and counts if it matches.
+    fn filtered(&mut self, filter: &Filter, interface: &Interface, packet: &Packet<'_>) {
+        let link = interface.link;
+        let of = |length, datagram| Candidate { link, frame: packet.bytes, length, datagram };
+        let found = match link.is_bluetooth() {
+            true => Err(Opaque::Link(link)),
+            false => frame::datagram(link, packet.bytes, packet.length),
+        };
+        if let Ok(datagram) = &found
+            && let Some(part) = datagram.fragment
+        {
+            let Some(whole) = self.fragments.add(packet.at, datagram, part) else { return };
+            let frames = frames(&whole, packet, datagram);
+            let Whole { payload, carried, parts, length } = whole;
+            let whole =
+                Datagram { payload: &payload, carried, fragment: None, length, ..*datagram };
+            if filter.matches(&of(frames, Ok(&whole))) {
+                self.count(packet.at, parts as u64, frames);
+                self.counters.fragments += parts as u64;
+                self.carried((interface, packet), frames, &whole);
+            }
+            return;
+        }
+        // A link that is not read has to be said, whatever is asked for.
+        let is_unread = matches!(found, Err(Opaque::Link(link)) if !link.is_bluetooth());
+        let candidate = of(packet.length, found.as_ref().map_err(|opaque| *opaque));
+        if !is_unread && !filter.matches(&candidate) {
+            return;
+        }
+        self.count(packet.at, 1, packet.length);
+        match found {
+            Ok(datagram) => self.carried((interface, packet), packet.length, &datagram),
+            Err(_) if link.is_bluetooth() => self.bluetooth(interface, packet),
+            Err(opaque) => *self.counters.opaque.entry(opaque).or_default() += 1,
+        }
+    }
+
+    fn count(&mut self, at: Time, packets: u64, bytes: usize) {
+        self.counters.count(at, packets, bytes);
+        if self.settings.overview {
+            self.counters.timeline.pass(at, Volume { flows: [0; 2], all: bytes as u64 });
+        }
+    }
+
+    fn bluetooth(&mut self, interface: &Interface, packet: &Packet<'_>) {
+        self.counters.bluetooth += 1;
+        let host = self.host.get_or_insert_default();
+        host.handle(interface, packet, |_| {});
+        while let Some(event) = host.poll() {
+            self.records.push_back(Record::of(event));
+        }
+    }
+
+    fn datagram(
+        &mut self,
+        (interface, packet): (&Interface, &Packet<'_>),
+        datagram: &Datagram<'_>,
+    ) {
+        let Some(part) = datagram.fragment else {
+            self.carried((interface, packet), packet.length, datagram);
+            return;
+        };
+        self.counters.fragments += 1;
+        if let Some(whole) = self.fragments.add(packet.at, datagram, part) {
+            let frames = frames(&whole, packet, datagram);
+            let Whole { payload, carried, length, .. } = whole;
+            let whole =
+                Datagram { payload: &payload, carried, fragment: None, length, ..*datagram };
+            self.carried((interface, packet), frames, &whole);
+        }
+    }
+
+    /// `frames` is how many bytes it passed in.
+    fn carried(
+        &mut self,
+        (interface, packet): (&Interface, &Packet<'_>),
+        frames: usize,
+        datagram: &Datagram<'_>,
+    ) {
+        let (bytes, length) = (datagram.payload, datagram.carried);
+        let flow = match datagram.protocol {
+            TCP => match &mut Segment::read(bytes, length) {
+                Some(segment) => {
+                    segment.packet = datagram.id;
+                    self.counters.tcp += 1;
+                    self.segment(packet.at, datagram, segment)
+                }
+                None => {
+                    self.counters.tcp_broken += 1;
+                    None
+                }
+            },
+            UDP => manyways_wire::udp::Datagram::read(bytes, length).and_then(|carried| {
+                self.counters.udp += 1;
+                self.message(packet.at, datagram, &carried)
+            }),
+            _ => {
+                self.counters.others += 1;
+                None
+            }
+        };
+        if let (true, Some((_, from))) = (self.settings.overview, flow) {
+            let mut volume = Volume::default();
+            volume.flows[from as usize] = frames as u64;
+            self.counters.timeline.pass(packet.at, volume);
+        }
+        if self.settings.packets {
+            let Datagram { source, destination, length, .. } = *datagram;
+            let is_up = match flow {
+                Some((_, End::Client)) => self.settings.side(source, destination) == Side::Client,
+                Some((_, End::Server)) => self.settings.side(destination, source) == Side::Server,
+                None => self.settings.is_local(source),
+            };
+            self.records.push_back(Record::Packet(FlowPacket {
+                at: packet.at,
+                length: u32::try_from(length).unwrap_or(u32::MAX),
+                is_up,
+                interface: packet.interface as u16,
+                network: interface.network(),
+                flow: flow.map(|(id, _)| id),
+                application: None,
+            }));
+        }
+    }
+
+    /// A segment of TCP. Says of which flow it is, and who sent it.
+    fn segment(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        segment: &Segment<'_>,
+    ) -> Option<(FlowId, End)> {
+        let passing = self.tcp.handle(now, datagram.source, datagram.destination, segment)?;
+        let Passing { from, place, connection, attached, .. } = passing;
+        // Made when they are needed, which is seldom.
+        let ends = || {
+            let sender = SocketAddr::new(datagram.source, segment.from);
+            let receiver = SocketAddr::new(datagram.destination, segment.to);
+            if from == End::Client { (sender, receiver) } else { (receiver, sender) }
+        };
+        let port = if from == End::Client { segment.to } else { segment.from };
+        let id = attached.id_or(|| {
+            let (client, server) = ends();
+            FlowId::of(TCP, client, server, connection.started())
+        });
+        attached.traffic.add(from, datagram.length, datagram.ecn);
+        let records = &mut self.records;
+        if segment.length > 0
+            && let Some(second) = attached.carries(now, from, segment.length)
+        {
+            records.push_back(Record::Second(FlowSecond::of(id, second)));
+        }
+        if segment.options.may_have_mptcp() {
+            let header = datagram.payload.len() - segment.payload.len();
+            records.push_back(Record::Multipath(Box::new(Multipath {
+                at: now,
+                id,
+                from,
+                header: datagram.payload[..header].to_vec(),
+                length: datagram.carried,
+            })));
+        }
+        let Conversation { reads, learned, .. } = attached;
+        let about = (connection, port);
+        let lookups = &mut self.lookups;
+        reads.segment(now, from, about, place, segment, |read| {
+            take(read, id, ends(), learned.get_or_insert_default(), lookups, records);
+        });
+        if self.tcp.has_over() {
+            self.collect();
+        }
+        if port == NAME_SERVERS[0] {
+            self.collect_names();
+        }
+        Some((id, from))
+    }
+
+    /// A datagram of UDP.
+    fn message(
+        &mut self,
+        now: Time,
+        packet: &Datagram<'_>,
+        datagram: &manyways_wire::udp::Datagram<'_>,
+    ) -> Option<(FlowId, End)> {
+        let ports = [datagram.from, datagram.to];
+        let mut is_dns = false;
+        if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
+            let from = SocketAddr::new(packet.source, datagram.from);
+            let to = SocketAddr::new(packet.destination, datagram.to);
+            let (bytes, length) = (datagram.payload, datagram.length);
+            let heard = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
+            is_dns = heard.is_dns;
+            self.records.extend(heard.resolved.map(|one| Record::Resolved(now, Box::new(one))));
+            self.collect_names();
+        }
+        let passing = self.udp.handle(now, packet, datagram, is_dns);
+        let crate::udp::Passing { client, server, started, from, exchange } = passing;
+        // A hash for each packet would cost more than all the rest.
+        let id = || FlowId::of(UDP, client, server, started);
+        let passed = self.settings.packets.then(|| (id(), from));
+        if let Some(exchange) = exchange {
+            self.records.push_back(Record::exchange(id(), (client, server), "quic", exchange));
+        }
+        if ports.iter().all(|port| DHCP.contains(port))
+            && let Some(message) = dhcp::Message::read(datagram.payload, datagram.length)
+        {
+            self.leases.handle(now, &message);
+            self.collect_names();
+        }
+        self.collect_datagrams();
+        passed
+    }
+
+    /// Flows that are over.
+    fn collect(&mut self) {
+        while let Some(over) = self.tcp.poll() {
+            let flow::Flow { client, server, connection, attached, .. } = over;
+            let id = attached.id();
+            let Conversation { traffic, second, mut reads, mut learned, .. } = attached;
+            let id = id.unwrap_or_else(|| FlowId::of(TCP, client, server, connection.started()));
+            let (lookups, records) = (&mut self.lookups, &mut self.records);
+            reads.finish(server.port(), |read| {
+                let learned = learned.get_or_insert_default();
+                take(read, id, (client, server), learned, lookups, records);
+            });
+            if let Some(second) = second {
+                records.push_back(Record::Second(FlowSecond::of(id, second)));
+            }
+            let learned = learned.map(|learned| *learned).unwrap_or_default();
+            let application = Application::conclude(learned, reads);
+            let local = self.settings.side(client.ip(), server.ip());
+            records.push_back(Record::Tcp(Box::new(TcpFlow {
+                id,
+                client,
+                server,
+                connection,
+                traffic,
+                application,
+                local,
+                joined: Joined::default(),
+            })));
+        }
+        self.collect_datagrams();
+    }
+
+    fn collect_datagrams(&mut self) {
+        while let Some(over) = self.udp.poll() {
+            let crate::udp::Ended { client, server, flow, exchange } = over;
+            let id = FlowId::of(UDP, client, server, flow.started());
+            if let Some(exchange) = exchange {
+                self.records.push_back(Record::exchange(id, (client, server), "quic", exchange));
+            }
+            let local = self.settings.side(client.ip(), server.ip());
+            let joined = Joined::default();
+            let flow = UdpFlow { id, client, server, flow, local, joined };
+            self.records.push_back(Record::Udp(Box::new(flow)));
+        }
+    }
+
+    fn collect_names(&mut self) {
+        while let Some(lookup) = self.lookups.poll() {
+            self.records.push_back(Record::Lookup(Box::new(lookup)));
+        }
+        while let Some(lease) = self.leases.poll() {
+            self.records.push_back(Record::Lease(Box::new(lease)));
+        }
+    }
+}
+
+/// How many bytes a packet has that came in parts, of which this was the last.
+fn frames(whole: &Whole, packet: &Packet<'_>, datagram: &Datagram<'_>) -> usize {
+    // What stands before IP is as long in front of each.
+    whole.length + whole.parts * packet.length.saturating_sub(datagram.length)
+}
+
+/// Something was read in a flow.
+fn take(
+    read: Read,
+    id: FlowId,
+    (client, server): (SocketAddr, SocketAddr),
+    learned: &mut Learned,
+    lookups: &mut Lookups,
+    records: &mut VecDeque<Record>,
+) {
+    match read {
+        Read::Transaction(transaction) => {
+            if let Some(span) = transaction.response_time() {
+                learned.response_times.push(span);
+            }
+            let row = HttpTransaction { id, client, server, transaction: *transaction };
+            learned.learn(&row);
+            records.push_back(Record::Http(Box::new(row)));
+        }
+        Read::Exchange(exchange, protocol) => {
+            learned.response_times.push(exchange.response_time());
+            records.push_back(Record::exchange(id, (client, server), protocol, exchange));
+        }
+        Read::Message(at, from, message) => {
+            let (from, to) = if from == End::Client { (client, server) } else { (server, client) };
+            let length = message.len();
+            let heard = lookups.handle(at, Transport::Tcp, from, to, &message, length);
+            records.extend(heard.resolved.map(|one| Record::Resolved(at, Box::new(one))));
+        }
+    }
+}
+
+impl Record {
+    fn of(event: Event) -> Self {
+        match event {
+            Event::Control(control) => Self::Control(Box::new(control)),
+            Event::Stream(stream) => Self::Stream(Box::new(stream)),
+        }
+    }
+
+    fn exchange(
+        id: FlowId,
+        (client, server): (SocketAddr, SocketAddr),
+        protocol: &'static str,
+        exchange: Exchange,
+    ) -> Self {
+        Self::Exchange(FlowExchange { id, client, server, protocol, exchange })
+    }
+}
+
+impl Settings {
+    /// Which end is local.
+    fn side(&self, client: IpAddr, server: IpAddr) -> Side {
+        let is_flipped = self.is_local(server) && !self.is_local(client);
+        if is_flipped { Side::Server } else { Side::Client }
+    }
+
+    fn is_local(&self, address: IpAddr) -> bool {
+        self.local.iter().any(|prefix| prefix.contains(address))
+    }
+}
+
+impl FlowSecond {
+    fn of(id: FlowId, second: Second) -> Self {
+        Self { id, begins: second.begins, bytes: second.bytes }
+    }
+}
+
+impl Row for FlowSecond {
+    const TABLE: &'static str = "seconds";
+    const ABOUT: &'static str = "A second of a TCP flow in which payload passed.";
+    const COLUMNS: &'static [Column<Self>] = columns! {
+        "flow" Flow "The flow's number in all tables." |second| second.id.0;
+        "second" Time "When the second begins." |second| second.begins;
+        both "bytes" Count "Bytes of payload, those sent again included"
+            |second, end| second.bytes[end as usize];
+    };
+}

@@ -1,0 +1,91 @@
+//! The row of one thing that was fetched in parts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use manyways_unit::Time;
+
+use super::HttpTransaction;
+use crate::columns::columns;
+use manyways_record::table::{Column, Row};
+
+/// One thing that a client fetched in parts, in however many flows: a video, as a rule (campus
+/// Wi-Fi, figure 11).
+#[derive(Clone, Debug)]
+pub(super) struct Fetch {
+    client: IpAddr,
+    host: Option<String>,
+    resource: u64,
+    content_type: Option<String>,
+    first: Time,
+    last: Time,
+    flows: BTreeSet<u64>,
+    requests: u64,
+    bytes: u64,
+    /// The largest place that was given, plus one.
+    reach: u64,
+    whole: Option<u64>,
+}
+
+/// The things that these requests fetched in parts.
+pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
+    let mut all: BTreeMap<(IpAddr, u64), Fetch> = BTreeMap::new();
+    for row in rows {
+        let Some(request) = &row.transaction.request else { continue };
+        let response = row.transaction.response.as_ref();
+        let range = response.and_then(|response| response.content_range.as_deref());
+        let Some(resource) =
+            request.resource.filter(|_| request.range.is_some() || range.is_some())
+        else {
+            continue;
+        };
+        let fetch = all.entry((row.client.ip(), resource)).or_insert_with(|| Fetch {
+            client: row.client.ip(),
+            host: row.host(),
+            resource,
+            content_type: None,
+            first: request.first,
+            last: request.last,
+            flows: BTreeSet::new(),
+            requests: 0,
+            bytes: 0,
+            reach: 0,
+            whole: None,
+        });
+        fetch.requests += 1;
+        fetch.flows.insert(row.id.0);
+        fetch.first = fetch.first.min(request.first);
+        let Some(response) = response else { continue };
+        fetch.last = fetch.last.max(response.last);
+        fetch.bytes += response.seen.counted();
+        if let Some(range) = range {
+            fetch.reach = fetch.reach.max(range.part.map_or(0, |part| part.1.saturating_add(1)));
+            fetch.whole = fetch.whole.or(range.whole);
+        }
+        if fetch.content_type.is_none() {
+            fetch.content_type = response.content_type.as_deref().map(str::to_owned);
+        }
+    }
+    let mut all: Vec<Fetch> = all.into_values().collect();
+    all.sort_by_key(|fetch| (fetch.first, fetch.client, fetch.resource));
+    all
+}
+
+impl Row for Fetch {
+    const TABLE: &'static str = "fetches";
+    const ABOUT: &'static str = "One thing that a client fetched in parts over HTTP/1.";
+    const COLUMNS: &'static [Column<Self>] = columns! {
+        "client" Address "Address of who fetched it." |row| row.client;
+        "host" Name "The host that it is from." |row| row.host.as_deref();
+        "resource" Name "The hash of host and target, as in the table http."
+            |row| format!("{:016x}", row.resource);
+        "content_type" Text "The content type without parameters." |row| row.content_type.as_deref();
+        "first" Time "When the first request for a part of it passed." |row| row.first;
+        "last" Time "When the last byte of a part passed." |row| row.last;
+        "flows" Count "In how many flows." |row| row.flows.len() as u64;
+        "requests" Count "In how many requests." |row| row.requests;
+        "bytes" Count "Bytes of all parts, those that came twice counted twice." |row| row.bytes;
+        "reach" Count "Up to which of its bytes it was given." |row| row.reach;
+        "whole" Count "How many bytes it has." |row| row.whole;
+    };
+}

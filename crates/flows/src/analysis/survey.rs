@@ -1,0 +1,568 @@
+//! All records of a run, put in order, joined, and handed out as tables.
+
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use manyways_unit::{Span, Time};
+
+use super::bluetooth::{ControlRow, StreamRow};
+use super::dns::LookupRow;
+use super::fetch::{Fetch, fetches};
+use super::mptcp::{Part, started};
+use super::{
+    FlowExchange, FlowId, FlowPacket, FlowSecond, HttpTransaction, Joined, Multipath, Record,
+    Settings, Summary, TcpFlow, UdpFlow,
+};
+use crate::align::Delay;
+use crate::concurrency::{BIN, Interval, average};
+use crate::device::{self, Device, Gaps, Pool, classify, devices};
+use crate::flow::Stream;
+use crate::mptcp;
+use crate::mptcp::Connections;
+use crate::server::{Organisations, clusters};
+use manyways_record::table::{Batch, Mask, Row, Schema};
+use manyways_wire::dns::{AskedBy, Resolutions, Resolved, Told};
+use manyways_wire::stream::End;
+use manyways_wire::tcp::Segment;
+use manyways_wire::{HostName, dhcp};
+
+/// So many leases are remembered from one flush to the next.
+const LEASES: usize = 1 << 16;
+/// So many records are held, at the least, until rows are made of them: they are sorted, and joined
+/// with each other.
+const ROWS: usize = 1 << 21;
+/// So many where they are only joined and added up: a flow takes more than a kilobyte.
+const JOINED: usize = 1 << 16;
+/// And so many where each is only added up.
+const ADDED: usize = 1 << 10;
+
+/// Collects what analyses hand out, in whatever order, and makes tables of it.
+///
+/// Rows come out sorted by their time, so that the same packets give the same tables however they
+/// were spread over analyses. What is held is bounded by whoever calls [`Survey::flush`]: flows are
+/// joined with the others of the same flush, and with names and leases of those before.
+#[allow(clippy::vec_box, reason = "they are large, and sorted: they come in boxes, and stay there")]
+pub struct Survey {
+    organisations: Arc<Organisations>,
+    pools: Vec<Pool>,
+    tcp: Vec<Box<TcpFlow>>,
+    udp: Vec<Box<UdpFlow>>,
+    seconds: Vec<FlowSecond>,
+    http: Vec<Box<HttpTransaction>>,
+    exchanges: Vec<FlowExchange>,
+    lookups: Vec<LookupRow>,
+    streams: Vec<StreamRow>,
+    controls: Vec<ControlRow>,
+    packets: Vec<FlowPacket>,
+    has_packets: bool,
+    has_tables: bool,
+    mask: Option<Mask>,
+    resolved: Vec<(Time, Resolved)>,
+    multipath: Vec<Multipath>,
+    resolutions: Resolutions,
+    told: Arc<Told>,
+    leases: Vec<dhcp::Lease>,
+    connections: Connections,
+    summary: Summary,
+    /// What was added up since the last turn; none where nobody takes turns.
+    recent: Option<Box<Summary>>,
+}
+
+impl Survey {
+    /// Nothing was collected yet.
+    pub fn new(settings: &Settings) -> Self {
+        let seed = || Arc::new(Organisations::seed());
+        Self {
+            organisations: settings.organisations.clone().unwrap_or_else(seed),
+            pools: settings.pools.clone(),
+            tcp: Vec::new(),
+            udp: Vec::new(),
+            seconds: Vec::new(),
+            http: Vec::new(),
+            exchanges: Vec::new(),
+            lookups: Vec::new(),
+            streams: Vec::new(),
+            controls: Vec::new(),
+            packets: Vec::new(),
+            has_packets: settings.packets,
+            has_tables: true,
+            mask: settings.mask.as_ref().map(Mask::new),
+            resolved: Vec::new(),
+            multipath: Vec::new(),
+            resolutions: Resolutions::default(),
+            told: settings.told.clone().unwrap_or_default(),
+            leases: Vec::new(),
+            connections: Connections::default(),
+            summary: Summary::new(settings.overview),
+            recent: None,
+        }
+    }
+
+    /// Makes no tables: only what is asked for by [`Survey::summary`].
+    pub fn without_tables(self) -> Self {
+        Self { has_tables: false, ..self }
+    }
+
+    /// Adds up for [`Survey::take_recent`] as well.
+    pub fn in_turns(self) -> Self {
+        Self { recent: Some(Box::default()), ..self }
+    }
+
+    /// One more.
+    pub fn add(&mut self, record: Record) {
+        // These need not wait for their names, and without tables they do not.
+        match (&mut self.summary.overview, &record) {
+            (None, _) => {}
+            (Some(overview), Record::Http(row)) => overview.http(row),
+            (Some(overview), Record::Exchange(row)) => overview.exchange(row),
+            (Some(overview), Record::Lookup(row)) => overview.lookup(row),
+            _ => {}
+        }
+        match record {
+            Record::Second(_) | Record::Http(_) | Record::Exchange(_) | Record::Lookup(_)
+            | Record::Multipath(_) | Record::Stream(_) | Record::Control(_) | Record::Packet(_)
+                // Rows are made of them, and nothing else later.
+                if !self.has_tables => {}
+            Record::Lease(_) if !self.is_joined() => {}
+            Record::Tcp(flow) => self.tcp.push(flow),
+            Record::Udp(flow) => self.udp.push(flow),
+            Record::Second(second) => self.seconds.push(second),
+            Record::Http(row) => self.http.push(row),
+            Record::Exchange(row) => self.exchanges.push(row),
+            Record::Lookup(row) => self.lookups.push(LookupRow(*row)),
+            Record::Resolved(at, resolved) => self.resolved.push((at, *resolved)),
+            Record::Lease(lease) => self.leases.push(*lease),
+            Record::Multipath(segment) => self.multipath.push(*segment),
+            Record::Stream(stream) => self.streams.push(StreamRow(*stream)),
+            Record::Control(control) => self.controls.push(ControlRow(*control)),
+            Record::Packet(packet) => self.packets.push(packet),
+        }
+    }
+
+    /// What all that was handed out adds up to.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// How many records are held.
+    pub fn held(&self) -> usize {
+        let flows = self.tcp.len() + self.udp.len() + self.seconds.len();
+        let requests = self.http.len() + self.exchanges.len() + self.lookups.len();
+        let others = self.streams.len() + self.controls.len() + self.packets.len();
+        flows + requests + others + self.resolved.len() + self.multipath.len()
+    }
+
+    /// Whether it is time for [`Survey::flush`].
+    pub fn is_full(&self) -> bool {
+        let most = match (self.has_tables, self.summary.overview.is_some()) {
+            (true, _) => ROWS,
+            (false, true) => JOINED,
+            (false, false) => ADDED,
+        };
+        self.held() >= most
+    }
+
+    /// Hands out what is held as rows of their tables. At the end of all, the tables of flows come
+    /// even where they have no row.
+    pub fn flush(&mut self, is_end: bool, each: impl FnMut(&Schema, &Batch)) {
+        self.hand_out(is_end, is_end, each);
+    }
+
+    /// Hands out what is held, as at the end of all, into tables that are whole then; but what is
+    /// going on goes on, and comes out in a later turn.
+    pub fn turn(&mut self, each: impl FnMut(&Schema, &Batch)) {
+        self.hand_out(true, false, each);
+    }
+
+    /// What was added up since this was last asked, after [`Survey::in_turns`].
+    pub fn take_recent(&mut self) -> Summary {
+        self.recent.as_mut().map(|recent| std::mem::take(&mut **recent)).unwrap_or_default()
+    }
+
+    /// Whether somebody asks for what flows have in common with others.
+    fn is_joined(&self) -> bool {
+        self.has_tables || self.summary.overview.is_some()
+    }
+
+    /// `is_end` is that of the tables, `is_over` that of all.
+    fn hand_out(&mut self, is_end: bool, is_over: bool, mut each: impl FnMut(&Schema, &Batch)) {
+        self.tcp.sort_unstable_by_key(|flow| (flow.started(), flow.id));
+        self.udp.sort_unstable_by_key(|flow| (flow.flow.started(), flow.id));
+        self.name();
+        let found = if self.is_joined() { self.classify() } else { Vec::new() };
+        if self.is_joined() {
+            self.locate();
+        }
+        self.summarise();
+        if !self.has_tables {
+            self.tcp.clear();
+            self.udp.clear();
+            return;
+        }
+        let (connections, parts) = self.join(is_over);
+        // Those of one flow stay as they came, and come from one analysis.
+        let order = |packet: &FlowPacket| packet.flow.map_or(packet.length, |_| 0);
+        self.packets.sort_by_key(|packet| (packet.at, packet.flow, order(packet)));
+        self.name_packets();
+        self.seconds.sort_unstable_by_key(|second| (second.begins, second.id));
+        self.http.sort_by_key(|row| (at(row), row.id, row.transaction.index));
+        self.exchanges.sort_by_key(|row| (row.exchange.began, row.id));
+        let when = |row: &LookupRow| row.asked.or(row.reply.as_ref().map(|reply| reply.at));
+        self.lookups.sort_by_key(|row| (when(row), row.client, row.id));
+        hand_out::<TcpFlow>(&mut self.tcp, is_end, &mut self.mask, &mut each);
+        hand_out::<UdpFlow>(&mut self.udp, is_end, &mut self.mask, &mut each);
+        hand_out::<FlowSecond>(&mut self.seconds, is_end, &mut self.mask, &mut each);
+        hand_out::<Fetch>(&mut fetches(&self.http), false, &mut self.mask, &mut each);
+        hand_out::<HttpTransaction>(&mut self.http, is_end, &mut self.mask, &mut each);
+        hand_out::<FlowExchange>(&mut self.exchanges, is_end, &mut self.mask, &mut each);
+        hand_out::<LookupRow>(&mut self.lookups, is_end, &mut self.mask, &mut each);
+        hand_out::<Device>(&mut { found }, is_end, &mut self.mask, &mut each);
+        hand_out::<mptcp::Connection>(&mut { connections }, false, &mut self.mask, &mut each);
+        hand_out::<Part>(&mut { parts }, false, &mut self.mask, &mut each);
+        hand_out::<StreamRow>(&mut self.streams, false, &mut self.mask, &mut each);
+        hand_out::<ControlRow>(&mut self.controls, false, &mut self.mask, &mut each);
+        hand_out::<FlowPacket>(
+            &mut self.packets,
+            is_end && self.has_packets,
+            &mut self.mask,
+            &mut each,
+        );
+    }
+
+    fn summarise(&mut self) {
+        let (summary, mask) = (&mut self.summary, &mut self.mask);
+        self.tcp.iter().for_each(|flow| summary.add(flow, mask.as_mut()));
+        if let Some(recent) = &mut self.recent {
+            self.tcp.iter().for_each(|flow| recent.add(flow, mask.as_mut()));
+        }
+        let Some(overview) = &mut summary.overview else { return };
+        self.udp.iter().for_each(|flow| overview.udp(flow, mask.as_mut()));
+    }
+
+    /// What servers are called.
+    fn name(&mut self) {
+        self.resolved.sort_by_key(|(at, _)| *at);
+        for (at, resolved) in self.resolved.drain(..) {
+            self.resolutions.learn(at, &resolved);
+        }
+        for flow in &mut self.tcp {
+            let said = [
+                (flow.application.host.clone(), "http"),
+                (flow.application.server_name().map(str::to_owned), "tls"),
+            ];
+            let ends = (flow.client.ip(), flow.server.ip());
+            let then = flow.connection.started();
+            let known = (&self.resolutions, &*self.told);
+            name(&mut flow.joined, said, known, then, ends);
+        }
+        for flow in &mut self.udp {
+            let said = [(flow.server_name().map(str::to_owned), "tls"), (None, "")];
+            let ends = (flow.client.ip(), flow.server.ip());
+            let known = (&self.resolutions, &*self.told);
+            name(&mut flow.joined, said, known, flow.flow.started(), ends);
+        }
+    }
+
+    /// What clients are, and how busy.
+    fn classify(&mut self) -> Vec<Device> {
+        let of_tcp = self.tcp.iter().map(|flow| device::Flow {
+            address: flow.client.ip(),
+            started: flow.started(),
+            ended: flow.connection.last(),
+            agent: flow.application.agent,
+            tls: flow.application.tls_sight(),
+        });
+        let of_udp = self.udp.iter().map(|flow| device::Flow {
+            address: flow.client.ip(),
+            started: flow.flow.started(),
+            ended: flow.flow.last(),
+            agent: None,
+            tls: None,
+        });
+        let flows: Vec<device::Flow> = of_tcp.chain(of_udp).collect();
+        let leases: Vec<device::Lease> = self.leases.iter().map(lease).collect();
+        let classes = classify(&flows, &self.pools, &leases);
+        let joined = self.tcp.iter_mut().map(|flow| &mut flow.joined);
+        let joined = joined.chain(self.udp.iter_mut().map(|flow| &mut flow.joined));
+        for (joined, class) in joined.zip(&classes) {
+            joined.class = Some(*class);
+        }
+        let intervals: Vec<Interval> = self
+            .tcp
+            .iter()
+            .map(|flow| Interval {
+                address: flow.client.ip(),
+                started: flow.started(),
+                ended: flow.connection.last(),
+            })
+            .collect();
+        for (flow, concurrency) in self.tcp.iter_mut().zip(average(&intervals, BIN)) {
+            flow.joined.concurrency = Some(concurrency);
+        }
+        let found = devices(&flows, &classes, &leases, Gaps::default());
+        let more = self.leases.len().saturating_sub(LEASES);
+        self.leases.drain(..more);
+        found
+    }
+
+    /// Who runs servers, and where.
+    fn locate(&mut self) {
+        let mut trips: BTreeMap<String, Vec<(IpAddr, Span)>> = BTreeMap::new();
+        for flow in &mut self.tcp {
+            locate(&mut flow.joined, &self.organisations, flow.server.ip());
+            if let (Some(name), Some(trip)) = (&flow.joined.organisation, flow.remote_rtt_min()) {
+                trips.entry(name.clone()).or_default().push((flow.server.ip(), trip));
+            }
+        }
+        for flow in &mut self.udp {
+            locate(&mut flow.joined, &self.organisations, flow.server.ip());
+        }
+        let places: BTreeMap<String, _> =
+            trips.into_iter().map(|(name, trips)| (name, clusters(trips))).collect();
+        for flow in &mut self.tcp {
+            let Some(clusters) = flow.joined.organisation.as_ref().and_then(|n| places.get(n))
+            else {
+                continue;
+            };
+            let index = clusters.servers.get(&flow.server.ip());
+            let mode = index.and_then(|index| clusters.modes.get(*index).map(|mode| (index, mode)));
+            flow.joined.cluster = mode.map(|(index, mode)| (*index as u64, mode.centre));
+        }
+    }
+
+    /// Which flows belong to one connection of MPTCP.
+    fn join(&mut self, is_end: bool) -> (Vec<mptcp::Connection>, Vec<Part>) {
+        self.multipath.sort_by_key(|segment| segment.at);
+        let mut ids: HashSet<FlowId> = HashSet::new();
+        for Multipath { at, id, from, header, length } in self.multipath.drain(..) {
+            ids.insert(id);
+            if let Some(segment) = Segment::read(&header, length) {
+                self.connections.handle(at, id.0, from, &segment);
+            }
+        }
+        for flow in self.tcp.iter().filter(|flow| ids.contains(&flow.id)) {
+            let bytes = [End::Client, End::Server]
+                .map(|end| flow.connection.stream(end).map(Stream::length));
+            let (started, handshake) = (flow.started(), *flow.connection.handshake());
+            self.connections.ended(flow.id.0, &mptcp::Summary { started, handshake, bytes });
+        }
+        if is_end {
+            self.connections.finish();
+        }
+        let mut over: Vec<mptcp::Connection> =
+            std::iter::from_fn(|| self.connections.poll()).collect();
+        over.sort_by_key(|connection| (started(connection), connection.id));
+        let parts = over.iter().flat_map(|connection| {
+            connection.subflows.iter().map(|subflow| Part {
+                connection: connection.id,
+                subflow: *subflow,
+                join_delay: connection.join_delay(subflow),
+            })
+        });
+        let parts = parts.collect();
+        (over, parts)
+    }
+
+    fn name_packets(&mut self) {
+        if self.packets.is_empty() {
+            return;
+        }
+        let of_tcp = self.tcp.iter().map(|flow| (flow.id, &flow.joined, flow.server));
+        let of_udp = self.udp.iter().map(|flow| (flow.id, &flow.joined, flow.server));
+        let names: HashMap<FlowId, String> = of_tcp
+            .chain(of_udp)
+            .map(|(id, joined, server)| {
+                (id, joined.domain().unwrap_or_else(|| server.ip().to_string()))
+            })
+            .collect();
+        for packet in &mut self.packets {
+            packet.application = packet.flow.and_then(|flow| names.get(&flow)).cloned();
+        }
+    }
+}
+
+/// The schemas of all tables: those of captures, and the one of several captures aligned.
+pub fn schemas() -> Vec<Schema> {
+    vec![
+        Schema::of::<TcpFlow>(),
+        Schema::of::<UdpFlow>(),
+        Schema::of::<FlowSecond>(),
+        Schema::of::<HttpTransaction>(),
+        Schema::of::<Fetch>(),
+        Schema::of::<FlowExchange>(),
+        Schema::of::<LookupRow>(),
+        Schema::of::<Device>(),
+        Schema::of::<mptcp::Connection>(),
+        Schema::of::<Part>(),
+        Schema::of::<StreamRow>(),
+        Schema::of::<ControlRow>(),
+        Schema::of::<FlowPacket>(),
+        Schema::of::<Delay>(),
+    ]
+}
+
+fn at(row: &HttpTransaction) -> Option<Time> {
+    let transaction = &row.transaction;
+    let asked = transaction.request.as_ref().map(|request| request.first);
+    asked.or(transaction.response.as_ref().map(|response| response.first))
+}
+
+/// The best name of a server: what the flow says itself, then what the client asked a name server
+/// for, then what another one did, then what its address is called. What the capture has of that
+/// counts more than what files tell.
+fn name(
+    joined: &mut Joined,
+    said: [(Option<String>, &'static str); 2],
+    (resolutions, told): (&Resolutions, &Told),
+    then: Time,
+    (client, server): (IpAddr, IpAddr),
+) {
+    let said = said.into_iter().find_map(|(name, source)| name.map(|name| (name, source)));
+    let asked = || {
+        let known = [resolutions.name(then, client, server), told.name(then, client, server)];
+        let by_client = known.into_iter().flatten().find(|(_, by)| *by == AskedBy::Client);
+        let (name, by) = by_client.or_else(|| known.into_iter().flatten().next())?;
+        let source = match by {
+            AskedBy::Client => "dns",
+            AskedBy::Another => "dns of another",
+        };
+        Some((name.to_string(), source))
+    };
+    let host = || told.host(server).map(|name| (name.to_string(), "hosts"));
+    let reverse = || resolutions.reverse(server).map(|name| (name.to_string(), "reverse"));
+    if let Some((name, source)) = said.or_else(asked).or_else(host).or_else(reverse) {
+        (joined.name, joined.name_source) = (Some(name), Some(source));
+    }
+}
+
+fn locate(joined: &mut Joined, organisations: &Organisations, server: IpAddr) {
+    let name = joined.name.as_ref().and_then(|name| HostName::parse(name.as_bytes()));
+    joined.cdn = organisations.cdn(server, name.as_ref()).map(str::to_owned);
+    if let Some(organisation) = organisations.of(server) {
+        joined.asn = organisation.asn;
+        joined.organisation = organisation.name.map(str::to_owned);
+    }
+}
+
+fn lease(lease: &dhcp::Lease) -> device::Lease {
+    let dhcp::Facts { fingerprint, vendor, .. } = &lease.facts;
+    device::Lease {
+        address: lease.address.into(),
+        from: lease.from,
+        until: lease.until.unwrap_or(Time::MAX),
+        hardware: lease.hardware.mac(),
+        sight: device::dhcp(fingerprint.as_deref(), vendor.as_deref()),
+    }
+}
+
+fn hand_out<R: Row>(
+    rows: &mut Vec<impl Borrow<R>>,
+    is_end: bool,
+    mask: &mut Option<Mask>,
+    each: &mut impl FnMut(&Schema, &Batch),
+) {
+    if rows.is_empty() && !is_end {
+        return;
+    }
+    let mut batch = Batch::of::<R>();
+    rows.drain(..).for_each(|row| batch.push(row.borrow(), mask.as_mut()));
+    each(&Schema::of::<R>(), &batch);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn each_column_has_a_name_of_its_own_and_says_what_it_is() {
+        let mut tables = HashSet::new();
+        for schema in schemas() {
+            assert!(tables.insert(schema.table), "{}", schema.table);
+            let mut names = HashSet::new();
+            for (name, _, about) in &schema.columns {
+                let is_plain =
+                    name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+                assert!(names.insert(*name) && is_plain, "{}.{name}", schema.table);
+                assert!(about.len() > 5 && !about.contains("  "), "{}.{name}", schema.table);
+            }
+        }
+    }
+
+    fn lease() -> Record {
+        let mut message = vec![2, 1, 6, 0, 0, 0, 0, 7];
+        message.resize(28, 0);
+        message.extend([2, 0, 0, 0, 0, 9]);
+        message.resize(236, 0);
+        message.extend([99, 130, 83, 99, 53, 1, 5, 255]);
+        let message = dhcp::Message::read(&message, message.len()).unwrap();
+        Record::Lease(Box::new(dhcp::Lease {
+            address: Ipv4Addr::LOCALHOST,
+            from: Time::ZERO,
+            until: None,
+            hardware: message.hardware,
+            facts: message.facts,
+            is_confirmed: true,
+        }))
+    }
+
+    #[test]
+    fn packets_of_one_moment_come_in_one_order_whoever_was_faster() {
+        let packet = |flow: Option<u64>, length| {
+            let flow = flow.map(FlowId);
+            let (at, network, application) = (Time::ZERO, None, None);
+            let (is_up, interface) = (true, 0);
+            FlowPacket { at, length, is_up, interface, network, flow, application }
+        };
+        let mut rows = [
+            packet(Some(2), 7),
+            packet(None, 6),
+            packet(None, 5),
+            packet(Some(1), 9),
+            packet(Some(1), 8),
+        ];
+        let mut lengths = Vec::new();
+        for turn in [0, 3] {
+            // Another one hands in its packets first; those of a flow stay in their order.
+            rows.rotate_left(turn);
+            let mut survey = Survey::new(&Settings { packets: true, ..Settings::default() });
+            rows.iter().for_each(|row| survey.add(Record::Packet(row.clone())));
+            survey.hand_out(true, true, |schema, batch| {
+                if schema.table == FlowPacket::TABLE {
+                    lengths.push(format!("{:?}", batch.columns()[1].data));
+                }
+            });
+        }
+        assert_eq!(lengths[0], lengths[1]);
+    }
+
+    /// A live capture goes on for ever.
+    #[test]
+    fn what_is_only_added_up_holds_nothing_that_nobody_asks_for() {
+        let mut with = Survey::new(&Settings::default());
+        with.add(lease());
+        assert_eq!(with.leases.len(), 1);
+        let mut without = Survey::new(&Settings::default()).without_tables();
+        without.add(lease());
+        without.add(Record::Multipath(Box::new(Multipath {
+            at: Time::ZERO,
+            id: FlowId(1),
+            from: End::Client,
+            header: Vec::new(),
+            length: 0,
+        })));
+        assert!(without.leases.is_empty() && without.held() == 0);
+        let (address, name) = (Ipv4Addr::LOCALHOST.into(), HostName::parse(b"a.example").unwrap());
+        let resolved = Resolved::Pointer { address, name, lifetime: Span::from_secs(1) };
+        let told = || Record::Resolved(Time::ZERO, Box::new(resolved.clone()));
+        (1..ADDED).for_each(|_| without.add(told()));
+        assert!(!without.is_full());
+        without.add(told());
+        assert!(without.is_full());
+        without.flush(false, |_, _| {});
+        assert_eq!(without.held(), 0);
+    }
+}

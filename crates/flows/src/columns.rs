@@ -1,0 +1,55 @@
+//! The macro that declares the columns of a row.
+
+/// The columns of a row, each as `NAME KIND ABOUT |row| VALUE;`. One with `both` before it and an end
+/// beside the row becomes two: what comes down from the server, and what goes up from the client.
+macro_rules! columns {
+    ($($rest:tt)*) => { $crate::columns::columns_of!([]; $($rest)*) };
+}
+
+macro_rules! columns_of {
+    ([$($done:expr),*];) => { &[$($done),*] };
+    (
+        [$($done:expr),*];
+        both $name:literal $kind:ident $about:literal |$row:ident, $end:ident| $value:expr;
+        $($rest:tt)*
+    ) => {
+        $crate::columns::columns_of!([
+            $($done,)*
+            manyways_record::table::column(
+                concat!("down_", $name),
+                manyways_record::table::Kind::$kind,
+                concat!($about, " (what the server sends)"),
+                |$row| {
+                    let $end = manyways_wire::stream::End::Server;
+                    manyways_record::table::Value::from($value)
+                }
+            ),
+            manyways_record::table::column(
+                concat!("up_", $name),
+                manyways_record::table::Kind::$kind,
+                concat!($about, " (what the client sends)"),
+                |$row| {
+                    let $end = manyways_wire::stream::End::Client;
+                    manyways_record::table::Value::from($value)
+                }
+            )
+        ]; $($rest)*)
+    };
+    (
+        [$($done:expr),*];
+        $name:literal $kind:ident $about:literal |$row:ident| $value:expr;
+        $($rest:tt)*
+    ) => {
+        $crate::columns::columns_of!([
+            $($done,)*
+            manyways_record::table::column(
+                $name,
+                manyways_record::table::Kind::$kind,
+                $about,
+                |$row| manyways_record::table::Value::from($value)
+            )
+        ]; $($rest)*)
+    };
+}
+
+pub(crate) use {columns, columns_of};

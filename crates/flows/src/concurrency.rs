@@ -1,0 +1,157 @@
+//! How many flows a device has at once, as each of its flows feels it (campus Wi-Fi paper, 5.4).
+
+use std::net::IpAddr;
+
+use manyways_unit::{Span, Time};
+
+/// The bins in which the paper counts.
+pub const BIN: Span = Span::from_millis(300);
+
+/// When a flow of an address was there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Whose flow it is: the client's address.
+    pub address: IpAddr,
+    /// The time of its first packet.
+    pub started: Time,
+    /// The time of its last packet. One before `started` counts as `started`.
+    pub ended: Time,
+}
+
+/// For each flow, how many flows of the same address there are in a bin, on average over the bins
+/// of its life. Bins are aligned to the origin of time, and a flow is in each bin that it touches.
+///
+/// The flow itself counts: the answer is at least 1, and is how many connections the device has
+/// open, which is what the paper takes for a sign of load. Less 1 it is how many others there are.
+///
+/// In the order of `flows`, in O(n log n) however long they last. A bin of no length is taken for a
+/// nanosecond.
+pub fn average(flows: &[Interval], bin: Span) -> Vec<f64> {
+    let bin = bin.as_nanos().max(1);
+    let bins = |flow: &Interval| {
+        let first = flow.started.as_nanos() / bin;
+        // Behind the last one. In 128 bits, as the last time there is has a bin behind it too.
+        let end = u128::from(flow.ended.max(flow.started).as_nanos() / bin) + 1;
+        (u128::from(first), end)
+    };
+    let mut order: Vec<usize> = (0..flows.len()).collect();
+    order.sort_unstable_by_key(|index| flows[*index].address);
+
+    let mut averages = vec![0.0; flows.len()];
+    for same in order.chunk_by(|a, b| flows[*a].address == flows[*b].address) {
+        let counts = Counts::of(same.iter().map(|index| bins(&flows[*index])));
+        for index in same {
+            let (first, end) = bins(&flows[*index]);
+            let sum = counts.before(end) - counts.before(first);
+            averages[*index] = sum as f64 / (end - first) as f64;
+        }
+    }
+    averages
+}
+
+/// How many flows are in each bin, kept only where that changes.
+struct Counts {
+    /// From this bin on there are so many flows, and in all bins before it there were so many.
+    steps: Vec<(u128, u128, u128)>,
+}
+
+impl Counts {
+    fn of(lives: impl Iterator<Item = (u128, u128)>) -> Self {
+        let mut changes: Vec<(u128, bool)> =
+            lives.flat_map(|(first, end)| [(first, true), (end, false)]).collect();
+        changes.sort_unstable();
+        let mut steps: Vec<(u128, u128, u128)> = Vec::new();
+        let (mut at, mut open, mut sum) = (0, 0_u128, 0);
+        for same in changes.chunk_by(|a, b| a.0 == b.0) {
+            let bin = same[0].0;
+            sum += open * (bin - at);
+            let more = same.iter().filter(|(_, opens)| *opens).count();
+            // What ends here began earlier, so the difference is never below nothing.
+            open = open + more as u128 - (same.len() - more) as u128;
+            at = bin;
+            steps.push((bin, open, sum));
+        }
+        Self { steps }
+    }
+
+    /// The counts of all bins before this one, added up.
+    fn before(&self, bin: u128) -> u128 {
+        let index = self.steps.partition_point(|(from, ..)| *from <= bin);
+        let Some((from, open, sum)) = index.checked_sub(1).map(|last| self.steps[last]) else {
+            return 0;
+        };
+        sum + open * (bin - from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A flow of the address that ends in this number; times are in milliseconds.
+    fn flow(address: u8, started: u64, ended: u64) -> Interval {
+        let at = Time::from_millis;
+        Interval { address: [192, 0, 2, address].into(), started: at(started), ended: at(ended) }
+    }
+
+    #[test]
+    fn a_flow_alone_is_one() {
+        assert_eq!(average(&[flow(1, 100, 100_000)], BIN), [1.0]);
+        assert_eq!(average(&[flow(1, 299, 300)], BIN), [1.0]);
+        assert_eq!(average(&[], BIN), [0.0; 0]);
+    }
+
+    #[test]
+    fn a_flow_is_in_each_bin_that_it_touches() {
+        // Bins 0 to 3, and bin 2 only: one of four has two.
+        let averages = average(&[flow(1, 0, 1_199), flow(1, 600, 650)], BIN);
+        assert_eq!(averages, [1.25, 2.0]);
+        // The same bin, though never at the same time.
+        assert_eq!(average(&[flow(1, 0, 10), flow(1, 290, 299)], BIN), [2.0, 2.0]);
+        // 300 ms is the next bin, whatever the flows began with.
+        assert_eq!(average(&[flow(1, 290, 299), flow(1, 300, 310)], BIN), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn other_addresses_do_not_count() {
+        let flows = [flow(1, 0, 299), flow(2, 0, 299), flow(1, 0, 0)];
+        assert_eq!(average(&flows, BIN), [2.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn days_and_the_ends_of_time_need_no_array() {
+        let all = Interval {
+            address: [192, 0, 2, 1].into(),
+            started: Time::ZERO,
+            ended: Time::from_nanos(u64::MAX),
+        };
+        assert_eq!(average(&[all, all], Span::from_nanos(0)), [2.0, 2.0]);
+        let backwards = Interval { started: all.ended, ended: all.started, ..all };
+        assert_eq!(average(&[backwards], Span::from_nanos(1)), [1.0]);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_what_counting_bin_by_bin_gives(
+            drawn in prop::collection::vec((0_u8..3, 0_u64..4_000, 0_u64..2_000), 0..40),
+        ) {
+            let flows: Vec<_> =
+                drawn.iter().map(|(a, start, life)| flow(*a, *start, start + life)).collect();
+            let bins = |of: &Interval| {
+                of.started.as_nanos() / BIN.as_nanos()..=of.ended.as_nanos() / BIN.as_nanos()
+            };
+            for (flow, averaged) in flows.iter().zip(average(&flows, BIN)) {
+                let mut sum = 0;
+                for bin in bins(flow) {
+                    let here = |other: &&Interval| {
+                        other.address == flow.address && bins(other).contains(&bin)
+                    };
+                    sum += flows.iter().filter(here).count();
+                }
+                prop_assert_eq!(averaged, sum as f64 / bins(flow).count() as f64);
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Pools of addresses whose devices are known, from a file.
+
+use std::str::FromStr;
+
+use super::{Pool, System};
+use manyways_unit::Prefix;
+use manyways_unit::PrefixError;
+
+/// The most pools that a file may have.
+pub const POOL_LIMIT: usize = 1 << 16;
+/// What the first line begins with where it only names the fields.
+const HEAD: &str = "prefix,";
+
+/// What is wrong with a file of pools, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
+pub struct PoolsError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub fault: PoolFault,
+}
+
+/// What is wrong with a line of a file of pools.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PoolFault {
+    /// It is no text.
+    #[error("this is not UTF-8: save the file as UTF-8 text")]
+    Text,
+    /// It has another number of fields.
+    #[error("a line has 3 fields: prefix,handheld,system")]
+    Fields,
+    /// The prefix is none.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// Nobody knows whether they are handheld.
+    #[error("the second field says whether the devices are handheld: yes, no or nothing")]
+    Handheld,
+    /// There is no such system.
+    #[error("the third field is a system ({}) or nothing", names())]
+    System,
+    /// It says nothing of them.
+    #[error("the line says nothing of the devices: give handheld, system or both")]
+    Nothing,
+    /// There are too many.
+    #[error("there are more than {POOL_LIMIT} pools")]
+    Many,
+}
+
+fn names() -> String {
+    System::ALL.map(System::name).join(", ")
+}
+
+/// Reads a file of lines `prefix,handheld,system`, as `10.20.0.0/16,yes,` or
+/// `192.0.2.0/24,no,windows`.
+///
+/// The prefix is one of IPv4 or IPv6; `handheld` is `yes` or `no`, and `system` is one by its name in
+/// tables. One of these may be empty. Empty lines, those that begin with `#`, and a first line with
+/// the names of the fields say nothing. An address is in the longest prefix that holds it.
+pub fn pools(file: &[u8]) -> Result<Vec<Pool>, PoolsError> {
+    let mut pools = Vec::new();
+    for (line, bytes) in (1..).zip(file.split(|byte| *byte == b'\n')) {
+        let read = read(bytes, line == 1).map_err(|fault| PoolsError { line, fault })?;
+        if pools.len() >= POOL_LIMIT && read.is_some() {
+            return Err(PoolsError { line, fault: PoolFault::Many });
+        }
+        pools.extend(read);
+    }
+    Ok(pools)
+}
+
+fn read(line: &[u8], is_first: bool) -> Result<Option<Pool>, PoolFault> {
+    let text = std::str::from_utf8(line).map_err(|_| PoolFault::Text)?.trim();
+    if text.is_empty() || text.starts_with('#') || is_first && text.starts_with(HEAD) {
+        return Ok(None);
+    }
+    let mut fields = text.split(',').map(str::trim);
+    let mut next = || fields.next().ok_or(PoolFault::Fields);
+    let (prefix, handheld, system) = (next()?, next()?, next()?);
+    if fields.next().is_some() {
+        return Err(PoolFault::Fields);
+    }
+    let prefix = Prefix::from_str(prefix)?;
+    let handheld = match handheld {
+        "" => None,
+        "yes" => Some(true),
+        "no" => Some(false),
+        _ => return Err(PoolFault::Handheld),
+    };
+    let system = match system {
+        "" => None,
+        name => {
+            let known = System::ALL.into_iter().find(|system| system.name() == name);
+            Some(known.ok_or(PoolFault::System)?)
+        }
+    };
+    if handheld.is_none() && system.is_none() {
+        return Err(PoolFault::Nothing);
+    }
+    Ok(Some(Pool { prefix, handheld, system }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_a_line() {
+        let file = b"prefix,handheld,system\r\n# ours\n\n10.20.0.0/16, yes ,\n\
+            2001:db8::/32,,ios\n192.0.2.7,no,windows";
+        let found = pools(file).unwrap();
+        let expected = [
+            ("10.20.0.0/16", Some(true), None),
+            ("2001:db8::/32", None, Some(System::Ios)),
+            ("192.0.2.7", Some(false), Some(System::Windows)),
+        ];
+        let expected = expected.map(|(prefix, handheld, system)| Pool {
+            prefix: prefix.parse().unwrap(),
+            handheld,
+            system,
+        });
+        assert_eq!(found, expected);
+        assert!(pools(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_by_line() {
+        let fault = |file: &[u8]| {
+            let error = pools(file).unwrap_err();
+            (error.line, error.fault)
+        };
+        assert_eq!(fault(b"\n10.0.0.0/8,yes"), (2, PoolFault::Fields));
+        assert_eq!(fault(b"10.0.0.0/8,yes,ios,"), (1, PoolFault::Fields));
+        assert_eq!(
+            fault(b"10.0.0.1/8,yes,"),
+            (1, "10.0.0.1/8".parse::<Prefix>().unwrap_err().into())
+        );
+        assert_eq!(fault(b"10.0.0.0/8,1,"), (1, PoolFault::Handheld));
+        assert_eq!(fault(b"10.0.0.0/8,,beos"), (1, PoolFault::System));
+        assert_eq!(fault(b"10.0.0.0/8,,"), (1, PoolFault::Nothing));
+        assert_eq!(fault(b"10.0.0.0/8,yes,\n\xff"), (2, PoolFault::Text));
+        // Only the first line may name the fields.
+        assert_eq!(
+            fault(b"#\nprefix,handheld,system"),
+            (2, "prefix".parse::<Prefix>().unwrap_err().into())
+        );
+        let many = "10.0.0.0/8,yes,\n".repeat(POOL_LIMIT + 1);
+        assert_eq!(fault(many.as_bytes()), (POOL_LIMIT + 1, PoolFault::Many));
+        let text = PoolFault::System.to_string();
+        assert!(text.contains("ios, macos") && text.contains("nintendo"), "{text}");
+    }
+
+    #[test]
+    fn every_system_has_a_name_of_its_own() {
+        let names: std::collections::HashSet<_> = System::ALL.map(System::name).into();
+        assert_eq!(names.len(), System::ALL.len());
+    }
+}

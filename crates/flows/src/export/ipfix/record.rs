@@ -1,0 +1,126 @@
+//! What a record has, by information elements (IANA's registry "IPFIX Information Elements").
+
+use std::net::IpAddr;
+
+use manyways_unit::Time;
+
+use super::{Biflow, Sent, cut};
+
+/// The number of templates begins here.
+const FIRST: u16 = 256;
+/// The enterprise whose elements are those of IANA in reverse (RFC 5103, 6.1).
+const REVERSE: u32 = 29_305;
+/// Set in the number of an element that is an enterprise's.
+const ENTERPRISE: u16 = 1 << 15;
+/// The length of what says its own.
+const VARIABLE: u16 = u16::MAX;
+/// The client is the end that began (`biflowDirection`).
+const INITIATOR: u8 = 1;
+/// From the epoch of NTP to that of Unix, in seconds.
+const EPOCH: u64 = 2_208_988_800;
+
+/// What flows have the same template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Family {
+    /// Addresses are of IPv6.
+    pub(super) is_v6: bool,
+    /// The server sent something.
+    pub(super) is_both: bool,
+}
+
+/// All templates, in the order of their numbers.
+pub(super) const TEMPLATES: [Family; 4] = [
+    Family { is_v6: false, is_both: true },
+    Family { is_v6: true, is_both: true },
+    Family { is_v6: false, is_both: false },
+    Family { is_v6: true, is_both: false },
+];
+
+/// An element of a record: its number, its length in bytes, and whether it is the reverse one.
+struct Element(u16, u16, bool);
+
+const fn forward(number: u16, length: u16) -> Element {
+    Element(number, length, false)
+}
+
+impl Family {
+    /// The number of its template.
+    pub(super) fn template(self) -> u16 {
+        FIRST + u16::from(self.is_v6) + 2 * u16::from(!self.is_both)
+    }
+
+    /// In the order of [`encode`].
+    fn elements(self) -> Vec<Element> {
+        let (length, source, destination) = if self.is_v6 { (16, 27, 28) } else { (4, 8, 12) };
+        let mut elements = vec![
+            // sourceIPv4Address or sourceIPv6Address, and of the destination.
+            forward(source, length),
+            forward(destination, length),
+            // sourceTransportPort, destinationTransportPort, protocolIdentifier.
+            forward(7, 2),
+            forward(11, 2),
+            forward(4, 1),
+            // biflowDirection.
+            forward(239, 1),
+            // flowStartMilliseconds, flowEndMilliseconds; flowStartNanoseconds, flowEndNanoseconds.
+            forward(152, 8),
+            forward(153, 8),
+            forward(156, 8),
+            forward(157, 8),
+            // flowId.
+            forward(148, 8),
+        ];
+        for is_reverse in [false, true].into_iter().take(1 + usize::from(self.is_both)) {
+            // packetDeltaCount, octetDeltaCount, transportOctetDeltaCount.
+            elements.extend([2, 1, 401].map(|number| Element(number, 8, is_reverse)));
+        }
+        // applicationName.
+        elements.push(forward(96, VARIABLE));
+        elements
+    }
+}
+
+/// Appends a template.
+pub(super) fn template(family: Family, out: &mut Vec<u8>) {
+    let elements = family.elements();
+    out.extend(family.template().to_be_bytes());
+    out.extend((elements.len() as u16).to_be_bytes());
+    for Element(number, length, is_reverse) in elements {
+        out.extend((number | if is_reverse { ENTERPRISE } else { 0 }).to_be_bytes());
+        out.extend(length.to_be_bytes());
+        if is_reverse {
+            out.extend(REVERSE.to_be_bytes());
+        }
+    }
+}
+
+/// Appends the record of a flow.
+pub(super) fn encode(flow: &Biflow, family: Family, out: &mut Vec<u8>) {
+    for (address, _) in [flow.client, flow.server] {
+        match address {
+            IpAddr::V4(address) => out.extend(address.octets()),
+            IpAddr::V6(address) => out.extend(address.octets()),
+        }
+    }
+    out.extend([flow.client.1, flow.server.1].map(u16::to_be_bytes).concat());
+    out.extend([flow.protocol, INITIATOR]);
+    let times = [flow.started, flow.ended];
+    out.extend(times.map(|time| (time.as_nanos() / 1_000_000).to_be_bytes()).concat());
+    out.extend(times.map(|time| ntp(time).to_be_bytes()).concat());
+    out.extend(flow.id.to_be_bytes());
+    for sent in [flow.forward, flow.reverse].into_iter().take(1 + usize::from(family.is_both)) {
+        let Sent { packets, octets, payload } = sent;
+        out.extend([packets, octets, payload].map(u64::to_be_bytes).concat());
+    }
+    // A length below 255 is one byte.
+    let name = cut(&flow.application).as_bytes();
+    out.push(name.len() as u8);
+    out.extend(name);
+}
+
+/// Seconds since 1900, around after 2036, and parts of a second in units of 2^-32 (RFC 7011,
+/// 6.1.10). Rounded up, so that cutting it off again gives the same nanosecond.
+fn ntp(time: Time) -> u64 {
+    let (seconds, nanos) = (time.as_nanos() / 1_000_000_000, time.as_nanos() % 1_000_000_000);
+    ((seconds + EPOCH) << 32) | (nanos << 32).div_ceil(1_000_000_000)
+}

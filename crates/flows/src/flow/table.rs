@@ -1,0 +1,524 @@
+//! All connections that pass, by their addresses and ports.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use manyways_unit::{Span, Time};
+
+use super::connection::Connection;
+use super::slab::Slab;
+use manyways_wire::stream::End;
+use manyways_wire::tcp::{Flags, Segment};
+
+/// A connection that was closed by both ends, or reset, is kept for so long: its last segments may
+/// come late, and would look like another one's.
+const LINGER: Span = Span::from_secs(10);
+
+/// What the table may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// So many connections at a time; of more, the one that was looked at longest ago goes.
+    pub connections: usize,
+    /// A connection of which nothing passes for so long is over.
+    pub idle: Span,
+}
+
+/// The connections that are not over yet, with something of the caller's for each.
+#[derive(Debug)]
+pub struct Table<A = ()> {
+    limits: Limits,
+    /// Where the entries are, by the hashes of their keys: so small that a core's cache has it.
+    places: HashTable<u32>,
+    hasher: RandomState,
+    entries: Slab<Entry<A>>,
+    /// Whom to look at next, and what its last segment was when that was decided.
+    turns: VecDeque<(Time, Turn)>,
+    /// Who was closed, and when.
+    closed: VecDeque<(Time, Turn)>,
+    /// Who is over and not taken yet: not found by its key any more.
+    over: VecDeque<u32>,
+    /// How many connections there were.
+    count: u64,
+    evicted: u64,
+}
+
+/// A connection that is over, or of which the table has no more.
+#[derive(Clone, Debug)]
+pub struct Flow<A = ()> {
+    /// Counted from zero, in the order of their first segments.
+    pub number: u64,
+    /// Who began it.
+    pub client: SocketAddr,
+    /// The other end.
+    pub server: SocketAddr,
+    /// What passed.
+    pub connection: Connection,
+    /// The caller's.
+    pub attached: A,
+}
+
+/// The connection that a segment belongs to.
+#[derive(Debug)]
+pub struct Passing<'a, A> {
+    /// As [`Flow::number`].
+    pub number: u64,
+    /// Who sent it.
+    pub from: End,
+    /// Where in its sender's stream its first byte is, where it has any.
+    pub place: Option<u64>,
+    /// What passed so far, with it.
+    pub connection: &'a Connection,
+    /// The caller's.
+    pub attached: &'a mut A,
+}
+
+/// The ends in the order of their addresses, whoever began: addresses, those of IPv4 mapped into
+/// those of IPv6, and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Key {
+    /// As bytes, which need not lie at multiples of their size: there are many keys.
+    addresses: [[u8; 16]; 2],
+    ports: [u16; 2],
+}
+
+/// An entry, unless another one has its place by now.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    place: u32,
+    /// The lower half of its number.
+    number: u32,
+}
+
+#[derive(Debug)]
+struct Entry<A> {
+    key: Key,
+    number: u64,
+    /// The client is the key's first end.
+    begins_first: bool,
+    is_closed: bool,
+    is_over: bool,
+    connection: Connection,
+    attached: A,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 1 << 20, idle: Span::from_secs(300) }
+    }
+}
+
+impl<A: Default> Table<A> {
+    /// An empty one.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            places: HashTable::new(),
+            hasher: RandomState::default(),
+            entries: Slab::default(),
+            turns: VecDeque::new(),
+            closed: VecDeque::new(),
+            over: VecDeque::new(),
+            count: 0,
+            evicted: 0,
+        }
+    }
+
+    /// How many connections are in it.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// So many connections had to go before they were over.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// A segment passes.
+    #[inline]
+    pub fn handle(
+        &mut self,
+        now: Time,
+        from: IpAddr,
+        to: IpAddr,
+        segment: &Segment<'_>,
+    ) -> Option<Passing<'_, A>> {
+        if self.has_turns(now) {
+            self.take_turns(now);
+        }
+        let (key, is_first) = Key::of((from, segment.from), (to, segment.to));
+        let hash = self.hasher.hash_one(key);
+        let found = self.find(hash, &key).map(|(place, entry)| {
+            let silence = now.since(entry.connection.last());
+            (place, silence > self.limits.idle || entry.is_another(is_first, segment))
+        });
+        let place = match found {
+            Some((place, false)) => place,
+            found => {
+                found.into_iter().for_each(|(place, _)| self.ends(place));
+                self.begins(now, (hash, key), is_first, segment)
+            }
+        };
+        let entry = self.entries.get_mut(place)?;
+        let end = entry.end(is_first);
+        let at = entry.connection.handle(now, end, segment);
+        if !entry.is_closed && entry.connection.is_closed() {
+            entry.is_closed = true;
+            self.closed.push_back((now, Turn { place, number: entry.number as u32 }));
+        }
+        let Entry { number, connection, attached, .. } = entry;
+        Some(Passing { number: *number, from: end, place: at, connection, attached })
+    }
+
+    /// Time goes by without a segment. As a segment does, it ends those that were closed a while ago
+    /// or silent for long, but all of them at once.
+    pub fn advance(&mut self, now: Time) {
+        loop {
+            let before = self.turns.len();
+            self.take_turns(now);
+            // Whoever is looked at and stays takes its turn again behind all others.
+            let is_due = |(then, _): &(Time, Turn)| now.since(*then) > self.limits.idle;
+            if self.turns.len() == before && !self.turns.front().is_some_and(is_due) {
+                return;
+            }
+        }
+    }
+
+    /// Whether any is over that was not taken.
+    #[inline]
+    pub fn has_over(&self) -> bool {
+        !self.over.is_empty()
+    }
+
+    /// A connection that is over, in no order.
+    pub fn poll(&mut self) -> Option<Flow<A>> {
+        let place = self.over.pop_front()?;
+        self.take(place)
+    }
+
+    fn take(&mut self, place: u32) -> Option<Flow<A>> {
+        let entry = self.entries.take(place)?;
+        let Entry { key, number, begins_first, connection, attached, .. } = entry;
+        let (client, server) = key.ends(begins_first);
+        Some(Flow { number, client, server, connection, attached })
+    }
+
+    /// Nothing passes any more: all that are left are over, in the order of their beginnings.
+    pub fn finish(&mut self) {
+        let entries = self.entries.iter().filter(|(_, entry)| !entry.is_over);
+        let mut left: Vec<_> = entries.map(|(place, entry)| (entry.number, place)).collect();
+        left.sort_unstable();
+        left.into_iter().for_each(|(_, place)| self.ends(place));
+        self.turns.clear();
+        self.closed.clear();
+    }
+
+    /// The entry of this key, and its place.
+    fn find(&self, hash: u64, key: &Key) -> Option<(u32, &Entry<A>)> {
+        let mut found = None;
+        let is_it = |place: &u32| {
+            found = self.entries.get(*place).filter(|entry| entry.key == *key);
+            found.is_some()
+        };
+        let place = *self.places.find(hash, is_it)?;
+        Some((place, found?))
+    }
+
+    fn begins(
+        &mut self,
+        now: Time,
+        (hash, key): (u64, Key),
+        is_first: bool,
+        segment: &Segment<'_>,
+    ) -> u32 {
+        let sender = Connection::sender(segment);
+        let number = self.count;
+        self.count += 1;
+        let place = self.entries.insert(Entry {
+            key,
+            number,
+            begins_first: is_first == (sender == End::Client),
+            is_closed: false,
+            is_over: false,
+            connection: Connection::new(now),
+            attached: A::default(),
+        });
+        let Self { places, entries, hasher, .. } = self;
+        places.insert_unique(hash, place, |place| {
+            entries.get(*place).map_or(0, |entry| hasher.hash_one(entry.key))
+        });
+        self.turns.push_back((now, Turn { place, number: number as u32 }));
+        place
+    }
+
+    /// Whether it is anybody's turn, which is asked for each packet.
+    #[inline]
+    fn has_turns(&self, now: Time) -> bool {
+        let is_due = |turns: &VecDeque<(Time, Turn)>, after| {
+            turns.front().is_some_and(|(then, _)| now.since(*then) > after)
+        };
+        is_due(&self.closed, LINGER)
+            || is_due(&self.turns, self.limits.idle)
+            || self.places.len() > self.limits.connections
+    }
+
+    /// Those that were closed a while ago are over; looks at one or two others: those that were
+    /// silent for long are over as well.
+    #[inline(never)]
+    fn take_turns(&mut self, now: Time) {
+        while let Some((then, turn)) = self.closed.front().copied()
+            && now.since(then) > LINGER
+        {
+            self.closed.pop_front();
+            if self.at(turn).is_some() {
+                self.ends(turn.place);
+            }
+        }
+        for _ in 0..2 {
+            let is_full = self.places.len() > self.limits.connections;
+            let Some((then, turn)) = self.turns.front().copied() else { return };
+            if !is_full && now.since(then) <= self.limits.idle {
+                return;
+            }
+            self.turns.pop_front();
+            let Some(entry) = self.at(turn) else { continue };
+            let last = entry.connection.last();
+            if now.since(last) > self.limits.idle {
+                self.ends(turn.place);
+            } else if is_full {
+                self.evicted += 1;
+                self.ends(turn.place);
+            } else {
+                self.turns.push_back((last, turn));
+            }
+        }
+    }
+
+    fn at(&self, turn: Turn) -> Option<&Entry<A>> {
+        let entry = self.entries.get(turn.place)?;
+        (entry.number as u32 == turn.number && !entry.is_over).then_some(entry)
+    }
+
+    fn ends(&mut self, place: u32) {
+        let Some(entry) = self.entries.get_mut(place) else { return };
+        entry.is_over = true;
+        let hash = self.hasher.hash_one(entry.key);
+        if let Ok(found) = self.places.find_entry(hash, |other| *other == place) {
+            found.remove();
+        }
+        self.over.push_back(place);
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [one, other] = self.addresses;
+        let [first, second] = self.ports;
+        state.write_u128(u128::from_ne_bytes(one));
+        state.write_u128(u128::from_ne_bytes(other));
+        state.write_u32(u32::from(first) << 16 | u32::from(second));
+    }
+}
+
+impl Key {
+    /// The key of a packet, and whether its sender is the first end.
+    #[inline]
+    fn of(sender: (IpAddr, u16), receiver: (IpAddr, u16)) -> (Self, bool) {
+        let (one, other) = (number(sender.0), number(receiver.0));
+        let is_first = one < other || one == other && sender.1 <= receiver.1;
+        let (addresses, ports) = match is_first {
+            true => ([one, other], [sender.1, receiver.1]),
+            false => ([other, one], [receiver.1, sender.1]),
+        };
+        (Self { addresses: addresses.map(u128::to_ne_bytes), ports }, is_first)
+    }
+
+    /// The client and the server.
+    fn ends(&self, begins_first: bool) -> (SocketAddr, SocketAddr) {
+        let end = |index: usize| {
+            let address = Ipv6Addr::from(u128::from_ne_bytes(self.addresses[index]));
+            SocketAddr::new(address.to_canonical(), self.ports[index])
+        };
+        if begins_first { (end(0), end(1)) } else { (end(1), end(0)) }
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => 0xffff << 32 | u128::from(u32::from(address)),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+impl<A> Entry<A> {
+    fn end(&self, is_first: bool) -> End {
+        if is_first == self.begins_first { End::Client } else { End::Server }
+    }
+
+    /// Whether this begins another connection between the same ports: a SYN after the end of this
+    /// one, or with another number.
+    fn is_another(&self, is_first: bool, segment: &Segment<'_>) -> bool {
+        if !segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK) {
+            return false;
+        }
+        let was_over = self.connection.reset().is_some() || self.connection.first_fin().is_some();
+        let sender = self.connection.stream(self.end(is_first));
+        was_over || sender.is_some_and(|stream| stream.first() != stream.place(segment.seq))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHONE: [u8; 4] = [192, 0, 2, 9];
+    const SITE: [u8; 4] = [192, 0, 2, 1];
+
+    /// A segment between two ports, towards the site or from it.
+    fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool, seq: u32, flags: u8) {
+        let ports = if is_up { [port, 443] } else { [443, port] };
+        let mut bytes = ports.map(u16::to_be_bytes).concat();
+        bytes.extend([seq, 5].map(u32::to_be_bytes).concat());
+        bytes.extend([0x50, flags, 1, 0, 0, 0, 0, 0]);
+        let segment = Segment::read(&bytes, 20).unwrap();
+        let (from, to) = if is_up { (PHONE, SITE) } else { (SITE, PHONE) };
+        let now = Time::ZERO + Span::from_secs(secs);
+        table.handle(now, from.into(), to.into(), &segment);
+    }
+
+    fn ports(table: &mut Table) -> Vec<u16> {
+        std::iter::from_fn(|| table.poll()).map(|flow| flow.client.port()).collect()
+    }
+
+    #[test]
+    fn both_directions_are_one_connection_whoever_comes_first() {
+        let mut table = Table::new(Limits::default());
+        pass(&mut table, 0, 5_000, true, 7, 0x02);
+        pass(&mut table, 0, 5_000, false, 9, 0x12);
+        // Of this one the server's answer passes first, of that neither SYN.
+        pass(&mut table, 0, 5_001, false, 9, 0x12);
+        pass(&mut table, 0, 5_002, false, 9, 0x10);
+        assert_eq!(table.len(), 3);
+        table.finish();
+        let flows: Vec<Flow> = std::iter::from_fn(|| table.poll()).collect();
+        assert!(table.is_empty());
+        for flow in &flows {
+            assert_eq!(flow.client.ip(), IpAddr::from(PHONE));
+            assert_eq!(flow.server, SocketAddr::from((SITE, 443)));
+            assert!(flow.connection.stream(End::Server).is_some());
+        }
+        assert_eq!(flows.len(), 3);
+    }
+
+    #[test]
+    fn who_is_silent_for_long_is_over() {
+        let mut table = Table::new(Limits::default());
+        pass(&mut table, 0, 1, true, 7, 0x02);
+        pass(&mut table, 1, 2, true, 7, 0x02);
+        pass(&mut table, 200, 1, true, 8, 0x10);
+        pass(&mut table, 320, 3, true, 7, 0x02);
+        assert_eq!((ports(&mut table), table.len()), (vec![2], 2));
+        pass(&mut table, 501, 3, true, 8, 0x10);
+        assert_eq!((ports(&mut table), table.evicted()), (vec![1], 0));
+    }
+
+    #[test]
+    fn a_port_that_is_used_again_is_another_connection() {
+        let mut table = Table::new(Limits::default());
+        pass(&mut table, 0, 1, true, 7, 0x02);
+        pass(&mut table, 1, 1, true, 7, 0x02);
+        assert_eq!(ports(&mut table), Vec::<u16>::new(), "the same SYN again");
+        pass(&mut table, 2, 1, true, 7_000, 0x02);
+        assert_eq!(ports(&mut table), [1]);
+        pass(&mut table, 3, 1, false, 9, 0x14);
+        pass(&mut table, 4, 1, true, 7_000, 0x02);
+        assert_eq!(ports(&mut table), [1], "the one before was reset");
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let mut table = Table::new(Limits { connections: 10, ..Limits::default() });
+        let mut over = 0;
+        for port in 0..1_000 {
+            pass(&mut table, 0, port, true, 7, 0x02);
+            assert!(table.len() <= 11);
+            over += ports(&mut table).len();
+        }
+        assert_eq!((table.evicted(), over), (989, 989));
+        assert!(table.turns.len() <= 11 && table.entries.places() <= 12);
+    }
+
+    #[test]
+    fn who_was_closed_goes_soon() {
+        let mut table = Table::new(Limits::default());
+        for port in 1..=3 {
+            pass(&mut table, 0, port, true, 7, 0x02);
+            pass(&mut table, 0, port, false, 9, 0x12);
+        }
+        pass(&mut table, 1, 1, true, 8, 0x11);
+        pass(&mut table, 2, 2, true, 8, 0x11);
+        pass(&mut table, 2, 2, false, 10, 0x11);
+        pass(&mut table, 3, 3, false, 10, 0x14);
+        // Its last acknowledgement belongs to it.
+        pass(&mut table, 12, 2, true, 9, 0x10);
+        assert_eq!(table.len(), 3);
+        pass(&mut table, 20, 9, true, 7, 0x02);
+        assert_eq!(ports(&mut table), [2, 3], "the other end of the first one did not close it");
+    }
+
+    #[test]
+    fn time_ends_what_was_closed_or_silent_without_a_segment() {
+        let mut table = Table::new(Limits::default());
+        let at = |secs| Time::ZERO + Span::from_secs(secs);
+        for port in 1..=9 {
+            pass(&mut table, 0, port, true, 7, 0x02);
+        }
+        pass(&mut table, 5, 1, false, 9, 0x14);
+        pass(&mut table, 200, 2, true, 8, 0x10);
+        assert_eq!(ports(&mut table), [1], "a segment ends what was closed");
+        pass(&mut table, 250, 9, false, 9, 0x14);
+        table.advance(at(260));
+        assert_eq!(table.len(), 8);
+        table.advance(at(261));
+        assert_eq!(ports(&mut table), [9]);
+        table.advance(at(300));
+        assert_eq!(table.len(), 7);
+        // All at once, however many they are.
+        table.advance(at(301));
+        let mut over = ports(&mut table);
+        over.sort_unstable();
+        assert_eq!((over, table.len()), ((3..=8).collect(), 1));
+        table.advance(at(501));
+        assert_eq!((ports(&mut table), table.evicted()), (vec![2], 0));
+        table.advance(at(9_999));
+        assert!(table.turns.is_empty());
+    }
+
+    #[test]
+    fn each_has_something_of_the_callers() {
+        let mut table: Table<u32> = Table::new(Limits::default());
+        let mut numbers = Vec::new();
+        for port in [5_001, 5_002, 5_001, 5_001] {
+            let mut bytes = [port, 443_u16].map(u16::to_be_bytes).concat();
+            bytes.extend([7, 5].map(u32::to_be_bytes).concat());
+            bytes.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+            let segment = Segment::read(&bytes, 20).unwrap();
+            let passing = table.handle(Time::ZERO, PHONE.into(), SITE.into(), &segment).unwrap();
+            assert_eq!((passing.from, passing.connection.started()), (End::Client, Time::ZERO));
+            *passing.attached += 1;
+            numbers.push(passing.number);
+        }
+        assert_eq!(numbers, [0, 1, 0, 0]);
+        table.finish();
+        let flows: Vec<(u64, u32)> =
+            std::iter::from_fn(|| table.poll()).map(|flow| (flow.number, flow.attached)).collect();
+        assert_eq!(flows, [(0, 3), (1, 1)]);
+    }
+}

@@ -1,0 +1,109 @@
+//! Which numbers there were.
+
+use manyways_wire::tcp::Seq;
+
+/// So many separate ranges are kept; of more, the lowest is forgotten, and the numbers up to its end
+/// are new no more.
+const RANGES: usize = 64;
+/// Where the first number goes: far enough from zero for any that comes behind or before it.
+const START: u64 = 1 << 40;
+
+/// Numbers that were seen, each counted once. They wrap at 2^32 and are taken for the ones that are
+/// nearest to the highest so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranges {
+    /// From each first number to the one after the last, in order and apart from each other.
+    kept: Vec<(u64, u64)>,
+    /// All numbers before this one count as seen.
+    floor: u64,
+    count: u64,
+}
+
+impl Ranges {
+    /// How many numbers there were; none where none was.
+    pub(super) fn count(&self) -> Option<u64> {
+        (!self.kept.is_empty()).then_some(self.count)
+    }
+
+    /// So many from this one on.
+    pub(super) fn add(&mut self, first: u32, length: u64) {
+        let top = self.kept.last().map_or(START + u64::from(first), |(_, end)| *end);
+        let first = Seq(first).unwrap(top);
+        let end = first.saturating_add(length);
+        let first = first.max(self.floor);
+        if first >= end {
+            return;
+        }
+        let from = self.kept.partition_point(|(_, behind)| *behind < first);
+        let to = self.kept.partition_point(|(begin, _)| *begin <= end);
+        let Some(joined) = self.kept.get(from..to).filter(|joined| !joined.is_empty()) else {
+            self.kept.insert(from, (first, end));
+            self.count += end - first;
+            if self.kept.len() > RANGES {
+                self.floor = self.kept.remove(0).1;
+            }
+            return;
+        };
+        let known: u64 = joined.iter().map(|(begin, behind)| behind - begin).sum();
+        let begin = joined.first().map_or(first, |range| range.0.min(first));
+        let behind = joined.last().map_or(end, |range| range.1.max(end));
+        self.count += behind - begin - known;
+        self.kept.splice(from..to, [(begin, behind)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn numbers_wrap_and_count_once() {
+        let mut ranges = Ranges::default();
+        assert_eq!(ranges.count(), None);
+        ranges.add(u32::MAX - 9, 20);
+        ranges.add(10, 5);
+        ranges.add(u32::MAX - 9, 25);
+        assert_eq!(ranges.count(), Some(25));
+        ranges.add(100, 10);
+        ranges.add(5, 100);
+        assert_eq!((ranges.count(), ranges.kept.len()), (Some(120), 1));
+    }
+
+    #[test]
+    fn of_too_many_gaps_the_lowest_is_forgotten() {
+        let mut ranges = Ranges::default();
+        for number in 0..=RANGES as u32 {
+            ranges.add(number * 10, 5);
+        }
+        assert_eq!((ranges.count(), ranges.kept.len()), (Some(65 * 5), RANGES));
+        ranges.add(0, 8);
+        assert_eq!(ranges.count(), Some(65 * 5 + 3), "up to the floor all were seen");
+    }
+
+    #[test]
+    fn numbers_far_away_do_not_overflow() {
+        let mut ranges = Ranges::default();
+        ranges.kept.push((u64::MAX - 10, u64::MAX - 1));
+        ranges.add(u32::MAX, u64::from(u16::MAX));
+        ranges.add(0, 9);
+        ranges.add(7, 9);
+    }
+
+    proptest! {
+        #[test]
+        fn it_counts_what_a_set_counts(
+            start in any::<u32>(),
+            added in prop::collection::vec((0_u32..400, 0_u64..30), 1..60),
+        ) {
+            let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
+            for (first, length) in added {
+                ranges.add(start.wrapping_add(first), length);
+                set.extend((u64::from(first)..).take(length as usize));
+                prop_assert_eq!(ranges.count().unwrap_or(0), set.len() as u64);
+                prop_assert!(ranges.kept.windows(2).all(|two| two[0].1 < two[1].0));
+            }
+        }
+    }
+}

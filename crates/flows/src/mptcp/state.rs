@@ -1,0 +1,312 @@
+//! A connection that is not over yet.
+
+use std::collections::HashSet;
+
+use manyways_unit::Time;
+
+use super::connection::{Advertised, Connection, Fallback, Role, Subflow};
+use super::connections::Summary;
+use super::key::{self, Hashed};
+use super::ranges::Ranges;
+use manyways_wire::mptcp::{AddAddress, Capable, Join, Mapping, Sequence, Subtype};
+use manyways_wire::stream::End;
+use manyways_wire::tcp::{Flags, Segment};
+
+/// So many addresses of a connection are remembered.
+pub const ADDRESSES: usize = 16;
+
+/// What is known of a connection so far. All of it is by the connection's ends.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub id: u64,
+    pub last: Time,
+    /// The version of the SYN, and once it is settled the one that is spoken.
+    version: Option<u8>,
+    is_settled: bool,
+    keys: [Option<u64>; 2],
+    hashed: [Option<Hashed>; 2],
+    /// Of the ends to which joins went, though their keys did not pass.
+    pub asked: [Option<u32>; 2],
+    pub subflows: Vec<Open>,
+    /// Flows that were too many to be remembered.
+    pub ignored: HashSet<u64>,
+    fallback: Option<Fallback>,
+    data: [Ranges; 2],
+    addresses: Vec<Advertised>,
+    /// So many addresses were too many.
+    pub dropped: u64,
+}
+
+/// A subflow that is not over yet, or only kept for its connection's sake.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub row: Subflow,
+    pub is_over: bool,
+    /// By its latest word each end wants it to be a backup.
+    backup: [bool; 2],
+    mapped: [Ranges; 2],
+    /// Each end said something of MPTCP, and the one that began it did so after its SYN.
+    spoke: [bool; 2],
+    goes_on: bool,
+    /// Of each end some options were not captured.
+    cut: [bool; 2],
+    /// What a join's SYN holds.
+    pub ask: Option<(u32, u32)>,
+}
+
+impl Open {
+    pub(super) fn new(now: Time, flow: u64, is_reversed: bool) -> Self {
+        let row = Subflow {
+            flow,
+            role: Role::Unknown,
+            is_reversed,
+            addresses: [None; 2],
+            started: now,
+            handshake: None,
+            is_accepted: None,
+            is_verified: None,
+            is_backup: false,
+            bytes: [None; 2],
+            mapped: [None; 2],
+            reset: None,
+        };
+        Self {
+            row,
+            is_over: false,
+            backup: [false; 2],
+            mapped: Default::default(),
+            spoke: [false; 2],
+            goes_on: false,
+            cut: [false; 2],
+            ask: None,
+        }
+    }
+
+    /// The connection's end that an end of the flow is, and the other way round.
+    pub(super) fn end(&self, end: End) -> End {
+        if self.row.is_reversed { end.other() } else { end }
+    }
+
+    /// Who began it.
+    fn asker(&self) -> End {
+        self.end(End::Client)
+    }
+
+    /// It turns out to go the other way round.
+    pub(super) fn turn(&mut self) {
+        self.row.is_reversed = !self.row.is_reversed;
+        self.row.addresses.swap(0, 1);
+        self.backup.swap(0, 1);
+        self.mapped.swap(0, 1);
+        self.spoke.swap(0, 1);
+        self.cut.swap(0, 1);
+    }
+
+    /// Of an end of the flow some options were not captured.
+    pub(super) fn is_cut(&mut self, from: End) {
+        self.cut[self.end(from) as usize] = true;
+    }
+
+    fn sets_backup(&mut self, from: End, is_backup: bool) {
+        self.backup[from as usize] = is_backup;
+        self.row.is_backup = self.backup.contains(&true);
+    }
+
+    /// What the flow was, now that it is over.
+    fn is_over(&mut self, summary: &Summary) {
+        let handshake = summary.handshake;
+        self.is_over = true;
+        self.row.started = self.row.started.min(summary.started);
+        self.row.handshake = Some(handshake);
+        let answerer = self.asker().other() as usize;
+        self.row.is_accepted = match self.spoke[answerer] {
+            false if self.cut[answerer] => None,
+            spoke => handshake.answer.map(|_| spoke),
+        };
+        for end in [End::Client, End::Server] {
+            self.row.bytes[self.end(end) as usize] = summary.bytes[end as usize];
+        }
+        // Nobody sent anything where nothing but a SYN passed: else of a join that was never
+        // answered the server's bytes are unknown, and so is every share.
+        let [asked, answered] = summary.bytes;
+        let is_bare = handshake.syn.is_some() && handshake.answer.is_none() && !self.goes_on;
+        if is_bare && asked.unwrap_or(0) == 0 && answered.is_none() {
+            self.row.bytes = [Some(0); 2];
+        }
+    }
+}
+
+impl State {
+    pub(super) fn new(id: u64, now: Time) -> Self {
+        Self { id, last: now, ..Self::default() }
+    }
+
+    pub(super) fn open(&mut self, flow: u64) -> Option<&mut Open> {
+        self.subflows.iter_mut().find(|open| open.row.flow == flow)
+    }
+
+    /// The ends' tokens, as far as their keys passed.
+    pub(super) fn tokens(&self) -> [Option<u32>; 2] {
+        self.hashed.map(|hashed| hashed.map(|hashed| hashed.token))
+    }
+
+    /// Whether this is the answer to a join to this end: only who knows both keys can give it.
+    pub(super) fn verifies(&self, asker: End, nonces: [u32; 2], hmac: u64) -> Option<bool> {
+        let version = self.version.filter(|_| self.is_settled)?;
+        let [own, others] = [asker.other(), asker].map(|end| self.keys[end as usize]);
+        Some(key::answer(version, [own?, others?], nonces) == hmac)
+    }
+
+    /// An option passes in a subflow of this connection.
+    pub(super) fn handle(
+        &mut self,
+        flow: u64,
+        from: End,
+        segment: &Segment<'_>,
+        option: &Subtype<'_>,
+    ) {
+        let is_syn = segment.flags.has(Flags::SYN);
+        let Some(open) = self.open(flow) else { return };
+        let from = open.end(from);
+        open.spoke[from as usize] = true;
+        open.goes_on |= !is_syn && from == open.asker();
+        match option {
+            Subtype::Capable(said) => self.begins(flow, from, is_syn, said),
+            Subtype::Join(join) => self.joins(flow, from, join),
+            Subtype::Sequence(sequence) => self.maps(flow, from, sequence),
+            Subtype::AddAddress(added) => self.adds_address(from, added),
+            Subtype::RemoveAddress(ids) => {
+                let gone = |known: &&mut Advertised| known.end == from && ids.contains(&known.id);
+                self.addresses.iter_mut().filter(gone).for_each(|known| known.is_withdrawn = true);
+            }
+            Subtype::Priority { is_backup, address } => {
+                for open in &mut self.subflows {
+                    let own = open.row.addresses[from as usize];
+                    if address.map_or(open.row.flow == flow, |address| own == Some(address)) {
+                        open.sets_backup(from, *is_backup);
+                    }
+                }
+            }
+            // With a reset it ends this subflow only (RFC 8684, 3.7).
+            Subtype::Fail(_) if !segment.flags.has(Flags::RST) => self.falls_back(Fallback::Fail),
+            Subtype::Reset { reason, .. } => open.row.reset = open.row.reset.or(Some(*reason)),
+            Subtype::Fail(_) | Subtype::FastClose(_) | Subtype::Other(_) => {}
+        }
+    }
+
+    /// A subflow is over. Whether all are.
+    pub(super) fn ended(&mut self, flow: u64, summary: &Summary) -> bool {
+        if let Some(open) = self.open(flow) {
+            open.is_over(summary);
+            let row = &open.row;
+            let fallback = match (row.role, row.is_accepted, summary.handshake.done) {
+                (Role::Primary, Some(false), _) => Some(Fallback::Refused),
+                (Role::Primary, Some(true), Some(_))
+                    if !open.goes_on && !open.cut[open.asker() as usize] =>
+                {
+                    Some(Fallback::Unconfirmed)
+                }
+                _ => None,
+            };
+            fallback.into_iter().for_each(|fallback| self.falls_back(fallback));
+        }
+        self.subflows.iter().all(|open| open.is_over)
+    }
+
+    pub(super) fn into_row(self) -> Connection {
+        let is_complete = self.subflows.iter().all(|open| open.is_over);
+        let tokens = self.tokens();
+        let subflows = self.subflows.into_iter().map(|open| {
+            let mapped = open.mapped.map(|ranges| ranges.count());
+            Subflow { mapped, ..open.row }
+        });
+        Connection {
+            id: self.id,
+            version: self.version,
+            tokens: [0, 1].map(|end: usize| tokens[end].or(self.asked[end])),
+            subflows: subflows.collect(),
+            fallback: self.fallback,
+            data: self.data.map(|ranges| ranges.count()),
+            addresses: self.addresses,
+            is_complete,
+        }
+    }
+
+    fn begins(&mut self, flow: u64, from: End, is_syn: bool, said: &Capable) {
+        if let Some(open) = self.open(flow).filter(|open| open.row.role == Role::Unknown) {
+            open.row.role = Role::Primary;
+        }
+        // The server may take a lower version than it was asked for, and that one is spoken.
+        if !self.is_settled {
+            self.version = Some(said.version);
+            self.is_settled = from == End::Server || said.peer_key.is_some();
+        }
+        for (end, key) in [(from, said.key), (from.other(), said.peer_key)] {
+            let known = &mut self.keys[end as usize];
+            *known = known.or(key);
+        }
+        if let Some(version) = self.version.filter(|_| self.is_settled) {
+            for (hashed, key) in self.hashed.iter_mut().zip(self.keys) {
+                *hashed = hashed.or_else(|| key.map(|key| key::hashed(version, key)));
+            }
+        }
+        // The first bytes of a client of version 1 have no other mapping (RFC 8684, 3.1).
+        let first = self.hashed[from as usize].map(|hashed| hashed.first as u32);
+        if let Some((first, length)) = first.zip(said.length).filter(|_| !is_syn) {
+            self.mapped(flow, from, first, 1, length.into());
+        }
+    }
+
+    fn joins(&mut self, flow: u64, from: End, join: &Join) {
+        let Some(open) = self.open(flow) else { return };
+        if open.row.role == Role::Unknown {
+            open.row.role = Role::Joined;
+        }
+        let (Join::Ask { is_backup, address, .. } | Join::Answer { is_backup, address, .. }) = join
+        else {
+            return;
+        };
+        open.row.addresses[from as usize] = Some(*address);
+        open.sets_backup(from, *is_backup);
+    }
+
+    fn maps(&mut self, flow: u64, from: End, said: &Sequence) {
+        let Some(Mapping { data, subflow, length, .. }) = said.mapping else { return };
+        if length == 0 {
+            self.falls_back(Fallback::InfiniteMapping);
+            return;
+        }
+        // The end of the connection has a number, too.
+        let length = u64::from(length) - u64::from(said.is_last);
+        self.mapped(flow, from, data.low(), subflow, length);
+    }
+
+    fn mapped(&mut self, flow: u64, from: End, data: u32, subflow: u32, length: u64) {
+        if let Some(open) = self.open(flow) {
+            open.mapped[from as usize].add(subflow, length);
+            self.data[from as usize].add(data, length);
+        }
+    }
+
+    fn adds_address(&mut self, from: End, added: &AddAddress<'_>) {
+        let AddAddress { is_echo, id, address, port, .. } = *added;
+        if is_echo {
+            return;
+        }
+        let is_same = |known: &&mut Advertised| {
+            known.end == from && (known.id, known.address) == (id, address)
+        };
+        if let Some(known) = self.addresses.iter_mut().find(is_same) {
+            (known.port, known.is_withdrawn) = (port, false);
+        } else if self.addresses.len() < ADDRESSES {
+            self.addresses.push(Advertised { end: from, id, address, port, is_withdrawn: false });
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// What was first is why.
+    fn falls_back(&mut self, why: Fallback) {
+        self.fallback = self.fallback.or(Some(why));
+    }
+}

@@ -1,0 +1,343 @@
+//! Whose addresses are whose.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use super::delivery;
+use manyways_unit::Prefix;
+use manyways_unit::{PrefixError, PrefixMap};
+use manyways_wire::HostName;
+
+/// The most prefixes that a table may have: three times what is routed on the Internet.
+pub const PREFIX_LIMIT: usize = 4_000_000;
+/// What the first line begins with where it only names the fields.
+const HEAD: &[u8] = b"prefix,";
+/// The longest name in a table, in bytes.
+pub const FIELD_LIMIT: usize = 128;
+
+/// Whose addresses are whose, from a table of prefixes.
+///
+/// The table is text of lines `prefix,asn,organisation,cdn`, as
+/// `104.16.0.0/13,13335,"Cloudflare, Inc.",Cloudflare`: an IPv4 or IPv6 prefix, the number of the
+/// autonomous system with or without `AS` before it, who it is, and the network that delivers
+/// content from there for others. All but the prefix may be empty. A field with a comma in it
+/// stands in quotes, which stand twice inside. A line that begins with `#` is a comment, and the
+/// first one may name the fields. An address belongs to the longest prefix that it is in; of two
+/// lines for the same prefix the later counts.
+///
+/// In memory a prefix takes at most 16 bytes (IPv4) or 40 (IPv6), and each different pair of names
+/// its text once. While a table is read it takes twice that and up to 32 bytes a prefix more.
+#[derive(Clone, Debug)]
+pub struct Organisations {
+    ranges: PrefixMap,
+    entries: Vec<Entry>,
+    names: Vec<Box<str>>,
+    prefixes: usize,
+}
+
+/// Whose address it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Organisation<'a> {
+    /// The number of the autonomous system.
+    pub asn: Option<u32>,
+    /// Who it is.
+    pub name: Option<&'a str>,
+    /// The network that delivers content from there.
+    pub cdn: Option<&'a str>,
+}
+
+/// What is wrong with a table, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
+pub struct TableError {
+    /// The line, counted from 1.
+    pub line: usize,
+    /// What is wrong with it.
+    pub fault: TableFault,
+}
+
+/// What is wrong with a line of a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableFault {
+    /// It is no text.
+    #[error("this is not UTF-8: save the table as UTF-8 text")]
+    Text,
+    /// It has another number of fields.
+    #[error("a line has 4 fields: prefix,asn,organisation,cdn")]
+    Fields,
+    /// A quote has no end, or text behind it.
+    #[error("a quote is not closed, or text follows it: double the quotes inside")]
+    Quote,
+    /// The prefix is none.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// The number of the autonomous system is none.
+    #[error("the second field is no number of an autonomous system: write it as 15169 or AS15169")]
+    Asn,
+    /// A name is too long.
+    #[error("a name is longer than {FIELD_LIMIT} bytes: shorten it")]
+    Long,
+    /// There are too many prefixes.
+    #[error(
+        "there are more than {PREFIX_LIMIT} prefixes: drop those that say the same as a shorter one"
+    )]
+    Many,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Entry {
+    asn: Option<u32>,
+    /// In [`Organisations::names`]; the first is empty.
+    name: u32,
+    cdn: u32,
+}
+
+impl Organisations {
+    /// The table of some of the largest that ships with this program.
+    pub fn seed() -> Self {
+        let table = include_bytes!("organisations.csv");
+        // A test reads it.
+        Self::read(table).unwrap_or_else(|_| Self::empty())
+    }
+
+    /// A table of nobody.
+    pub fn empty() -> Self {
+        let ranges = PrefixMap::default();
+        Self { ranges, entries: Vec::new(), names: Vec::new(), prefixes: 0 }
+    }
+
+    /// Reads a table.
+    pub fn read(table: &[u8]) -> Result<Self, TableError> {
+        let mut reading = Reading::default();
+        reading.intern("");
+        for (line, bytes) in (1..).zip(table.split(|byte| *byte == b'\n')) {
+            if line == 1 && bytes.starts_with(HEAD) {
+                continue;
+            }
+            reading.line(bytes).map_err(|fault| TableError { line, fault })?;
+        }
+        let mut names = vec![Box::default(); reading.names.len()];
+        for (name, at) in reading.names {
+            names[at as usize] = name;
+        }
+        let prefixes = reading.prefixes.len();
+        let entries = reading.entry_list;
+        Ok(Self { ranges: PrefixMap::of(reading.prefixes), entries, names, prefixes })
+    }
+
+    /// How many lines with a prefix the table has.
+    pub fn len(&self) -> usize {
+        self.prefixes
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.prefixes == 0
+    }
+
+    /// Whose address it is.
+    pub fn of(&self, address: IpAddr) -> Option<Organisation<'_>> {
+        let entry = self.entries.get(self.ranges.find(address)? as usize)?;
+        let named = |at: u32| {
+            self.names.get(at as usize).map(|name| &**name).filter(|name| !name.is_empty())
+        };
+        Some(Organisation { asn: entry.asn, name: named(entry.name), cdn: named(entry.cdn) })
+    }
+
+    /// The network that delivers from this address under this name: as the table says, or else as
+    /// the name does ([`delivery`]).
+    pub fn cdn(&self, address: IpAddr, name: Option<&HostName>) -> Option<&str> {
+        self.of(address).and_then(|whose| whose.cdn).or_else(|| delivery(name?))
+    }
+}
+
+#[derive(Default)]
+struct Reading {
+    prefixes: Vec<(Prefix, u32)>,
+    entries: HashMap<Entry, u32>,
+    entry_list: Vec<Entry>,
+    names: HashMap<Box<str>, u32>,
+}
+
+impl Reading {
+    fn line(&mut self, bytes: &[u8]) -> Result<(), TableFault> {
+        let text = std::str::from_utf8(bytes).map_err(|_| TableFault::Text)?.trim();
+        if text.is_empty() || text.starts_with('#') {
+            return Ok(());
+        }
+        let mut rest = Some(text);
+        let mut field = || {
+            let (field, behind) = first_field(rest.ok_or(TableFault::Fields)?)?;
+            rest = behind;
+            Ok::<_, TableFault>(field)
+        };
+        let (prefix, asn, name, cdn) = (field()?, field()?, field()?, field()?);
+        if rest.is_some() {
+            return Err(TableFault::Fields);
+        }
+        if name.len() > FIELD_LIMIT || cdn.len() > FIELD_LIMIT {
+            return Err(TableFault::Long);
+        }
+        let prefix = Prefix::from_str(&prefix)?;
+        let entry = Entry { asn: number(&asn)?, name: self.intern(&name), cdn: self.intern(&cdn) };
+        if self.prefixes.len() >= PREFIX_LIMIT {
+            return Err(TableFault::Many);
+        }
+        let at = *self.entries.entry(entry).or_insert_with(|| {
+            self.entry_list.push(entry);
+            self.entry_list.len() as u32 - 1
+        });
+        self.prefixes.push((prefix, at));
+        Ok(())
+    }
+
+    /// At most two a prefix, so their count fits.
+    fn intern(&mut self, name: &str) -> u32 {
+        if let Some(at) = self.names.get(name) {
+            return *at;
+        }
+        let at = self.names.len() as u32;
+        self.names.insert(name.into(), at);
+        at
+    }
+}
+
+/// The first field, and what is behind its comma, if there is one (RFC 4180, without line breaks in
+/// quotes).
+fn first_field(text: &str) -> Result<(String, Option<&str>), TableFault> {
+    let Some(mut quoted) = text.strip_prefix('"') else {
+        let (field, rest) = text.split_once(',').map_or((text, None), |(f, r)| (f, Some(r)));
+        return Ok((field.trim().to_owned(), rest));
+    };
+    let mut field = String::new();
+    loop {
+        let (part, behind) = quoted.split_once('"').ok_or(TableFault::Quote)?;
+        field += part;
+        match behind.strip_prefix('"') {
+            Some(more) => {
+                field.push('"');
+                quoted = more;
+            }
+            None if behind.is_empty() => return Ok((field, None)),
+            None => {
+                let rest = behind.strip_prefix(',').ok_or(TableFault::Quote)?;
+                return Ok((field, Some(rest)));
+            }
+        }
+    }
+}
+
+fn number(text: &str) -> Result<Option<u32>, TableFault> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let digits = text.strip_prefix("AS").unwrap_or(text);
+    // A number may have a sign for the library, but not here.
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number).map(Some).ok_or(TableFault::Asn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "# who is who\n\
+        192.0.2.0/24,64496,\"Example, \"\"Inc\"\"\",\r\n\
+        \n\
+        192.0.2.128/25,AS64497,Delivery,Fast\n\
+        2001:db8::/32,,Example 6,\n\
+        198.51.100.0/24,64500,,";
+
+    fn fault(table: &str) -> (usize, TableFault) {
+        let error = Organisations::read(table.as_bytes()).unwrap_err();
+        (error.line, error.fault)
+    }
+
+    #[test]
+    fn an_address_is_that_of_its_longest_prefix() {
+        let table = Organisations::read(TABLE.as_bytes()).unwrap();
+        assert_eq!(table.len(), 4);
+        let of = |text: &str| table.of(text.parse().unwrap());
+        let example = Organisation { asn: Some(64496), name: Some("Example, \"Inc\""), cdn: None };
+        assert_eq!(of("192.0.2.127"), Some(example));
+        let delivery = Organisation { asn: Some(64497), name: Some("Delivery"), cdn: Some("Fast") };
+        assert_eq!(of("192.0.2.128"), Some(delivery));
+        assert_eq!(of("192.0.3.0"), None);
+        let six = Organisation { asn: None, name: Some("Example 6"), cdn: None };
+        assert_eq!(of("2001:db8:ffff::1"), Some(six));
+        assert_eq!(of("198.51.100.1").unwrap().name, None);
+    }
+
+    #[test]
+    fn a_name_tells_what_the_table_does_not() {
+        let table = Organisations::read(TABLE.as_bytes()).unwrap();
+        let akamai = HostName::parse(b"a1.g.akamai.net");
+        let cdn = |address: &str, name: Option<&HostName>| {
+            table.cdn(address.parse().unwrap(), name).map(str::to_owned)
+        };
+        // A server inside the network of somebody else.
+        assert_eq!(cdn("192.0.2.1", akamai.as_ref()).as_deref(), Some("Akamai"));
+        assert_eq!(cdn("192.0.2.129", akamai.as_ref()).as_deref(), Some("Fast"));
+        assert_eq!(cdn("203.0.113.1", None), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_by_line() {
+        assert_eq!(fault("\n# x\n192.0.2.0/24,1,a"), (3, TableFault::Fields));
+        assert_eq!(fault("192.0.2.0/24,1,a,b,c"), (1, TableFault::Fields));
+        assert_eq!(fault("192.0.2.0/24,1,\"a,b"), (1, TableFault::Quote));
+        assert_eq!(fault("192.0.2.0/24,1,\"a\"x,b"), (1, TableFault::Quote));
+        assert_eq!(
+            fault("192.0.2.1/24,1,a,b"),
+            (1, "192.0.2.1/24".parse::<Prefix>().unwrap_err().into())
+        );
+        assert_eq!(fault("192.0.2.0/24,AS,a,b"), (1, TableFault::Asn));
+        assert_eq!(fault("192.0.2.0/24,+1,a,b"), (1, TableFault::Asn));
+        assert_eq!(fault("192.0.2.0/24,4294967296,a,b"), (1, TableFault::Asn));
+        let long = format!("192.0.2.0/24,1,{},b", "a".repeat(FIELD_LIMIT + 1));
+        assert_eq!(fault(&long), (1, TableFault::Long));
+        let no_text = Organisations::read(b"# \xff").unwrap_err();
+        assert_eq!(no_text.to_string(), "line 1: this is not UTF-8: save the table as UTF-8 text");
+    }
+
+    #[test]
+    fn the_first_line_may_name_the_fields() {
+        let table = b"prefix,asn,organisation,cdn\n192.0.2.0/24,64496,Example,\n";
+        assert_eq!(Organisations::read(table).unwrap().len(), 1);
+        let later = "#\nprefix,asn,organisation,cdn";
+        assert_eq!(fault(later), (2, "prefix".parse::<Prefix>().unwrap_err().into()));
+    }
+
+    #[test]
+    fn a_table_may_be_empty() {
+        assert!(Organisations::read(b"").unwrap().is_empty());
+        assert!(Organisations::empty().of([192, 0, 2, 1].into()).is_none());
+    }
+
+    #[test]
+    fn the_seed_knows_the_largest() {
+        let table = include_bytes!("organisations.csv");
+        let seed = Organisations::read(table).unwrap();
+        assert!(seed.len() > 80);
+        assert_eq!(Organisations::seed().len(), seed.len());
+        for (address, name, cdn) in [
+            ("8.8.8.8", "Google", None),
+            ("142.250.180.14", "Google", Some("Google")),
+            ("2a00:1450:4001:80b::200e", "Google", Some("Google")),
+            ("104.17.1.1", "Cloudflare", Some("Cloudflare")),
+            ("23.45.67.89", "Akamai", Some("Akamai")),
+            ("13.33.1.1", "Amazon", Some("Amazon")),
+            ("151.101.1.69", "Fastly", Some("Fastly")),
+            ("17.253.1.1", "Apple", Some("Apple")),
+            ("157.240.1.35", "Meta", Some("Meta")),
+            ("45.57.1.1", "Netflix", Some("Netflix")),
+            ("20.190.1.1", "Microsoft", None),
+        ] {
+            let whose = seed.of(address.parse().unwrap()).unwrap();
+            assert_eq!((whose.name, whose.cdn), (Some(name), cdn), "{address}");
+        }
+        assert!(seed.of([192, 168, 1, 1].into()).is_none());
+    }
+}

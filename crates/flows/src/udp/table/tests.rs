@@ -1,0 +1,211 @@
+use manyways_unit::Size;
+
+use super::*;
+use crate::sample::{ID, crypto, hello, sealed};
+use crate::udp::Protocol;
+use rustls::quic::Version;
+
+const PHONE: [u8; 4] = [192, 0, 2, 9];
+const SITE: [u8; 4] = [192, 0, 2, 1];
+/// A question, whose number looks like the first byte of a header of QUIC, and those behind it like a
+/// version that nobody knows.
+const DNS: &[u8] = b"\xc7\x1d\x01\0\0\x01\0\0\0\0\0\0\x04test\0\0\x01\0\x01";
+
+/// A datagram between two ports, towards the site or from it.
+fn carry(
+    table: &mut Table,
+    millis: u64,
+    [port, service]: [u16; 2],
+    is_up: bool,
+    payload: &[u8],
+) -> Option<Exchange> {
+    let ((from, source), (to, destination)) = match is_up {
+        true => ((port, PHONE), (service, SITE)),
+        false => ((service, SITE), (port, PHONE)),
+    };
+    let packet = frame::Datagram {
+        source: source.into(),
+        destination: destination.into(),
+        protocol: 17,
+        payload: &[],
+        carried: payload.len() + 8,
+        length: payload.len() + 28,
+        fragment: None,
+        ecn: if is_up { 2 } else { 7 },
+        id: 0,
+        hop_limit: 64,
+        is_tunnelled: false,
+    };
+    let datagram = Datagram { from, to, payload, length: payload.len() };
+    table.handle(Time::from_millis(millis), &packet, &datagram, payload == DNS).exchange
+}
+
+fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool) {
+    carry(table, secs * 1_000, [port, 53], is_up, b"what");
+}
+
+fn ended(table: &mut Table) -> Vec<Ended> {
+    std::iter::from_fn(|| table.poll()).collect()
+}
+
+fn ports(table: &mut Table) -> Vec<u16> {
+    ended(table).iter().map(|flow| flow.client.port()).collect()
+}
+
+#[test]
+fn both_directions_are_one_flow_with_counts_of_each() {
+    let mut table = Table::new(Limits::default());
+    for (secs, is_up) in [(1, true), (2, false), (3, false), (7, true), (9, false)] {
+        pass(&mut table, secs, 5_000, is_up);
+    }
+    table.finish();
+    let [Ended { client, server, flow, exchange }] = &ended(&mut table)[..] else {
+        panic!("one flow");
+    };
+    assert_eq!((*client, *server), ((PHONE, 5_000).into(), (SITE, 53).into()));
+    assert_eq!((flow.protocol(), *exchange, table.len()), (Protocol::Unknown, None, 0));
+    let seconds = |secs| Time::ZERO + Span::from_secs(secs);
+    assert_eq!((flow.started(), flow.last()), (seconds(1), seconds(9)));
+    assert_eq!(flow.longest_gap(), Span::from_secs(4));
+    let (up, down) = (flow.sent(End::Client).unwrap(), flow.sent(End::Server).unwrap());
+    assert_eq!((up.packets, up.payload, up.whole), (2, Size::from_bytes(8), Size::from_bytes(64)));
+    assert_eq!((up.ecn, down.ecn), ([0, 0, 2, 0], [0, 0, 0, 3]));
+    assert_eq!((up.longest_gap, down.longest_gap), (Span::from_secs(6), Span::from_secs(6)));
+    assert_eq!((down.first, down.last), (seconds(2), seconds(9)));
+}
+
+#[test]
+fn who_begins_is_the_client_but_not_a_service() {
+    let mut table = Table::new(Limits::default());
+    carry(&mut table, 0, [5_000, 443], false, b"answer");
+    carry(&mut table, 0, [5_001, 9_000], false, b"peer");
+    carry(&mut table, 0, [123, 123], false, b"time");
+    table.finish();
+    for Ended { client, server, flow, .. } in ended(&mut table) {
+        let is_service = server.port() == 443;
+        assert_eq!(client.ip() == IpAddr::from(PHONE), is_service, "{client} to {server}");
+        assert_eq!(flow.sent(End::Server).is_some(), is_service);
+        assert_eq!(flow.sent(End::Client).is_some(), !is_service);
+    }
+}
+
+#[test]
+fn who_is_silent_for_long_is_over() {
+    let mut table = Table::new(Limits::default());
+    pass(&mut table, 0, 1_025, true);
+    pass(&mut table, 1, 1_026, true);
+    pass(&mut table, 100, 1_025, true);
+    pass(&mut table, 130, 1_027, true);
+    assert_eq!((ports(&mut table), table.len()), (vec![1_026], 2));
+    pass(&mut table, 221, 1_027, true);
+    assert_eq!((ports(&mut table), table.evicted()), (vec![1_025], 0));
+    // Also when it is the one that speaks again, and it is not its turn.
+    pass(&mut table, 222, 1_028, true);
+    pass(&mut table, 222, 1_029, true);
+    pass(&mut table, 343, 1_029, true);
+    assert_eq!((ports(&mut table), table.len()), (vec![1_027, 1_028, 1_029], 1));
+}
+
+#[test]
+fn there_is_a_limit() {
+    let mut table = Table::new(Limits { flows: 10, ..Limits::default() });
+    for port in 0..1_000 {
+        pass(&mut table, 0, port, true);
+        assert!(table.len() <= 11);
+    }
+    assert_eq!(table.evicted(), 989);
+    assert_eq!(ports(&mut table).len(), 989);
+    assert!(table.turns.len() <= 11);
+}
+
+/// A client's first datagram, to a server by that name.
+fn initial(id: &[u8]) -> Vec<u8> {
+    sealed(Version::V1, id, 0, &[], &crypto(0, &hello(Version::V1)))
+}
+
+#[test]
+fn a_port_that_is_used_again_is_another_flow() {
+    let mut table = Table::new(Limits::default());
+    let ports = [5_000, 8_443];
+    for round in 0..1_000_u64 {
+        let at = round * 100;
+        let id = [ID, &round.to_be_bytes()].concat();
+        carry(&mut table, at, ports, true, &initial(&id));
+        carry(&mut table, at + 30, ports, true, &initial(&id));
+        carry(&mut table, at + 60, ports, true, &[0x40; 40]);
+        assert_eq!(ended(&mut table).len(), usize::from(round > 0));
+        assert!(table.turns.len() <= SPARE + 3, "{}", table.turns.len());
+    }
+    // A copy that comes late is none.
+    carry(&mut table, 99_999, ports, true, &initial(&[ID, &999_u64.to_be_bytes()].concat()));
+    table.finish();
+    let [last] = &ended(&mut table)[..] else { panic!("one is left") };
+    assert_eq!(last.flow.sent(End::Client).unwrap().packets, 4);
+}
+
+#[test]
+fn quic_is_found_by_what_it_says() {
+    let rtp = [0x80, 0, 0, 1, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8];
+    let first = initial(ID);
+    for (service, payload, times, expected) in [
+        (8_443, &first[..], 1, Protocol::Quic),
+        (443, &[0x5f; 40], 30, Protocol::MaybeQuic),
+        (8_443, &[0x5f; 40], 30, Protocol::Unknown),
+        (443, &[0x17; 40], 1, Protocol::Unknown),
+        (443, &[], 1, Protocol::Unknown),
+        (4_000, &rtp, 20, Protocol::Unknown),
+        (4_000, &rtp, 3, Protocol::Unknown),
+        (123, &[0xe3; 48], 2, Protocol::Unknown),
+        (4_000, &[], 1, Protocol::Unknown),
+        (53, DNS, 1, Protocol::Dns),
+        (443, DNS, 1, Protocol::Dns),
+    ] {
+        let mut table = Table::new(Limits::default());
+        for n in 0..times {
+            carry(&mut table, n, [5_000, service], true, payload);
+        }
+        table.finish();
+        let [ended] = &ended(&mut table)[..] else { panic!("one flow") };
+        assert_eq!(ended.flow.protocol(), expected, "{service} {payload:x?}");
+        let is_quic = [Protocol::Quic, Protocol::MaybeQuic].contains(&expected);
+        assert_eq!(ended.flow.quic().is_some(), is_quic);
+    }
+    // Behind something else from the same ports.
+    let mut table = Table::new(Limits::default());
+    carry(&mut table, 0, [5_000, 8_443], true, b"\x00\x01\x00\x00 a hole is made");
+    carry(&mut table, 1, [5_000, 8_443], true, &first);
+    table.finish();
+    let flow = table.poll().unwrap().flow;
+    let name = flow.quic().and_then(|quic| quic.hello()?.server_name.clone());
+    assert_eq!(name.unwrap().as_str(), "shop.example.com");
+}
+
+#[test]
+fn exchanges_are_given_out_as_they_end() {
+    let mut table = Table::new(Limits::default());
+    let ports = [5_000, 443];
+    let mut all = Vec::new();
+    for (at, is_up) in [(0, true), (50, false), (100, true), (170, false)] {
+        all.extend(carry(&mut table, at, ports, is_up, &[0x40; 400]));
+    }
+    table.finish();
+    all.extend(table.poll().unwrap().exchange);
+    let times: Vec<Span> = all.iter().map(Exchange::response_time).collect();
+    assert_eq!(times, [Span::from_millis(50), Span::from_millis(70)]);
+}
+
+#[test]
+fn time_ends_what_was_silent_without_a_datagram() {
+    let mut table = Table::new(Limits::default());
+    for port in 1..=9 {
+        pass(&mut table, 0, port, true);
+    }
+    pass(&mut table, 100, 5, false);
+    let at = |secs: u64| Time::from_millis(secs * 1_000);
+    table.advance(at(120));
+    assert_eq!(table.len(), 9);
+    table.advance(at(121));
+    assert_eq!((ports(&mut table).len(), table.len()), (8, 1));
+    table.advance(at(221));
+    assert_eq!((ports(&mut table), table.evicted()), (vec![5], 0));
+}

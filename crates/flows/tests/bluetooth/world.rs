@@ -1,0 +1,223 @@
+//! A phone and a watch: streams in both directions over RFCOMM, with credits, and what is true of
+//! them; and what a host reads of the capture.
+
+use std::collections::BTreeMap;
+
+use manyways_unit::{Span, Time};
+use manyways_wire::bluetooth::{Control, Counts, Direction, Event, Host, StreamId, StreamSummary};
+use manyways_wire::capture::{Reader, Step};
+
+use crate::generator::Generator;
+
+pub const WATCH: [u8; 6] = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
+pub const HANDLE: u16 = 0x0b;
+/// The phone's number for the channel, and the watch's.
+pub const OWN: u16 = 0x40;
+pub const THEIRS: u16 = 0x51;
+/// Server channel 3, the watch being the server.
+pub const DLCI: u8 = 6;
+pub const UIH: u8 = 0xef;
+
+pub fn at(micros: u64) -> Time {
+    Time::ZERO + Span::from_micros(micros)
+}
+
+/// Of which stream, its PSM, the time, what was captured, and how long it is.
+pub type Piece = (StreamId, Option<u16>, Time, Vec<u8>, u64);
+
+/// What a host made of a capture.
+#[derive(Default)]
+pub struct Seen {
+    pub pieces: Vec<Piece>,
+    pub controls: Vec<Control>,
+    pub streams: Vec<StreamSummary>,
+    pub counts: Counts,
+}
+
+pub fn read(file: &[u8]) -> Seen {
+    let (mut reader, mut host, mut rest) = (Reader::default(), Host::default(), file);
+    let mut seen = Seen::default();
+    loop {
+        match reader.step(rest) {
+            Ok(Step::Packet(packet, length)) => {
+                let interface = &reader.interfaces()[packet.interface];
+                host.handle(interface, &packet, |data| seen.takes(data));
+                rest = &rest[length..];
+            }
+            Ok(Step::Other(length)) => rest = &rest[length..],
+            Ok(Step::More(_)) | Err(_) => break,
+        }
+    }
+    host.finish(|data| seen.takes(data));
+    while let Some(event) = host.poll() {
+        match event {
+            Event::Control(control) => seen.controls.push(control),
+            Event::Stream(stream) => seen.streams.push(stream),
+        }
+    }
+    seen.counts = *host.counts();
+    seen
+}
+
+impl Seen {
+    fn takes(&mut self, data: manyways_wire::bluetooth::Data<'_>) {
+        let piece = data.piece;
+        assert!(piece.bytes.len() as u64 <= piece.length);
+        let bytes = piece.bytes.to_vec();
+        self.pieces.push((data.stream, data.psm, piece.at, bytes, piece.length));
+    }
+
+    /// The stream of a channel, by the number that its packets are addressed to.
+    pub fn stream(&self, direction: Direction, cid: u16, dlci: Option<u8>) -> &StreamSummary {
+        let is_it = |id: &StreamId| (id.direction, id.cid, id.dlci) == (direction, cid, dlci);
+        let mut all = self.streams.iter().filter(|stream| is_it(&stream.id));
+        let stream = all.next().unwrap();
+        assert!(all.next().is_none(), "there are two");
+        stream
+    }
+
+    pub fn bytes(&self, of: &StreamSummary) -> Vec<u8> {
+        let is_it = |piece: &&Piece| piece.0 == of.id;
+        self.pieces.iter().filter(is_it).flat_map(|piece| piece.3.clone()).collect()
+    }
+
+    pub fn times(&self, of: &StreamSummary) -> Vec<Time> {
+        self.pieces.iter().filter(|piece| piece.0 == of.id).map(|piece| piece.2).collect()
+    }
+
+    pub fn names(&self) -> Vec<&'static str> {
+        self.controls.iter().map(|control| control.name).collect()
+    }
+
+    pub fn control(&self, name: &str) -> &Control {
+        self.controls.iter().find(|control| control.name == name).unwrap()
+    }
+}
+
+/// What is true of one direction.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    pub bytes: Vec<u8>,
+    /// When each packet's last part passed.
+    pub times: Vec<Time>,
+    /// When the sender got credits (more than zero) and used them (below).
+    pub credits: BTreeMap<u64, i64>,
+    pub opened: u64,
+    pub ended: u64,
+}
+
+impl Truth {
+    /// How often and how long it had no credits.
+    pub fn stalls(&self) -> (u64, Span) {
+        let (mut balance, mut stalls, mut stalled) = (0, 0, 0);
+        let mut since = None;
+        for (at, change) in self.credits.iter().map(|(at, change)| (*at, *change)) {
+            balance += change;
+            assert!(balance >= 0, "the generator sends without credits");
+            match (balance, since) {
+                (0, None) => {
+                    since = Some(at);
+                    stalls += 1;
+                }
+                (1.., Some(before)) => {
+                    stalled += at - before;
+                    since = None;
+                }
+                _ => {}
+            }
+        }
+        let left = since.map_or(0, |since| self.ended - since);
+        (stalls, Span::from_micros(stalled + left))
+    }
+}
+
+/// A number that looks like a random one, always the same ones.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, most: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.below(256) as u8).collect()
+    }
+}
+
+/// A channel is opened by the phone.
+pub fn opens_channel(phone: &mut Generator, psm: u16, own: u16, theirs: u16) {
+    let id = own as u8;
+    phone.signal(true, 0x02, id, &[psm, own]);
+    phone.signal(false, 0x03, id, &[theirs, own, 1, 2]);
+    phone.signal(false, 0x03, id, &[theirs, own, 0, 0]);
+    // Each says the longest packet that it takes.
+    phone.signal(true, 0x04, id + 1, &[theirs, 0, 0x0201, 990]);
+    phone.signal(false, 0x05, id + 1, &[own, 0, 0]);
+    phone.signal(false, 0x04, id + 2, &[own, 0, 0x0201, 1010]);
+    phone.signal(true, 0x05, id + 2, &[theirs, 0, 0]);
+}
+
+/// The stream is opened; the phone begins with 5 credits, the watch with 7. Says when.
+pub fn opens_stream(phone: &mut Generator) -> u64 {
+    let [low, high] = 330_u16.to_le_bytes();
+    phone.frame(true, THEIRS, (0, 0x3f, None), &[]);
+    phone.frame(false, OWN, (0, 0x73, None), &[]);
+    phone.frame(true, THEIRS, (0, UIH, None), &[0x83, 0x11, DLCI, 0xf0, 7, 0, low, high, 0, 7]);
+    phone.frame(false, OWN, (0, UIH, None), &[0x81, 0x11, DLCI, 0xe0, 7, 0, low, high, 0, 5]);
+    phone.frame(true, THEIRS, (DLCI, 0x3f, None), &[]);
+    let opened = phone.frame(false, OWN, (DLCI, 0x73, None), &[]);
+    phone.frame(true, THEIRS, (0, UIH, None), &[0xe3, 0x05, DLCI << 2 | 3, 0x8d]);
+    phone.frame(false, OWN, (0, UIH, None), &[0xe1, 0x05, DLCI << 2 | 3, 0x8d]);
+    opened
+}
+
+/// All of a session, and what is true of what the phone and the watch sent.
+pub fn session(seed: u64, steps: usize) -> (Generator, [Truth; 2]) {
+    let mut phone = Generator::new(HANDLE);
+    phone.command(0x0405, &[0x55, 0x44, 0x33, 0x22, 0x11, 0x02, 0x18, 0xcc, 2, 0, 0, 0, 1]);
+    phone.wait(90_000);
+    phone.connected(WATCH);
+    phone.wait(1_000);
+    opens_channel(&mut phone, 3, OWN, THEIRS);
+    let opened = opens_stream(&mut phone);
+    phone.wait(20_000);
+    let mut truth = [Truth::default(), Truth::default()];
+    let mut balance = [5_i64, 7];
+    for (truth, balance) in truth.iter_mut().zip(balance) {
+        truth.opened = opened;
+        truth.credits.insert(opened, balance);
+    }
+    let mut dice = Dice(seed);
+    for _ in 0..steps {
+        let side = dice.below(2) as usize;
+        let cid = if side == 0 { THEIRS } else { OWN };
+        let grants = (dice.below(4) == 0 || balance[1 - side] == 0).then(|| dice.below(6));
+        // Beyond what one byte of length can say, and in more than one part.
+        let most = [60, 330][dice.below(2) as usize];
+        let length = if balance[side] > 0 { 1 + dice.below(most) as usize } else { 0 };
+        if length > 0 || grants.is_some() {
+            let info = dice.bytes(length);
+            let passed = phone.frame(side == 0, cid, (DLCI, UIH, grants.map(|n| n as u8)), &info);
+            if length > 0 {
+                balance[side] -= 1;
+                truth[side].credits.insert(passed, -1);
+                truth[side].bytes.extend(info);
+                truth[side].times.push(at(passed));
+            }
+            let count = grants.unwrap_or(0) as i64;
+            balance[1 - side] += count;
+            truth[1 - side].credits.insert(passed, count);
+        }
+        phone.wait(dice.below(30_000));
+    }
+    phone.frame(true, THEIRS, (DLCI, 0x53, None), &[]);
+    let ended = phone.frame(false, OWN, (DLCI, 0x73, None), &[]);
+    truth.iter_mut().for_each(|truth| truth.ended = ended);
+    phone.signal(true, 0x06, 9, &[THEIRS, OWN]);
+    phone.signal(false, 0x07, 9, &[THEIRS, OWN]);
+    phone.wait(50_000);
+    phone.disconnected(0x16);
+    (phone, truth)
+}

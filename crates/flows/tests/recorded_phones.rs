@@ -1,0 +1,168 @@
+//! Recordings of a phone that opens a web site each. Only the first 96 bytes of a packet are in
+//! them: questions to name servers are whole, hellos have their beginning, and hardly an answer is
+//! whole. The counts are those of a program that shares no code with this one. Skipped where the
+//! recordings are absent, as none of them is ours to ship; `MANYWAYS_CAPTURES` names their folder.
+#![allow(clippy::disallowed_methods, reason = "a test is a shell: it opens the files")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::path::{Path, PathBuf};
+
+use manyways_unit::Time;
+use manyways_wire::capture::{LinkType, Reader, Step};
+use manyways_wire::dns::Transport;
+use manyways_wire::frame::{self, Datagram, Opaque};
+use manyways_wire::tcp::{Flags, Segment};
+use manyways_wire::{Peek, dns, http, tls};
+
+/// The protocol with which these phones' modems multiplex what they exchange with the kernel.
+const QUALCOMM_MAP: u16 = 0x00f9;
+
+/// The bytes of each recording, or none where they are absent.
+fn recordings() -> Vec<Vec<u8>> {
+    let folder = std::env::var_os("MANYWAYS_CAPTURES").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures"),
+        PathBuf::from,
+    );
+    let Ok(entries) = std::fs::read_dir(folder.join("phone")) else {
+        eprintln!("skipped: the recordings of phones are absent");
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "pcap"));
+    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+/// Each frame of a recording, and whether the clock stepped back before it.
+fn frames(file: &[u8]) -> Vec<(Result<Datagram<'_>, Opaque>, bool)> {
+    let (mut reader, mut at, mut frames, mut last) = (Reader::default(), 0, Vec::new(), None);
+    while at < file.len() {
+        match reader.step(&file[at..]).unwrap() {
+            Step::Packet(packet, length) => {
+                let link = reader.interfaces()[packet.interface].link;
+                assert_eq!(link, LinkType::SLL);
+                let found = frame::datagram(link, packet.bytes, packet.length);
+                frames.push((found, last.is_some_and(|last| packet.at < last)));
+                last = Some(packet.at);
+                at += length;
+            }
+            Step::Other(length) => at += length,
+            Step::More(length) => panic!("it ends before {length} bytes"),
+        }
+    }
+    frames
+}
+
+#[test]
+fn every_packet_of_the_recordings_is_read() {
+    let recordings = recordings();
+    if recordings.is_empty() {
+        return;
+    }
+    let (mut packets, mut steps, mut modem, mut others) = (0, 0, 0, 0);
+    let (mut segments, mut hellos, mut carried) = (0, 0, 0);
+    for (found, is_back) in recordings.iter().flat_map(|recording| frames(recording)) {
+        packets += 1;
+        steps += u32::from(is_back);
+        match found {
+            Ok(Datagram { protocol: 6, payload, carried: length, .. }) => {
+                let segment = Segment::read(payload, length).unwrap();
+                segments += 1;
+                hellos += u32::from(segment.flags.has(Flags::SYN));
+                carried += u64::from(segment.length);
+            }
+            Ok(_) => others += 1,
+            Err(why) => {
+                assert_eq!(why, Opaque::Protocol(QUALCOMM_MAP));
+                modem += 1;
+            }
+        }
+    }
+    assert_eq!([packets, steps, modem, others], [13_718, 2_117, 4_133, 728]);
+    assert_eq!((segments, hellos, carried), (8_857, 425, 9_804_821));
+}
+
+/// The ports of a TCP segment or a UDP datagram, what was recorded of what it carries, and how long
+/// that was when it was sent.
+fn payload<'a>(found: &Datagram<'a>) -> Option<(u16, u16, &'a [u8], usize)> {
+    match found.protocol {
+        6 => {
+            let segment = Segment::read(found.payload, found.carried)?;
+            Some((segment.from, segment.to, segment.payload, segment.length as usize))
+        }
+        17 => {
+            let (ports, there) = found.payload.split_at_checked(8)?;
+            let port = |at: usize| u16::from_be_bytes([ports[at], ports[at + 1]]);
+            Some((port(0), port(2), there, found.carried - 8))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn phones_begin_to_say_hello_and_ask_for_names() {
+    let recordings = recordings();
+    if recordings.is_empty() {
+        return;
+    }
+    let (mut hellos, mut sized, mut heads, mut questions, mut answers) = (0, 0, 0, 0, 0);
+    for recording in &recordings {
+        for found in frames(recording).into_iter().filter_map(|(found, _)| found.ok()) {
+            let Some((from, to, there, length)) = payload(&found) else { continue };
+            match found.protocol {
+                6 if there.starts_with(&[22, 3]) && there.get(5) == Some(&1) => {
+                    let Peek::More(whole) = tls::client_hello(there) else { panic!("{there:x?}") };
+                    hellos += 1;
+                    assert!(whole <= length, "{whole} are more than the {length} that were sent");
+                    // Where its length is there, the hint is exact: each was one segment.
+                    sized += u32::from(there.len() >= 9 && whole == length);
+                }
+                6 if there.starts_with(b"GET ") => {
+                    assert_eq!(tls::client_hello(there), Peek::No);
+                    assert!(matches!(http::head(there), Peek::More(_)));
+                    heads += 1;
+                }
+                17 if to == 53 => {
+                    let asked = dns::question(there);
+                    assert_eq!(asked.is_some(), there.len() == length, "{there:x?}");
+                    questions += u32::from(asked.is_some());
+                }
+                17 if from == 53 => {
+                    assert!(there.len() == length || dns::answer(there).is_none());
+                    answers += u32::from(dns::answer(there).is_some());
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_eq!([hellos, sized, heads, questions, answers], [189, 113, 11, 336, 5]);
+}
+
+/// The names of four questions were cut, and of most answers only an alias is there. The program
+/// that counted took two messages for a pair when their ends and number agreed.
+#[test]
+fn what_phones_ask_for_is_joined_with_answers_that_are_cut() {
+    let recordings = recordings();
+    if recordings.is_empty() {
+        return;
+    }
+    let (mut asked, mut answered, mut unknown, mut addresses, mut learnt) = (0, 0, 0, 0, 0);
+    for recording in &recordings {
+        let mut lookups = dns::Lookups::default();
+        for (found, _) in frames(recording) {
+            let Some(found) = found.ok().filter(|found| found.protocol == 17) else { continue };
+            let Some((from, to, there, length)) = payload(&found) else { continue };
+            let (from, to) = ((found.source, from).into(), (found.destination, to).into());
+            let heard = lookups.handle(Time::ZERO, Transport::Udp, from, to, there, length);
+            learnt += u32::from(heard.resolved.is_some());
+        }
+        assert_eq!(lookups.unread(), 0);
+        lookups.finish();
+        for lookup in std::iter::from_fn(|| lookups.poll()) {
+            unknown += u32::from(lookup.question.is_none());
+            asked += lookup.times;
+            answered += u32::from(lookup.asked.is_some() && lookup.reply.is_some());
+            addresses += lookup.reply.map_or(0, |reply| reply.addresses.len() as u32);
+        }
+    }
+    assert_eq!([asked, answered, unknown, addresses, learnt], [340, 313, 4, 32, 32]);
+}

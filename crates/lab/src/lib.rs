@@ -1,0 +1,647 @@
+//! The emulator: real kernel stacks in namespaces, joined by emulated links.
+//!
+//! A [`Lab`] has a device side with one network interface a link, and a far side with one or more
+//! hosts. Packets go from stack to stack through TUN devices; in between, one thread moves them
+//! through the pure cores of `manyways-link`. Everything belongs to the process that made the lab
+//! and ends with it.
+//!
+//! Where to start: [`Lab::start`], then [`Lab::spawn`].
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod address;
+pub mod bench;
+pub mod control;
+pub mod doubt;
+pub mod event;
+mod internet;
+mod network;
+pub mod pcap;
+pub mod radio;
+pub mod registry;
+pub mod relay;
+pub mod resolver;
+pub mod run;
+pub mod timeline;
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, TcpListener, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use manyways_link::middlebox;
+use manyways_sys::clock::Clock;
+use manyways_sys::netns::NetNs;
+use manyways_sys::sandbox::{Sandbox, View, spawn_in};
+use manyways_sys::wait::{Outcome, wait};
+use manyways_trace::scenario::{
+    Change, DelaySpec, DirectionSpec, Event, HostSpec, LinkSpec, Middlebox,
+};
+use manyways_unit::{Span, Time};
+
+use self::pcap::PcapWriter;
+use self::radio::{Radio, RadioError};
+use self::registry::{Entry, Record, Registry};
+use self::relay::{HostEnd, Relay, RelayConfig, RelayLink};
+use self::resolver::{Resolver, Zone};
+
+/// Below this every name is the lab's.
+pub const DOMAIN: &str = "lab";
+
+/// TCP congestion control where nobody chose one: what most servers use.
+pub const DEFAULT_CC: &str = "cubic";
+
+/// How long a far command may take until it listens.
+pub const SERVE_PATIENCE: Span = Span::from_secs(10);
+/// How long to wait until the far host's sockets are looked at again: at first, and at most.
+const LOOK_AGAIN: [Span; 2] = [Span::from_millis(5), Span::from_millis(100)];
+
+/// What to build.
+#[derive(Clone, Debug)]
+pub struct LabSpec {
+    /// Name, to be entered by.
+    pub name: String,
+    /// Whether the name, where it is in use, gets a number behind it; otherwise the lab does not start
+    /// then. See [`Lab::name`].
+    pub numbered: bool,
+    /// The links, at least one and at most [`address::MAX`].
+    pub links: Vec<LinkSpec>,
+    /// The far hosts; none means one, `origin`.
+    pub hosts: Vec<HostSpec>,
+    /// TCP congestion control of every namespace.
+    pub cc: String,
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// Where in their traces the links start.
+    pub trace_offset: Span,
+    /// Whether the far side has the host's own network.
+    pub internet: bool,
+    /// A folder for one pcapng file a link.
+    pub pcap: Option<PathBuf>,
+    /// No emulation: packets go through as fast as they can.
+    pub bare: bool,
+}
+
+impl LabSpec {
+    /// Links, with the defaults of everything else: the one host `origin`, [`DEFAULT_CC`], seed 1,
+    /// traces from their start, no way out, no captures, and the name as it is.
+    pub fn new(name: String, links: Vec<LinkSpec>) -> Self {
+        Self {
+            name,
+            numbered: false,
+            links,
+            hosts: Vec::new(),
+            cc: DEFAULT_CC.to_owned(),
+            seed: 1,
+            trace_offset: Span::ZERO,
+            internet: false,
+            pcap: None,
+            bare: false,
+        }
+    }
+}
+
+/// Why a lab does not start or a command does not run in it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The name is taken.
+    #[error("a lab called `{0}` is there already")]
+    NameTaken(String),
+    /// No namespaces for this user.
+    #[error("this user may not make network namespaces: {0}")]
+    NotPermitted(io::Error),
+    /// The congestion control cannot be set.
+    #[error("TCP congestion control `{cc}` cannot be used: {error}")]
+    CongestionControl {
+        /// Its name.
+        cc: String,
+        /// The kernel's answer.
+        error: io::Error,
+    },
+    /// `--internet` without root.
+    #[error("only root can give a lab the host's network")]
+    InternetNeedsRoot,
+    /// The specification makes no sense.
+    #[error("{0}")]
+    Spec(String),
+    /// A link's radio.
+    #[error(transparent)]
+    Radio(#[from] RadioError),
+    /// A link that does not exist.
+    #[error("there is no link `{0}`")]
+    NoSuchLink(String),
+    /// A far command ended at once.
+    #[error("the far command `{command}` ended at once ({status})")]
+    FarCommand {
+        /// As given.
+        command: String,
+        /// How.
+        status: std::process::ExitStatus,
+    },
+    /// Anything else that the system refused.
+    #[error("cannot {doing}: {error}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// The answer.
+        error: io::Error,
+    },
+}
+
+impl LabError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NameTaken(name) => format!(
+                "choose another name with --name, enter it with `manyways lab enter {name}`, or \
+                 remove what a killed lab left with `manyways lab gc`"
+            ),
+            Self::NotPermitted(_) => "run it as root, or allow user namespaces \
+                 (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces > 0)"
+                .to_owned(),
+            Self::CongestionControl { cc, .. } => format!(
+                "see /proc/sys/net/ipv4/tcp_available_congestion_control; without root, {cc} must \
+                 be in tcp_allowed_congestion_control beside it; choose another one with --cc"
+            ),
+            Self::InternetNeedsRoot => "run it as root, or leave --internet out".to_owned(),
+            Self::Spec(_) => "see `manyways lab shell --help` for examples".to_owned(),
+            Self::Radio(error) => return error.hint(),
+            Self::FarCommand { .. } => {
+                "its own output above says why; commands run with /bin/sh -c".to_owned()
+            }
+            Self::System { error, .. }
+                if error.kind() == io::ErrorKind::PermissionDenied
+                    && error.to_string().contains("/dev/net/tun") =>
+            {
+                "run it as root, or let everybody open it (chmod 666 /dev/net/tun)".to_owned()
+            }
+            Self::System { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                "the emulator needs /dev/net/tun and the `ip` command (package iproute2)".to_owned()
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> LabError {
+    move |error| LabError::System { doing, error }
+}
+
+/// Where a command runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the device, which has the links as its interfaces.
+    Device,
+    /// On a far host, by its number.
+    Host(usize),
+}
+
+/// A running lab. Dropping it ends every process in it and leaves the host as it was.
+pub struct Lab {
+    // In the order of their end: first what sends, then what carries, last what is written down.
+    servers: Vec<Child>,
+    sandbox: Sandbox,
+    resolvers: Vec<Resolver>,
+    relay: Arc<Relay>,
+    device: NetNs,
+    hosts: Vec<Host>,
+    links: Vec<LinkSpec>,
+    internet_v6: Option<bool>,
+    entry: Entry,
+}
+
+struct Host {
+    spec: HostSpec,
+    ns: NetNs,
+}
+
+impl Lab {
+    /// Builds a lab. Call it before the process starts threads of its own.
+    pub fn start(registry: &Registry, spec: LabSpec) -> Result<Self, LabError> {
+        let hosts = checked_hosts(&spec)?;
+        let radios: Vec<Option<Radio>> = spec
+            .links
+            .iter()
+            .map(|link| Ok(radio::profile_of(link)?.map(Radio::new)))
+            .collect::<Result<_, RadioError>>()?;
+        registry.collect().map_err(system("remove what an earlier lab left"))?;
+        let claimed = match spec.numbered {
+            true => registry.claim_numbered(&spec.name),
+            false => registry.claim(&spec.name),
+        };
+        let mut entry = claimed.map_err(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                LabError::NameTaken(spec.name.clone())
+            } else {
+                LabError::System { doing: "write down the lab", error }
+            }
+        })?;
+        let cc_error = |error| LabError::CongestionControl { cc: spec.cc.clone(), error };
+        entry.allow_cc(&spec.cc).map_err(cc_error)?;
+        let sandbox = Sandbox::start().map_err(not_permitted)?;
+
+        let (device, tuns) = network::device_side(&spec.links, &spec.cc)
+            .map_err(system("set the device's network up"))?;
+        let mut far = Vec::with_capacity(hosts.len());
+        let mut ends: Vec<Vec<HostEnd>> = spec.links.iter().map(|_| Vec::new()).collect();
+        for (index, host) in hosts.into_iter().enumerate() {
+            let (ns, tuns) = network::host_side(index, &spec.links, &spec.cc)
+                .map_err(system("set a far host's network up"))?;
+            for ((tun, link), ends) in tuns.into_iter().zip(&spec.links).zip(&mut ends) {
+                let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
+                ends.push(HostEnd {
+                    tun,
+                    extra_delay: extra.map(|(_, delay)| *delay).unwrap_or_default(),
+                    addresses: address::host(index).to_vec(),
+                });
+            }
+            far.push(Host { spec: host, ns });
+        }
+        let mut internet_v6 = None;
+        if spec.internet {
+            if !manyways_sys::sandbox::is_root() {
+                return Err(LabError::InternetNeedsRoot);
+            }
+            let v6 = internet::connect(&mut entry, &far[0].ns)
+                .map_err(system("connect the lab with the host's network"))?;
+            internet_v6 = Some(v6);
+        }
+
+        let mut resolvers = Vec::new();
+        let upstream = if spec.internet { resolver::host_upstream() } else { None };
+        for index in 0..spec.links.len() {
+            let zone = zone(index, &spec.links, &far);
+            for own in address::gateway(index) {
+                let (udp, tcp) = far[0]
+                    .ns
+                    .run(|| Ok((UdpSocket::bind((own, 53))?, TcpListener::bind((own, 53))?)))
+                    .map_err(system("open the gateway's resolver"))?;
+                resolvers.push(
+                    Resolver::start(zone.clone(), udp, tcp, upstream)
+                        .map_err(system("start the gateway's resolver"))?,
+                );
+            }
+        }
+
+        let mut relayed = Vec::with_capacity(spec.links.len());
+        let links = spec.links.iter().zip(tuns).enumerate();
+        for (((index, (link, device)), hosts), radio) in links.zip(ends).zip(radios) {
+            let pcap = match &spec.pcap {
+                Some(folder) => Some(
+                    PcapWriter::create(&folder.join(format!("{}.pcapng", link.name)), &link.name)
+                        .map_err(system("write the capture"))?,
+                ),
+                None => None,
+            };
+            let middlebox = link.middlebox.map(|middlebox| match middlebox {
+                Middlebox::Nat { idle } => middlebox::Middlebox::nat(address::nat(index), idle),
+                Middlebox::StripMptcp => middlebox::Middlebox::strip_mptcp(),
+            });
+            relayed.push(RelayLink { spec: link.clone(), device, hosts, middlebox, radio, pcap });
+        }
+        let config =
+            RelayConfig { seed: spec.seed, trace_offset: spec.trace_offset, bare: spec.bare };
+        let relay = Relay::start(relayed, config).map_err(system("start the relay"))?;
+
+        write_views(&entry.folder(), &spec.links, &far).map_err(system("write the lab's files"))?;
+        entry
+            .update(|record| {
+                record.init = sandbox.init_pid();
+                record.device_fd = device_fd(&device);
+                record.hosts =
+                    far.iter().map(|h| (h.spec.name.clone(), device_fd(&h.ns))).collect();
+                record.links = spec.links.iter().map(|link| link.name.clone()).collect();
+            })
+            .map_err(system("write down the lab"))?;
+        Ok(Self {
+            servers: Vec::new(),
+            sandbox,
+            resolvers,
+            relay: Arc::new(relay),
+            device,
+            hosts: far,
+            links: spec.links,
+            internet_v6,
+            entry,
+        })
+    }
+
+    /// The lab's name.
+    pub fn name(&self) -> &str {
+        &self.entry.record().name
+    }
+
+    /// Whether IPv6 leads to the internet, as IPv4 does; none without [`LabSpec::internet`].
+    pub fn internet_v6(&self) -> Option<bool> {
+        self.internet_v6
+    }
+
+    /// The links as they were specified.
+    pub fn links(&self) -> &[LinkSpec] {
+        &self.links
+    }
+
+    /// What moves the packets.
+    pub fn relay(&self) -> &Arc<Relay> {
+        &self.relay
+    }
+
+    /// The lab's folder; it goes with the lab.
+    pub fn folder(&self) -> PathBuf {
+        self.entry.folder()
+    }
+
+    /// The number of a link.
+    pub fn link(&self, name: &str) -> Result<usize, LabError> {
+        self.links
+            .iter()
+            .position(|link| link.name == name)
+            .ok_or_else(|| LabError::NoSuchLink(name.to_owned()))
+    }
+
+    /// The namespace of a place, for sockets of one's own.
+    pub fn namespace(&self, place: Place) -> &NetNs {
+        match place {
+            Place::Device => &self.device,
+            Place::Host(host) => &self.hosts[host].ns,
+        }
+    }
+
+    /// Sets an environment variable for every command that starts in the lab from now on.
+    pub fn export(&mut self, name: &str, value: &str) -> Result<(), LabError> {
+        self.entry
+            .update(|record| record.environment.push((name.to_owned(), value.to_owned())))
+            .map_err(system("write down the lab"))
+    }
+
+    /// Starts a command somewhere in the lab.
+    pub fn spawn(&self, place: Place, mut command: Command) -> Result<Child, LabError> {
+        let folder = self.folder();
+        self.entry.record().tell(&mut command, &folder);
+        let view = view(&folder, place == Place::Device).map_err(system("lay the files out"))?;
+        self.sandbox
+            .spawn(command, self.namespace(place), view)
+            .map_err(system("run the command in the lab"))
+    }
+
+    /// Starts a far command through the shell and waits until it listens on TCP or UDP. A command that
+    /// ends in success has put a server into the background. False where nothing listens after
+    /// [`SERVE_PATIENCE`]: the command may not be a server.
+    pub fn serve(&mut self, host: usize, text: &str) -> Result<bool, LabError> {
+        let before = self.listening(host)?;
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", text]).stdin(Stdio::null());
+        let mut child = self.spawn(Place::Host(host), command)?;
+        let clock = Clock::start();
+        let [mut pause, longest] = LOOK_AGAIN;
+        let mut has_ended = false;
+        // The kernel notifies nobody of new listeners, and each look costs a thread and four files.
+        let listens = loop {
+            if self.listening(host)? > before {
+                break true;
+            }
+            if clock.now().since(Time::ZERO) > SERVE_PATIENCE {
+                break false;
+            }
+            if has_ended {
+                std::thread::sleep(Duration::from_nanos(pause.as_nanos()));
+            } else if let Outcome::Exited(status) =
+                wait(&mut child, Some(pause), None).map_err(system("watch the far command"))?
+            {
+                if !status.success() {
+                    return Err(LabError::FarCommand { command: text.to_owned(), status });
+                }
+                has_ended = true;
+            }
+            pause = Span::from_nanos(pause.as_nanos() * 3 / 2).min(longest);
+        };
+        self.servers.push(child);
+        Ok(listens)
+    }
+
+    /// The number of a far host.
+    pub fn host(&self, name: &str) -> Option<usize> {
+        self.hosts.iter().position(|host| host.spec.name == name)
+    }
+
+    /// The far hosts' commands as they were specified, by host.
+    pub fn specified_servers(&self) -> Vec<(usize, String)> {
+        self.hosts
+            .iter()
+            .enumerate()
+            .flat_map(|(index, host)| host.spec.serve.iter().map(move |c| (index, c.clone())))
+            .collect()
+    }
+
+    /// Changes a link while it runs.
+    pub fn change(&self, link: &str, changes: Vec<Change>) -> Result<(), LabError> {
+        self.relay.change(self.link(link)?, changes);
+        Ok(())
+    }
+
+    /// Starts the traces again and schedules events; gives the time from which they count.
+    pub fn restart(&self, offset: Span, events: &[Event]) -> Result<Time, LabError> {
+        let events = events
+            .iter()
+            .map(|event| Ok((self.link(&event.link)?, event.clone())))
+            .collect::<Result<_, LabError>>()?;
+        self.relay.restart(offset, events).map_err(system("restart the links"))
+    }
+
+    fn listening(&self, host: usize) -> Result<usize, LabError> {
+        self.hosts[host]
+            .ns
+            .run(|| {
+                // The states of a TCP socket that listens and of a UDP socket without a peer.
+                let tables = [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")];
+                let waiting = |(table, state): (&str, &str)| {
+                    let text = fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
+                    let is = |line: &&str| line.split_whitespace().nth(3) == Some(state);
+                    Ok(text.lines().filter(is).count())
+                };
+                tables.into_iter().map(waiting).sum()
+            })
+            .map_err(system("look at the far host's sockets"))
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for resolver in self.resolvers.drain(..) {
+            resolver.stop();
+        }
+        // The sandbox kills them; here they are only waited for.
+        for server in &mut self.servers {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+/// Starts a command in a lab that another process runs: `record` says which, `folder` is its
+/// folder, and `fd` that process's descriptor of the namespace of `place`.
+///
+/// Call it while the process has a single thread.
+pub fn enter(
+    record: &Record,
+    folder: &Path,
+    place: Place,
+    fd: i32,
+    mut command: Command,
+) -> io::Result<Child> {
+    record.tell(&mut command, folder);
+    let view = view(folder, place == Place::Device)?;
+    let (Some(owner), Some(init)) = (record.process(), record.sandbox()) else {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it runs within a lab that this process is not around",
+        ));
+    };
+    spawn_in(owner, init, fd, command, view)
+}
+
+/// The files that a command in the lab sees instead of the host's.
+fn view(folder: &Path, device: bool) -> io::Result<View> {
+    let hosts = folder.join(if device { "hosts" } else { "hosts-far" });
+    let mut view = View::default()
+        .bind(&hosts, Path::new("/etc/hosts"))?
+        .bind(&folder.join("nsswitch.conf"), Path::new("/etc/nsswitch.conf"))?;
+    if device {
+        view = view.bind(&folder.join("resolv.conf"), Path::new("/etc/resolv.conf"))?;
+    }
+    Ok(view)
+}
+
+/// Writes those files. The device asks its gateways for every name, because they may answer
+/// differently; the far hosts, which have no resolver, find each other in their hosts file.
+fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<()> {
+    let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut text = format!("127.0.0.1 localhost {}\n::1 localhost\n", own.trim());
+    fs::write(folder.join("hosts"), &text)?;
+    for (index, host) in hosts.iter().enumerate() {
+        for address in address::host(index) {
+            text.push_str(&format!("{address} {}.{DOMAIN}\n", host.spec.name));
+        }
+    }
+    fs::write(folder.join("hosts-far"), text)?;
+    let patience =
+        links.iter().take(NAME_SERVERS).map(|link| lookup_patience(link, &hosts[0].spec));
+    let mut text = format!("options timeout:{} attempts:3\n", patience.max().unwrap_or(1));
+    for index in 0..links.len().min(NAME_SERVERS) {
+        text.push_str(&format!("nameserver {}\n", address::gateway(index)[0]));
+    }
+    fs::write(folder.join("resolv.conf"), text)?;
+    // A host's resolver daemon would be asked first otherwise, and answer for the host's network.
+    fs::write(
+        folder.join("nsswitch.conf"),
+        "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n\
+         protocols: files\n",
+    )
+}
+
+/// The C library asks three servers at most.
+const NAME_SERVERS: usize = 3;
+
+/// How many seconds a lookup over a link waits for the answer of the gateway, which is on the first far
+/// host: twice the link's round trip, from 1 to the C library's most.
+fn lookup_patience(link: &LinkSpec, host: &HostSpec) -> u64 {
+    /// `RES_MAXRETRANS`.
+    const LONGEST: u64 = 30;
+    let longest = |delay: &DelaySpec| match delay {
+        DelaySpec::Constant(span) => *span,
+        DelaySpec::Trace { steps, .. } => {
+            steps.steps().iter().map(|(_, span)| *span).max().unwrap_or_default()
+        }
+    };
+    let one_way = |direction: &DirectionSpec| longest(&direction.delay) + direction.jitter;
+    let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
+    let extra = extra.map_or(Span::ZERO, |(_, span)| *span);
+    let trip = one_way(&link.down) + one_way(&link.up) + extra + extra;
+    ((trip + trip).as_secs_f64().ceil() as u64).clamp(1, LONGEST)
+}
+
+/// The names as one link's gateway tells them.
+fn zone(link: usize, links: &[LinkSpec], hosts: &[Host]) -> Zone {
+    let mut zone = Zone::default();
+    for (index, host) in hosts.iter().enumerate() {
+        let addresses: Vec<IpAddr> = address::host(index).to_vec();
+        zone.insert(&format!("{}.{DOMAIN}", host.spec.name), addresses.clone());
+        for (name, only) in &host.spec.names {
+            if only.as_ref().is_none_or(|only| *only == links[link].name) {
+                zone.insert(name, addresses.clone());
+            }
+        }
+    }
+    zone
+}
+
+fn checked_hosts(spec: &LabSpec) -> Result<Vec<HostSpec>, LabError> {
+    if spec.links.is_empty() {
+        return Err(LabError::Spec("a lab needs at least one link".into()));
+    }
+    if spec.links.len().max(spec.hosts.len()) > address::MAX {
+        return Err(LabError::Spec(format!("a lab has at most {} links and hosts", address::MAX)));
+    }
+    for (index, host) in spec.hosts.iter().enumerate() {
+        if spec.hosts[..index].iter().any(|other| other.name == host.name) {
+            return Err(LabError::Spec(format!("two hosts are called `{}`", host.name)));
+        }
+    }
+    for (index, link) in spec.links.iter().enumerate() {
+        if spec.links[..index].iter().any(|other| other.name == link.name) {
+            return Err(LabError::Spec(format!("two links are called `{}`", link.name)));
+        }
+    }
+    if spec.hosts.is_empty() {
+        return Ok(vec![HostSpec {
+            name: "origin".into(),
+            extra_delay: Vec::new(),
+            names: Vec::new(),
+            serve: Vec::new(),
+        }]);
+    }
+    Ok(spec.hosts.clone())
+}
+
+fn not_permitted(error: io::Error) -> LabError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => LabError::NotPermitted(error),
+        _ => LabError::System { doing: "start the lab's process tree", error },
+    }
+}
+
+fn device_fd(ns: &NetNs) -> i32 {
+    use std::os::fd::AsFd;
+    ns.as_fd().as_raw_fd()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_waits_for_the_slowest_link() {
+        let patience = |text: &str, extra: u64| {
+            let mut read = |_: &str| Ok(b"0 40\n1 3000\n".to_vec());
+            let link = LinkSpec::parse(text, &mut read).unwrap();
+            let host = HostSpec {
+                name: "origin".into(),
+                extra_delay: vec![("wifi".into(), Span::from_secs(extra))],
+                names: Vec::new(),
+                serve: Vec::new(),
+            };
+            lookup_patience(&link, &host)
+        };
+        assert_eq!(patience("wifi", 0), 1);
+        assert_eq!(patience("wifi:delay=32ms", 0), 1);
+        assert_eq!(patience("wifi:delay=4s", 0), 16);
+        assert_eq!(patience("wifi:down-delay=1s,jitter=500ms", 1), 8);
+        assert_eq!(patience("wifi:up-delay=trace:x", 0), 6);
+        assert_eq!(patience("wifi:delay=10s", 0), 30);
+    }
+}

@@ -1,0 +1,238 @@
+//! The namespaces of a lab: devices, addresses, routes, rules and kernel settings.
+//!
+//! Set-up goes through `ip -batch`, one process a namespace: it is on every machine that could
+//! run a lab, and what it was told can be read and tried by hand.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use manyways_sys::netns::NetNs;
+use manyways_sys::tun::Tun;
+use manyways_trace::scenario::{LinkSpec, Middlebox};
+
+use super::address;
+
+/// Largest TCP buffer: 10 Gbit/s × 25 ms, and twice that for the window's overhead.
+const TCP_BUFFER: u32 = 64 * 1024 * 1024;
+/// Packets that a device holds before the relay reads them; the kernel's 500 drops super-packets.
+const TX_QUEUE: u32 = 10_000;
+/// Routing tables of the links: this and the link's number.
+const FIRST_TABLE: usize = 101;
+/// Metric of the first link's default route in the main table.
+const FIRST_METRIC: usize = 100;
+
+/// The device's namespace with one TUN a link.
+pub fn device_side(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
+    let (ns, tuns) = namespace_with(links, cc)?;
+    ns.run(|| {
+        // Strict reverse-path filtering would drop the answers to sockets bound to a link that is
+        // not the default one.
+        for conf in ["all", "default"] {
+            sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "2")?;
+        }
+        // What a network manager does when the carrier goes: the link's routes do not count.
+        for family in ["ipv4", "ipv6"] {
+            sysctl(&format!("net/{family}/conf/all/ignore_routes_with_linkdown"), "1")?;
+        }
+        let mut batch = Batch::new("link set lo up\n");
+        for (index, link) in links.iter().enumerate() {
+            let name = &link.name;
+            sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "2")?;
+            sysctl(&format!("net/ipv4/conf/{name}/ignore_routes_with_linkdown"), "1")?;
+            sysctl(&format!("net/ipv6/conf/{name}/ignore_routes_with_linkdown"), "1")?;
+            let table = FIRST_TABLE + index;
+            let metric = FIRST_METRIC + index;
+            // What `manyways paths` and `get` read: the kernel cannot know these of a TUN device.
+            let _ = writeln!(
+                batch.links,
+                "link set dev {name} alias manyways:kind={},metered={},dns={}",
+                kind(name),
+                if link.metered { "yes" } else { "no" },
+                address::gateway(index)[0],
+            );
+            let prefixes = [address::LINK_PREFIX.0, address::LINK_PREFIX.1];
+            for ((own, gateway), prefix) in
+                address::device(index).into_iter().zip(address::gateway(index)).zip(prefixes)
+            {
+                let batch = batch.of(own);
+                let _ = writeln!(batch, "addr add {own}/{prefix} dev {name}{}", nodad(own));
+                for table in [format!("metric {metric}"), format!("table {table}")] {
+                    let _ = writeln!(batch, "route add default via {gateway} dev {name} {table}");
+                }
+                let _ = writeln!(batch, "rule add from {own} lookup {table} pref 1000");
+                let _ = writeln!(batch, "rule add oif {name} lookup {table} pref 1001");
+            }
+        }
+        batch.run()?;
+        mptcp_endpoints(links);
+        Ok(())
+    })?;
+    Ok((ns, tuns))
+}
+
+/// One far host's namespace with one TUN a link. The first host is also the gateway of every link.
+pub fn host_side(host: usize, links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
+    let (ns, tuns) = namespace_with(links, cc)?;
+    ns.run(|| {
+        let mut batch = Batch::new("link set lo up\n");
+        let mut own = address::host(host).to_vec();
+        if host == 0 {
+            own.extend((0..links.len()).flat_map(address::gateway));
+        }
+        for own in own {
+            let _ = writeln!(batch.of(own), "addr add {own}/{} dev lo{}", bits(own), nodad(own));
+        }
+        for (index, link) in links.iter().enumerate() {
+            let name = &link.name;
+            // A host has one address on every link: the source of what it starts itself.
+            for (network, own) in address::network(index).into_iter().zip(address::host(host)) {
+                let _ = writeln!(batch.of(own), "route add {network} dev {name} src {own}");
+            }
+            if matches!(link.middlebox, Some(Middlebox::Nat { .. })) {
+                let _ = writeln!(batch.v4, "route add {}/32 dev {name}", address::nat(index));
+            }
+        }
+        batch.run()
+    })?;
+    Ok((ns, tuns))
+}
+
+fn namespace_with(links: &[LinkSpec], cc: &str) -> io::Result<(NetNs, Vec<Tun>)> {
+    let ns = NetNs::create()?;
+    let tuns = ns.run(|| {
+        kernel_settings(cc)?;
+        let mut batch = String::new();
+        let mut tuns = Vec::with_capacity(links.len());
+        for link in links {
+            let name = &link.name;
+            tuns.push(Tun::create(name)?);
+            // No address, no solicitation: the kernel shall not chat on an emulated link.
+            let _ = sysctl(&format!("net/ipv6/conf/{name}/addr_gen_mode"), "1");
+            let _ = sysctl(&format!("net/ipv6/conf/{name}/accept_ra"), "0");
+            let _ =
+                writeln!(batch, "link set dev {name} mtu {} txqueuelen {TX_QUEUE} up", link.mtu);
+        }
+        ip(&batch)?;
+        Ok(tuns)
+    })?;
+    Ok((ns, tuns))
+}
+
+/// Settings of a namespace that must be there before any socket is.
+pub fn kernel_settings(cc: &str) -> io::Result<()> {
+    sysctl("net/ipv4/tcp_congestion_control", cc)?;
+    let buffers = format!("4096 131072 {TCP_BUFFER}");
+    sysctl("net/ipv4/tcp_rmem", &buffers)?;
+    sysctl("net/ipv4/tcp_wmem", &buffers)?;
+    // One run must not teach the next one its window.
+    sysctl("net/ipv4/tcp_no_metrics_save", "1")?;
+    for conf in ["all", "default"] {
+        sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "0")?;
+    }
+    // Unprivileged commands of the lab may ping.
+    let _ = sysctl("net/ipv4/ping_group_range", "0 2147483647");
+    let _ = sysctl("net/mptcp/enabled", "1");
+    Ok(())
+}
+
+/// The most endpoints that the kernel holds (`MPTCP_PM_ADDR_MAX`).
+const MPTCP_ENDPOINTS: usize = 8;
+
+/// Makes the links' addresses endpoints of MPTCP's subflows, those of IPv4 first: so each of up to eight
+/// links has one. Without MPTCP in the kernel there are none.
+fn mptcp_endpoints(links: &[LinkSpec]) {
+    let mut batch = String::from("mptcp limits set subflow 8 add_addr_accepted 8\n");
+    let of_family = |family: usize| {
+        links.iter().enumerate().map(move |(index, link)| (address::device(index)[family], link))
+    };
+    for (own, link) in of_family(0).chain(of_family(1)).take(MPTCP_ENDPOINTS) {
+        let _ = writeln!(batch, "mptcp endpoint add {own} dev {} subflow", link.name);
+    }
+    if let Err(error) = ip(&batch) {
+        tracing::warn!(%error, "no MPTCP endpoints");
+    }
+}
+
+/// `ip` commands for the calling thread's namespace, by what they are about: within a batch `ip`
+/// does not take the option that names the address family.
+struct Batch {
+    links: String,
+    v4: String,
+    v6: String,
+}
+
+impl Batch {
+    fn new(links: &str) -> Self {
+        Self { links: links.to_owned(), v4: String::new(), v6: String::new() }
+    }
+
+    fn of(&mut self, address: IpAddr) -> &mut String {
+        if address.is_ipv6() { &mut self.v6 } else { &mut self.v4 }
+    }
+
+    fn run(self) -> io::Result<()> {
+        ip(&self.links)?;
+        run("ip", &["-4", "-batch", "-"], &self.v4)?;
+        run("ip", &["-6", "-batch", "-"], &self.v6)
+    }
+}
+
+/// Runs `ip` commands in the calling thread's namespace.
+pub fn ip(batch: &str) -> io::Result<()> {
+    run("ip", &["-batch", "-"], batch)
+}
+
+/// Runs a set-up program with text on its standard input; what it complains about is the error.
+pub fn run(program: &str, arguments: &[&str], input: &str) -> io::Result<()> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot run `{program}`: {error}"))
+        })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that stops reading says why on its standard error.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("`{program}` failed: {}", said.trim().replace('\n', "; "))))
+}
+
+/// Writes one kernel setting of the calling thread's network namespace.
+pub fn sysctl(key: &str, value: &str) -> io::Result<()> {
+    std::fs::write(Path::new("/proc/sys").join(key), value).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot set {key} to {value}: {error}"))
+    })
+}
+
+/// What a link pretends to be, by its name.
+fn kind(name: &str) -> &'static str {
+    let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    if is(&["wifi", "wlan", "wl"]) {
+        "wifi"
+    } else if is(&["lte", "cell", "5g", "4g", "nr", "umts", "3g", "wwan"]) {
+        "cellular"
+    } else if is(&["bt", "blue"]) {
+        "bluetooth"
+    } else {
+        "ethernet"
+    }
+}
+
+fn nodad(address: IpAddr) -> &'static str {
+    if address.is_ipv6() { " nodad" } else { "" }
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv6() { 128 } else { 32 }
+}

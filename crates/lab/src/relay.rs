@@ -1,0 +1,698 @@
+//! The relay: one thread that moves packets between TUN devices through the pure link cores.
+//!
+//! One thread serves every link, because a write costs microseconds and a hand-over between
+//! threads costs as much. It emits before it reads: a relay that reads first falls behind by tens
+//! of milliseconds when a sender bursts. A packet is released at the first wake-up after its time,
+//! never before it.
+
+mod lane;
+mod slab;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use manyways_link::middlebox::{Middlebox, Side, Verdict};
+use manyways_link::segment::{HeaderBuffer, Offload, Slice, plan, slice};
+use manyways_link::{Cause, Output, Packet};
+use manyways_model::radio::Direction;
+use manyways_sys::clock::{Clock, thread_cpu};
+use manyways_sys::poll::{Poller, Waker};
+use manyways_sys::thread::{Urgency, hurry};
+use manyways_sys::tun::{HEADER, Tun};
+use manyways_trace::scenario::{Change, Event, LinkSpec, LinkState};
+use manyways_unit::{Rate, Size, Span, Time};
+
+use self::lane::Lane;
+use self::slab::{Slab, Slot, Target};
+use super::pcap::PcapWriter;
+use super::radio::{Radio, RadioStats};
+
+pub use self::lane::LaneStats;
+
+/// Packets read from one device before the others have their turn.
+const READ_BATCH: usize = 16;
+
+/// Above this total rate real-time priority would starve the very senders under test.
+const REAL_TIME_LIMIT: Rate = Rate::from_mbps(2_000);
+
+/// One link for the relay.
+pub struct RelayLink {
+    /// What the link does.
+    pub spec: LinkSpec,
+    /// The device's end.
+    pub device: Tun,
+    /// The far hosts' ends; the first one also gets what no host's address matches.
+    pub hosts: Vec<HostEnd>,
+    /// What sits on the link.
+    pub middlebox: Option<Middlebox>,
+    /// What both directions wait for.
+    pub radio: Option<Radio>,
+    /// Where to write what passes.
+    pub pcap: Option<PcapWriter>,
+}
+
+/// One far host's end of a link.
+pub struct HostEnd {
+    /// Its device.
+    pub tun: Tun,
+    /// One-way delay beyond the link's.
+    pub extra_delay: Span,
+    /// The host's addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// How to run the relay.
+#[derive(Clone, Debug)]
+pub struct RelayConfig {
+    /// Seed of all randomness.
+    pub seed: u64,
+    /// Where in their traces the links start.
+    pub trace_offset: Span,
+    /// No emulation at all: packets go from device to device. The floor of a benchmark.
+    pub bare: bool,
+}
+
+/// What one link has done so far.
+#[derive(Clone, Debug, Default)]
+pub struct LinkStats {
+    /// Towards the device.
+    pub down: LaneStats,
+    /// From the device.
+    pub up: LaneStats,
+    /// Capacity towards the device now; none where it is unlimited.
+    pub down_rate: Option<Rate>,
+    /// Capacity from the device now.
+    pub up_rate: Option<Rate>,
+    /// Packets that the middlebox dropped.
+    pub middlebox_drops: u64,
+    /// What its radio does, where it has one.
+    pub radio: Option<RadioStats>,
+}
+
+/// What the relay has done so far.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// When this was taken, on the relay's clock.
+    pub at: Time,
+    /// By link, in the order given.
+    pub links: Vec<LinkStats>,
+    /// Processor time of the relay's thread.
+    pub cpu: Span,
+    /// Packets that the kernel refused to take (`EIO` and the like).
+    pub write_errors: u64,
+    /// Packets that were no IP packets, or whose offload header was wrong.
+    pub malformed: u64,
+}
+
+enum Command {
+    Change { link: usize, changes: Vec<Change> },
+    Restart { offset: Span, events: Vec<(usize, Event)>, done: Sender<Time> },
+    Snapshot(Sender<Snapshot>),
+    Stop,
+}
+
+/// The handle to a running relay; dropping it stops the thread and removes the devices.
+pub struct Relay {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+    clock: Clock,
+}
+
+impl Relay {
+    /// Starts the relay's thread.
+    pub fn start(links: Vec<RelayLink>, config: RelayConfig) -> io::Result<Self> {
+        let clock = Clock::start();
+        let waker = Arc::new(Waker::new()?);
+        let (commands, inbox) = channel();
+        let mut worker = Worker::new(clock, links, &config, Arc::clone(&waker), inbox)?;
+        let thread =
+            std::thread::Builder::new().name("lab-relay".into()).spawn(move || worker.run())?;
+        Ok(Self { commands, waker, thread: Some(thread), clock })
+    }
+
+    /// The relay's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Changes a link while it runs.
+    pub fn change(&self, link: usize, changes: Vec<Change>) {
+        self.send(Command::Change { link, changes });
+    }
+
+    /// Makes the links what they were specified to be, starts the traces again at `offset` and
+    /// schedules `events` from now; gives the time that counts as now.
+    pub fn restart(&self, offset: Span, events: Vec<(usize, Event)>) -> io::Result<Time> {
+        let (done, answer) = channel();
+        self.send(Command::Restart { offset, events, done });
+        answer.recv().map_err(|_| gone())
+    }
+
+    /// What has happened so far.
+    pub fn snapshot(&self) -> io::Result<Snapshot> {
+        let (answer, snapshot) = channel();
+        self.send(Command::Snapshot(answer));
+        snapshot.recv().map_err(|_| gone())
+    }
+
+    /// Stops the thread and says how it ended.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn send(&self, command: Command) {
+        // A relay that has ended shows at the next answer and in `stop`.
+        let _ = self.commands.send(command);
+        self.waker.wake();
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        self.send(Command::Stop);
+        match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the relay's thread panicked")),
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.join();
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::other("the relay has stopped")
+}
+
+/// The state of the relay's thread.
+struct Worker {
+    clock: Clock,
+    poller: Poller,
+    waker: Arc<Waker>,
+    inbox: Receiver<Command>,
+    links: Vec<Link>,
+    slab: Slab,
+    /// Events to come, by time.
+    events: VecDeque<(Time, usize, Vec<Change>)>,
+    write_errors: u64,
+    malformed: u64,
+    bare: bool,
+    /// Whether real-time priority was asked for.
+    real_time: bool,
+}
+
+struct Link {
+    /// As it was specified; every restart goes back to this.
+    initial: LinkSpec,
+    /// As it is now.
+    spec: LinkSpec,
+    device: Tun,
+    hosts: Vec<HostEnd>,
+    down: Lane,
+    up: Lane,
+    /// Packets from far hosts that have not reached the link yet: (when, slot).
+    approaching: Vec<VecDeque<(Time, u64)>>,
+    /// Slices for far hosts that left the link: (when, slot, first, count).
+    departing: Vec<VecDeque<(Time, u64, u32, u32)>>,
+    middlebox: Option<Middlebox>,
+    middlebox_drops: u64,
+    radio: Option<Radio>,
+    pcap: Option<PcapWriter>,
+}
+
+const WAKER: u64 = u64::MAX - 1;
+
+/// Port 0 of a link is the device, port n + 1 its n-th host.
+fn token(link: usize, port: usize) -> u64 {
+    (link as u64) << 32 | port as u64
+}
+
+impl Worker {
+    fn new(
+        clock: Clock,
+        links: Vec<RelayLink>,
+        config: &RelayConfig,
+        waker: Arc<Waker>,
+        inbox: Receiver<Command>,
+    ) -> io::Result<Self> {
+        let poller = Poller::new(clock)?;
+        poller.add(waker.as_fd(), WAKER)?;
+        let now = clock.now();
+        let mut states = Vec::with_capacity(links.len());
+        for (index, mut link) in links.into_iter().enumerate() {
+            if let Some(pcap) = &mut link.pcap {
+                pcap.set_epoch(clock.epoch());
+            }
+            poller.add(link.device.as_fd(), token(index, 0))?;
+            for (host, end) in link.hosts.iter().enumerate() {
+                poller.add(end.tun.as_fd(), token(index, host + 1))?;
+            }
+            // Distinct streams, so that the directions do not lose the same packets.
+            let seed = config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((index as u64) << 1);
+            let lane = |spec, way| Lane::new(spec, seed ^ way, now, config.trace_offset);
+            let (down, up) = (lane(&link.spec.down, 0), lane(&link.spec.up, 1));
+            if link.spec.state == LinkState::NoCarrier {
+                link.device.set_carrier(false)?;
+            }
+            let mut state = Link {
+                approaching: link.hosts.iter().map(|_| VecDeque::new()).collect(),
+                departing: link.hosts.iter().map(|_| VecDeque::new()).collect(),
+                initial: link.spec.clone(),
+                spec: link.spec,
+                device: link.device,
+                hosts: link.hosts,
+                down,
+                up,
+                middlebox: link.middlebox,
+                middlebox_drops: 0,
+                radio: link.radio,
+                pcap: link.pcap,
+            };
+            for lane in [&mut state.down, &mut state.up] {
+                lane.set_state(now, state.spec.state);
+            }
+            states.push(state);
+        }
+        Ok(Self {
+            clock,
+            poller,
+            waker,
+            inbox,
+            links: states,
+            slab: Slab::new(),
+            events: VecDeque::new(),
+            write_errors: 0,
+            malformed: 0,
+            bare: config.bare,
+            real_time: false,
+        })
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        hurry(false);
+        self.choose_urgency();
+        let mut ready = Vec::new();
+        loop {
+            let now = self.clock.now();
+            self.fire_events(now);
+            self.emit(now);
+            let until = self.next_wakeup();
+            self.poller.wait(until, &mut ready)?;
+            for &token in &ready {
+                if token == WAKER {
+                    self.waker.clear();
+                    while let Ok(command) = self.inbox.try_recv() {
+                        if self.obey(command) {
+                            return Ok(());
+                        }
+                    }
+                } else {
+                    let now = self.clock.now();
+                    self.emit(now);
+                    let (link, port) = ((token >> 32) as usize, (token & 0xffff_ffff) as usize);
+                    if let Err(error) = self.receive(link, port) {
+                        self.give_up(link, port, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries a command out; says whether it was the last.
+    fn obey(&mut self, command: Command) -> bool {
+        let now = self.clock.now();
+        match command {
+            Command::Change { link, changes } => self.apply(now, link, changes),
+            Command::Restart { offset, events, done } => {
+                for link in &mut self.links {
+                    link.become_spec(now, link.initial.clone());
+                    link.down.restart(now, offset);
+                    link.up.restart(now, offset);
+                    link.restart_radio(now);
+                }
+                self.choose_urgency();
+                self.events =
+                    events.into_iter().map(|(link, e)| (now + e.at, link, e.change)).collect();
+                self.events.make_contiguous().sort_by_key(|(at, ..)| *at);
+                let _ = done.send(now);
+            }
+            Command::Snapshot(answer) => {
+                // The counters are those of what has been reported.
+                self.emit(now);
+                let _ = answer.send(Snapshot {
+                    at: now,
+                    links: self
+                        .links
+                        .iter_mut()
+                        .map(|link| LinkStats {
+                            radio: link.radio_stats(now),
+                            down: link.down.stats(),
+                            up: link.up.stats(),
+                            down_rate: link.down.rate(now),
+                            up_rate: link.up.rate(now),
+                            middlebox_drops: link.middlebox_drops,
+                        })
+                        .collect(),
+                    cpu: thread_cpu(),
+                    write_errors: self.write_errors,
+                    malformed: self.malformed,
+                });
+            }
+            Command::Stop => return true,
+        }
+        false
+    }
+
+    /// Real-time priority while the links are slow: a fast relay would starve the senders.
+    fn choose_urgency(&mut self) {
+        let peak = |link: &Link| link.down.peak_rate() + link.up.peak_rate();
+        let real_time = self.links.iter().map(peak).sum::<Rate>() <= REAL_TIME_LIMIT;
+        if real_time != self.real_time {
+            self.real_time = real_time;
+            if hurry(real_time) == Urgency::Plain {
+                tracing::debug!("the relay runs at ordinary priority");
+            }
+        }
+    }
+
+    fn fire_events(&mut self, now: Time) {
+        while self.events.front().is_some_and(|(at, ..)| *at <= now) {
+            if let Some((at, link, changes)) = self.events.pop_front() {
+                // At the time it was meant for, so that a late wake-up does not move it.
+                self.apply(at, link, changes);
+            }
+        }
+    }
+
+    fn apply(&mut self, now: Time, link: usize, changes: Vec<Change>) {
+        let Some(link) = self.links.get_mut(link) else { return };
+        let mut spec = link.spec.clone();
+        for change in &changes {
+            spec.apply(change);
+        }
+        link.become_spec(now, spec);
+        if changes.contains(&Change::Dormant) {
+            link.sleep(now);
+        }
+        self.choose_urgency();
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let event = self.events.front().map(|(at, ..)| *at);
+        self.links.iter().filter_map(Link::next_wakeup).chain(event).min()
+    }
+
+    /// Writes what is due.
+    fn emit(&mut self, now: Time) {
+        for link in &mut self.links {
+            for host in 0..link.hosts.len() {
+                while let Some(&(at, id)) =
+                    link.approaching[host].front().filter(|(t, _)| *t <= now)
+                {
+                    link.approaching[host].pop_front();
+                    link.enter(Direction::Down, at, id, &self.slab);
+                }
+            }
+            while let Some(output) = link.down.poll(now) {
+                match output {
+                    Output::Deliver { id, first, count, .. } => {
+                        if let Some(slot) = self.slab.get(id) {
+                            let part = Part::of(slot, first, count);
+                            if let Some(pcap) = &mut link.pcap {
+                                let (header, payload) = part.bytes(slot);
+                                pcap.record_slice(now, Side::Far, header, payload, &part.offload);
+                            }
+                            self.write_errors += part.write(slot, &link.device);
+                        }
+                        self.slab.release(id, count);
+                    }
+                    Output::Drop { at, id, first, count, cause } => {
+                        lost(&mut link.pcap, &self.slab, at, Side::Far, (id, first, count), cause);
+                        self.slab.release(id, count);
+                    }
+                }
+            }
+            while let Some(output) = link.up.poll(now) {
+                match output {
+                    Output::Deliver { at, id, first, count } => {
+                        let Some(slot) = self.slab.get(id) else { continue };
+                        let Target::Host(host) = slot.target else { continue };
+                        if link.hosts[host].extra_delay.is_zero() {
+                            let part = Part::of(slot, first, count);
+                            self.write_errors += part.write(slot, &link.hosts[host].tun);
+                            self.slab.release(id, count);
+                        } else {
+                            let at = at + link.hosts[host].extra_delay;
+                            link.departing[host].push_back((at, id, first, count));
+                        }
+                    }
+                    Output::Drop { at, id, first, count, cause } => {
+                        let part = (id, first, count);
+                        lost(&mut link.pcap, &self.slab, at, Side::Device, part, cause);
+                        self.slab.release(id, count);
+                    }
+                }
+            }
+            for host in 0..link.hosts.len() {
+                while let Some(&(_, id, first, count)) =
+                    link.departing[host].front().filter(|(t, ..)| *t <= now)
+                {
+                    link.departing[host].pop_front();
+                    if let Some(slot) = self.slab.get(id) {
+                        let part = Part::of(slot, first, count);
+                        self.write_errors += part.write(slot, &link.hosts[host].tun);
+                    }
+                    self.slab.release(id, count);
+                }
+            }
+        }
+    }
+
+    /// A device that cannot be read is gone: somebody in the lab deleted it. The others go on.
+    fn give_up(&mut self, link: usize, port: usize, error: &io::Error) {
+        let tun = self.links[link].tun(port);
+        tracing::warn!(%error, "an end of link {} is gone", tun.name());
+        // Left in the set it would be ready for ever.
+        let _ = self.poller.remove(tun.as_fd());
+    }
+
+    /// Reads what waits at one device.
+    fn receive(&mut self, link: usize, port: usize) -> io::Result<()> {
+        let link = &mut self.links[link];
+        let mut header = [0; HEADER];
+        for _ in 0..READ_BATCH {
+            let Some(length) = link.tun(port).read(&mut header, self.slab.inbox())? else { break };
+            let now = self.clock.now();
+            let packet = &mut self.slab.inbox()[..length];
+            let Some(target) = link.target(port, packet) else {
+                continue; // multicast and link-local chatter of the kernel's own
+            };
+            let offload = Offload::from_bytes(&header);
+            if self.bare {
+                let to = match target {
+                    Target::Device => &link.device,
+                    Target::Host(host) => &link.hosts[host].tun,
+                };
+                self.write_errors += to.write(&header, &[], packet).is_err() as u64;
+                continue;
+            }
+            // The capture shows what the device sees, so it comes before the middlebox here.
+            if port == 0
+                && let Some(pcap) = &mut link.pcap
+            {
+                pcap.record(now, Side::Device, packet, &offload);
+            }
+            let side = if port == 0 { Side::Device } else { Side::Far };
+            if let Some(middlebox) = &mut link.middlebox
+                && middlebox.pass(now, side, packet, &offload) == Verdict::Drop
+            {
+                link.middlebox_drops += 1;
+                continue;
+            }
+            let Ok(plan) = plan(packet, &offload) else {
+                self.malformed += 1;
+                continue;
+            };
+            let id = self.slab.keep(length, offload, plan, target);
+            if port == 0 {
+                link.enter(Direction::Up, now, id, &self.slab);
+            } else {
+                let extra = link.hosts[port - 1].extra_delay;
+                if extra.is_zero() {
+                    link.enter(Direction::Down, now, id, &self.slab);
+                } else {
+                    link.approaching[port - 1].push_back((now + extra, id));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Some consecutive segments of a packet, as one packet again.
+struct Part {
+    offload: Offload,
+    /// The whole packet needs no new headers.
+    slice: Option<(Slice, HeaderBuffer)>,
+}
+
+impl Part {
+    fn of(slot: &Slot, first: u32, count: u32) -> Self {
+        if count == slot.plan.segments {
+            return Self { offload: slot.offload, slice: None };
+        }
+        let mut header = Slice::header_buffer();
+        let slice = slice(slot.packet(), &slot.offload, &slot.plan, first, count, &mut header);
+        Self { offload: slice.offload, slice: Some((slice, header)) }
+    }
+
+    /// Its headers and its payload.
+    fn bytes<'a>(&'a self, slot: &'a Slot) -> (&'a [u8], &'a [u8]) {
+        match &self.slice {
+            None => (&[], slot.packet()),
+            Some((slice, header)) => (slice.header(header), &slot.packet()[slice.payload.clone()]),
+        }
+    }
+
+    /// Writes it; gives the number of errors, none or one.
+    fn write(&self, slot: &Slot, tun: &Tun) -> u64 {
+        let (header, payload) = self.bytes(slot);
+        u64::from(tun.write(&self.offload.to_bytes(), header, payload).is_err())
+    }
+}
+
+/// Captures what a link dropped.
+fn lost(
+    pcap: &mut Option<PcapWriter>,
+    slab: &Slab,
+    at: Time,
+    from: Side,
+    (id, first, count): (u64, u32, u32),
+    cause: Cause,
+) {
+    if let Some(pcap) = pcap
+        && let Some(slot) = slab.get(id)
+    {
+        let part = Part::of(slot, first, count);
+        let (header, payload) = part.bytes(slot);
+        pcap.record_drop(at, from, cause, header, payload, &part.offload);
+    }
+}
+
+impl Link {
+    /// Hands a packet to one direction, which its radio may hold up.
+    fn enter(&mut self, way: Direction, now: Time, id: u64, slab: &Slab) {
+        let Some(slot) = slab.get(id) else { return };
+        // What is lost before it reaches the radio wakes nobody.
+        if self.spec.state == LinkState::Up
+            && let busy = self.last_busy(now)
+            && let Some(radio) = &mut self.radio
+        {
+            let opens = radio.pass(now, busy, way);
+            self.hold(now, opens);
+        }
+        let lane = if way == Direction::Up { &mut self.up } else { &mut self.down };
+        lane.handle(
+            now,
+            Packet {
+                id,
+                segments: slot.plan.segments,
+                segment: Size::from_bytes(u64::from(slot.plan.segment)),
+                last: Size::from_bytes(u64::from(slot.plan.last)),
+            },
+        );
+    }
+
+    /// Both directions have one radio.
+    fn hold(&mut self, now: Time, until: Time) {
+        self.down.hold(now, until);
+        self.up.hold(now, until);
+    }
+
+    /// When a wire was last busy, up to `now`.
+    fn last_busy(&mut self, now: Time) -> Option<Time> {
+        // Links without a radio need not know.
+        self.radio.as_ref()?;
+        self.down.last_busy(now).max(self.up.last_busy(now))
+    }
+
+    fn restart_radio(&mut self, now: Time) {
+        if let Some(radio) = &mut self.radio {
+            radio.restart();
+            self.hold(now, now);
+        }
+    }
+
+    fn sleep(&mut self, now: Time) {
+        let busy = self.last_busy(now);
+        if let Some(radio) = &mut self.radio {
+            radio.sleep(now, busy);
+        }
+    }
+
+    fn radio_stats(&mut self, now: Time) -> Option<RadioStats> {
+        let busy = self.last_busy(now);
+        Some(self.radio.as_mut()?.stats(now, busy))
+    }
+
+    /// Takes over what is different in `spec`.
+    fn become_spec(&mut self, now: Time, spec: LinkSpec) {
+        if spec.state != self.spec.state {
+            self.down.set_state(now, spec.state);
+            self.up.set_state(now, spec.state);
+            if let Err(error) = self.device.set_carrier(spec.state != LinkState::NoCarrier) {
+                tracing::warn!(%error, "cannot change the carrier of {}", spec.name);
+            }
+        }
+        self.down.change(now, &spec.down);
+        self.up.change(now, &spec.up);
+        self.spec = spec;
+    }
+
+    fn tun(&self, port: usize) -> &Tun {
+        if port == 0 { &self.device } else { &self.hosts[port - 1].tun }
+    }
+
+    fn next_wakeup(&self) -> Option<Time> {
+        let approaching = self.approaching.iter().filter_map(|q| q.front().map(|(at, _)| *at));
+        let departing = self.departing.iter().filter_map(|q| q.front().map(|(at, ..)| *at));
+        [self.down.next_wakeup(), self.up.next_wakeup()]
+            .into_iter()
+            .flatten()
+            .chain(approaching)
+            .chain(departing)
+            .min()
+    }
+
+    /// Where a packet that was read at `port` goes.
+    fn target(&self, port: usize, packet: &[u8]) -> Option<Target> {
+        let to = destination(packet)?;
+        if port != 0 {
+            return Some(Target::Device);
+        }
+        let host = self.hosts.iter().position(|h| h.addresses.contains(&to)).unwrap_or(0);
+        Some(Target::Host(host))
+    }
+}
+
+/// The destination of an IP packet; `None` for what never leaves a link and for what is no IP.
+fn destination(packet: &[u8]) -> Option<IpAddr> {
+    let address = match packet.first()? >> 4 {
+        4 => IpAddr::from(<[u8; 4]>::try_from(packet.get(16..20)?).ok()?),
+        6 => IpAddr::from(<[u8; 16]>::try_from(packet.get(24..40)?).ok()?),
+        _ => return None,
+    };
+    let local = match address {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unicast_link_local(),
+    };
+    (!local).then_some(address)
+}

@@ -1,0 +1,154 @@
+//! One direction of a link in real time: the pure core, and how often it is served.
+
+use manyways_link::{Output, Packet, Pipe, Stats};
+use manyways_trace::LinkTrace;
+use manyways_trace::scenario::{CapacitySpec, DirectionSpec, LinkState};
+use manyways_unit::{Rate, Size, Span, Time};
+
+/// From this rate on, emissions are put together: a wake-up per segment would cost a core.
+const FAST: Rate = Rate::from_mbps(250);
+/// How far apart emissions are then, and so how late a packet can be. All links keep the same
+/// beat, so that one wake-up serves them all.
+const BEAT: u64 = 50_000;
+
+/// The counters of one direction.
+pub type LaneStats = Stats;
+
+/// The window over which a trace of single opportunities is told as a rate.
+const RATE_WINDOW: Span = Span::from_millis(100);
+
+pub struct Lane {
+    pipe: Pipe,
+    spec: DirectionSpec,
+    peak: Rate,
+    /// When the trace was at which position.
+    trace: (Time, Span),
+    /// Not before this, so that what leaves soon leaves together.
+    not_before: Time,
+    /// Whether something left since then.
+    emitted: bool,
+}
+
+impl Lane {
+    pub fn new(spec: &DirectionSpec, seed: u64, now: Time, offset: Span) -> Self {
+        let mut lane = Self {
+            pipe: Pipe::new(spec, seed),
+            spec: spec.clone(),
+            peak: peak(&spec.capacity),
+            trace: (now, offset),
+            not_before: Time::ZERO,
+            emitted: false,
+        };
+        lane.restart(now, offset);
+        lane
+    }
+
+    pub fn restart(&mut self, now: Time, offset: Span) {
+        self.trace = (now, offset);
+        self.pipe.restart(now, offset);
+    }
+
+    pub fn handle(&mut self, now: Time, packet: Packet) {
+        self.pipe.handle(now, packet);
+    }
+
+    /// The wire takes up no packet before `until`.
+    pub fn hold(&mut self, now: Time, until: Time) {
+        self.pipe.hold(now, until);
+    }
+
+    /// When the wire was last busy, up to `now`.
+    pub fn last_busy(&mut self, now: Time) -> Option<Time> {
+        self.pipe.last_busy(now)
+    }
+
+    /// Takes over what is different in `spec`.
+    pub fn change(&mut self, now: Time, spec: &DirectionSpec) {
+        let old = std::mem::replace(&mut self.spec, spec.clone());
+        if old.capacity != spec.capacity {
+            self.peak = peak(&spec.capacity);
+            self.pipe.set_capacity(now, spec.capacity.clone());
+        }
+        if old.delay != spec.delay {
+            self.pipe.set_delay(now, spec.delay.clone());
+        }
+        if old.jitter != spec.jitter {
+            self.pipe.set_jitter(now, spec.jitter);
+        }
+        if old.reorder != spec.reorder {
+            self.pipe.set_reorder(now, spec.reorder);
+        }
+        if old.loss != spec.loss {
+            self.pipe.set_loss(now, spec.loss);
+        }
+        if old.queue != spec.queue {
+            self.pipe.set_queue(now, spec.queue);
+        }
+    }
+
+    pub fn set_state(&mut self, now: Time, state: LinkState) {
+        self.pipe.set_state(now, state);
+    }
+
+    /// The most that this direction ever carries; where it is unlimited, more than anything.
+    pub fn peak_rate(&self) -> Rate {
+        self.peak
+    }
+
+    /// What the capacity is at `now`; none where it is unlimited.
+    pub fn rate(&self, now: Time) -> Option<Rate> {
+        match &self.spec.capacity {
+            CapacitySpec::Unlimited => None,
+            CapacitySpec::Constant(rate) => Some(*rate),
+            CapacitySpec::Trace { trace, .. } => {
+                let (since, offset) = self.trace;
+                let position = now.since(since) + offset;
+                Some(match trace {
+                    LinkTrace::Rates(steps) => *steps.at(position),
+                    LinkTrace::Opportunities { at, size, period } => {
+                        let end = Span::from_nanos(position.as_nanos() % period.as_nanos());
+                        let start = end - RATE_WINDOW;
+                        let count =
+                            at.partition_point(|t| *t < end) - at.partition_point(|t| *t < start);
+                        let bytes = Size::from_bytes(size.as_bytes() * count as u64);
+                        Rate::of(bytes, end - start)
+                    }
+                })
+            }
+        }
+    }
+
+    pub fn poll(&mut self, now: Time) -> Option<Output> {
+        if now < self.not_before {
+            return None;
+        }
+        let output = self.pipe.poll(now);
+        if output.is_some() {
+            self.emitted = true;
+        } else if std::mem::take(&mut self.emitted) && self.peak >= FAST {
+            self.not_before = Time::from_nanos((now.as_nanos() / BEAT + 1) * BEAT);
+        }
+        output
+    }
+
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.pipe.next_wakeup().map(|at| at.max(self.not_before))
+    }
+
+    pub fn stats(&self) -> LaneStats {
+        self.pipe.stats()
+    }
+}
+
+fn peak(capacity: &CapacitySpec) -> Rate {
+    match capacity {
+        CapacitySpec::Unlimited => Rate::from_bps(u64::MAX),
+        CapacitySpec::Constant(rate) => *rate,
+        CapacitySpec::Trace { trace, .. } => match trace {
+            LinkTrace::Opportunities { .. } => trace.mean_rate(),
+            LinkTrace::Rates(steps) => {
+                steps.steps().iter().map(|(_, rate)| *rate).max().unwrap_or_default()
+            }
+        },
+    }
+}

@@ -1,0 +1,378 @@
+//! The thread that serves a zone over UDP and TCP.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use manyways_sys::clock::Clock;
+use manyways_sys::poll::{Poller, Waker};
+use manyways_unit::{Span, Time};
+
+use super::{Transport, Verdict, Zone, consider, upstream_answer, upstream_question};
+
+/// The most TCP connections at once; a further one ends the one that has been silent longest.
+const CONNECTION_LIMIT: usize = 16;
+/// How long a TCP connection may be silent.
+const CONNECTION_IDLE: Span = Span::from_secs(10);
+/// The longest question; a longer one over TCP ends the connection.
+const QUESTION_LIMIT: usize = 4096;
+/// The most questions that wait for the upstream server; further ones get no answer.
+const WAITING_LIMIT: usize = 256;
+/// How long the upstream server may take.
+const UPSTREAM_PATIENCE: Span = Span::from_secs(5);
+/// Questions taken from UDP before the other sockets have their turn.
+const BATCH: usize = 64;
+
+const UDP: u64 = 0;
+const LISTENER: u64 = 1;
+const WAKER: u64 = 2;
+const UPSTREAM: u64 = 3;
+const FIRST_CONNECTION: u64 = 4;
+
+/// What a resolver has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Questions that came, of whatever shape.
+    pub questions: u64,
+    /// Answers that were given, arrived or not.
+    pub answers: u64,
+    /// Questions handed to the upstream server.
+    pub forwarded: u64,
+    /// What was no question and got no answer.
+    pub ignored: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    questions: AtomicU64,
+    answers: AtomicU64,
+    forwarded: AtomicU64,
+    ignored: AtomicU64,
+}
+
+/// A running name server. Dropping it stops it.
+pub struct Resolver {
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Resolver {
+    /// Serves `zone` on sockets that are bound already, wherever they are. Names that the zone
+    /// leaves to others are asked of `upstream`, from the network namespace of the calling thread.
+    pub fn start(
+        zone: Zone,
+        udp: UdpSocket,
+        tcp: TcpListener,
+        upstream: Option<SocketAddr>,
+    ) -> io::Result<Self> {
+        udp.set_nonblocking(true)?;
+        tcp.set_nonblocking(true)?;
+        let upstream = match upstream {
+            Some(server) => {
+                let any: IpAddr = match server {
+                    SocketAddr::V4(_) => [0; 4].into(),
+                    SocketAddr::V6(_) => [0; 16].into(),
+                };
+                let socket = UdpSocket::bind((any, 0))?;
+                socket.set_nonblocking(true)?;
+                match socket.connect(server) {
+                    Ok(()) => Some(socket),
+                    // A host that is offline has a name server that it cannot reach.
+                    Err(error) => {
+                        tracing::debug!(%error, "names outside the lab have no server: {server}");
+                        None
+                    }
+                }
+            }
+            None => None,
+        };
+        let clock = Clock::start();
+        let poller = Poller::new(clock)?;
+        let waker = Arc::new(Waker::new()?);
+        poller.add(udp.as_fd(), UDP)?;
+        poller.add(tcp.as_fd(), LISTENER)?;
+        poller.add(waker.as_fd(), WAKER)?;
+        if let Some(upstream) = &upstream {
+            poller.add(upstream.as_fd(), UPSTREAM)?;
+        }
+        let shared = Arc::new(Shared::default());
+        let server = Server {
+            zone,
+            udp,
+            tcp,
+            upstream,
+            clock,
+            poller,
+            shared: Arc::clone(&shared),
+            connections: HashMap::new(),
+            next_token: FIRST_CONNECTION,
+            waiting: HashMap::new(),
+        };
+        let thread = thread::Builder::new().name("resolver".into()).spawn({
+            // The waker must live as long as the poller that watches it.
+            let waker = Arc::clone(&waker);
+            move || {
+                server.run();
+                drop(waker);
+            }
+        })?;
+        Ok(Self { shared, waker, thread: Some(thread) })
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> Counters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            questions: read(&self.shared.questions),
+            answers: read(&self.shared.answers),
+            forwarded: read(&self.shared.forwarded),
+            ignored: read(&self.shared.ignored),
+        }
+    }
+
+    /// Stops it and waits until its sockets are closed.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Server {
+    zone: Zone,
+    udp: UdpSocket,
+    tcp: TcpListener,
+    upstream: Option<UdpSocket>,
+    clock: Clock,
+    poller: Poller,
+    shared: Arc<Shared>,
+    connections: HashMap<u64, Connection>,
+    next_token: u64,
+    /// By the number that the question has upstream.
+    waiting: HashMap<u16, Waiting>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// What has come of the next question, with its length in front.
+    pending: Vec<u8>,
+    last: Time,
+}
+
+struct Waiting {
+    query: Vec<u8>,
+    asker: Asker,
+    until: Time,
+}
+
+#[derive(Clone, Copy)]
+enum Asker {
+    Udp(SocketAddr),
+    Tcp(u64),
+}
+
+impl Server {
+    fn run(mut self) {
+        let mut ready = Vec::new();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let until = self.connections.values().map(|c| c.last + CONNECTION_IDLE).min();
+            if let Err(error) = self.poller.wait(until, &mut ready) {
+                tracing::error!(%error, "the resolver cannot wait for questions and ends");
+                return;
+            }
+            let now = self.clock.now();
+            self.connections.retain(|_, connection| now < connection.last + CONNECTION_IDLE);
+            for token in ready.drain(..) {
+                match token {
+                    UDP => self.read_udp(),
+                    LISTENER => self.accept(),
+                    UPSTREAM => self.read_upstream(),
+                    WAKER => {}
+                    connection => {
+                        if self.read_tcp(connection).is_err() {
+                            self.connections.remove(&connection);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_udp(&mut self) {
+        let mut buffer = [0; QUESTION_LIMIT];
+        for _ in 0..BATCH {
+            match self.udp.recv_from(&mut buffer) {
+                Ok((length, from)) => self.question(&buffer[..length], Asker::Udp(from)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // An asker who is gone: the error belongs to an earlier answer.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let stream = match self.tcp.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, say: one who waits must not keep this thread busy.
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    self.end_oldest();
+                }
+                return;
+            }
+        };
+        let token = self.next_token;
+        if stream.set_nonblocking(true).is_err() || self.poller.add(stream.as_fd(), token).is_err()
+        {
+            return;
+        }
+        self.next_token += 1;
+        if self.connections.len() >= CONNECTION_LIMIT {
+            self.end_oldest();
+        }
+        let connection = Connection { stream, pending: Vec::new(), last: self.clock.now() };
+        self.connections.insert(token, connection);
+    }
+
+    fn end_oldest(&mut self) {
+        let oldest = self.connections.iter().min_by_key(|(_, c)| c.last).map(|(token, _)| *token);
+        if let Some(oldest) = oldest {
+            self.connections.remove(&oldest);
+        }
+    }
+
+    /// Takes what has come; an error ends the connection.
+    fn read_tcp(&mut self, token: u64) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+        let mut buffer = [0; QUESTION_LIMIT];
+        match connection.stream.read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => connection.pending.extend_from_slice(&buffer[..length]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        connection.last = self.clock.now();
+        let mut questions = Vec::new();
+        let mut rest = connection.pending.as_slice();
+        while let [high, low, after @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            if length > QUESTION_LIMIT {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            let Some((question, after)) = after.split_at_checked(length) else { break };
+            questions.push(question.to_vec());
+            rest = after;
+        }
+        connection.pending = rest.to_vec();
+        for question in questions {
+            self.question(&question, Asker::Tcp(token));
+        }
+        Ok(())
+    }
+
+    fn question(&mut self, query: &[u8], asker: Asker) {
+        self.shared.questions.fetch_add(1, Ordering::Relaxed);
+        match consider(&self.zone, query, asker.transport()) {
+            Verdict::Answer(answer) => self.reply(asker, &answer),
+            Verdict::Elsewhere(answer) => {
+                if self.upstream.is_some() {
+                    self.forward(query, asker);
+                } else {
+                    self.reply(asker, &answer);
+                }
+            }
+            Verdict::Silence => {
+                self.shared.ignored.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn reply(&mut self, asker: Asker, answer: &[u8]) {
+        self.shared.answers.fetch_add(1, Ordering::Relaxed);
+        match asker {
+            Asker::Udp(to) => {
+                // Lost as on any network; the asker asks again.
+                let _ = self.udp.send_to(answer, to);
+            }
+            Asker::Tcp(token) => {
+                let Some(connection) = self.connections.get_mut(&token) else { return };
+                let Ok(length) = u16::try_from(answer.len()) else { return };
+                let framed = [&length.to_be_bytes(), answer].concat();
+                // One who asks without reading fills the socket, and loses it.
+                if connection.stream.write_all(&framed).is_err() {
+                    self.connections.remove(&token);
+                }
+            }
+        }
+    }
+
+    fn forward(&mut self, query: &[u8], asker: Asker) {
+        let now = self.clock.now();
+        self.waiting.retain(|_, waiting| now < waiting.until);
+        if self.waiting.len() >= WAITING_LIMIT {
+            return;
+        }
+        let Some(upstream) = &self.upstream else { return };
+        let mut id = random_id();
+        while self.waiting.contains_key(&id) {
+            id = id.wrapping_add(1);
+        }
+        let Some(question) = upstream_question(query, id) else { return };
+        if upstream.send(&question).is_ok() {
+            self.shared.forwarded.fetch_add(1, Ordering::Relaxed);
+            let until = now + UPSTREAM_PATIENCE;
+            self.waiting.insert(id, Waiting { query: query.to_vec(), asker, until });
+        }
+    }
+
+    fn read_upstream(&mut self) {
+        let mut buffer = [0; QUESTION_LIMIT];
+        for _ in 0..BATCH {
+            let Some(upstream) = &self.upstream else { return };
+            let length = match upstream.recv(&mut buffer) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // The upstream server's port is closed: its silence says the same.
+                Err(_) => continue,
+            };
+            let reply = &buffer[..length];
+            let Some(id) = reply.first_chunk().map(|id| u16::from_be_bytes(*id)) else { continue };
+            let Some(waiting) = self.waiting.get(&id) else { continue };
+            let asker = waiting.asker;
+            if let Some(answer) = upstream_answer(&waiting.query, reply, asker.transport()) {
+                self.waiting.remove(&id);
+                self.reply(asker, &answer);
+            }
+        }
+    }
+}
+
+impl Asker {
+    fn transport(self) -> Transport {
+        match self {
+            Self::Udp(_) => Transport::Udp,
+            Self::Tcp(_) => Transport::Tcp,
+        }
+    }
+}
+
+/// A number that nobody can guess: the standard library seeds its hashers from the system.
+fn random_id() -> u16 {
+    (RandomState::new().build_hasher().finish() & 0xffff) as u16
+}

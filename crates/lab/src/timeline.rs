@@ -1,0 +1,145 @@
+//! The timeline of a lab: rates, queues and drops over time, as an event log.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use manyways_link::Cause;
+use manyways_record::event::{Header, Record, line};
+use manyways_unit::Time;
+
+use super::Lab;
+use super::relay::{LaneStats, Relay};
+use crate::event::{Drops, LabEvent, LinkSample, Way};
+
+/// How often the links are looked at.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+enum Message {
+    /// Something happened just now.
+    Mark(LabEvent),
+    /// What will happen; replaces what was planned before.
+    Plan(VecDeque<(Time, LabEvent)>),
+    Finish,
+}
+
+/// Tells a timeline what happens. One that has ended or failed listens to nobody.
+#[derive(Clone, Debug)]
+pub struct Marks(Sender<Message>);
+
+impl Marks {
+    /// Writes down that something happened just now.
+    pub fn mark(&self, event: LabEvent) {
+        // A writer that failed says so at the end.
+        let _ = self.0.send(Message::Mark(event));
+    }
+
+    /// Writes down what will happen, each when it is due. What was planned before is forgotten.
+    pub fn plan(&self, events: impl IntoIterator<Item = (Time, LabEvent)>) {
+        let _ = self.0.send(Message::Plan(events.into_iter().collect()));
+    }
+}
+
+/// Writes samples to a file until it is dropped.
+pub struct Timeline {
+    marks: Marks,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Timeline {
+    /// Starts writing to `file`, which is replaced if it is there.
+    pub fn start(lab: &Lab, file: &Path, subject: Option<&str>) -> io::Result<Self> {
+        let relay = Arc::clone(lab.relay());
+        let names: Vec<_> = lab.links().iter().map(|link| link.name.clone()).collect();
+        let mut out = BufWriter::new(File::create(file)?);
+        let mut header = Header::new("lab", env!("CARGO_PKG_VERSION"), relay.clock().epoch());
+        header.subject = subject.map(str::to_owned);
+        out.write_all(line(&header).as_bytes())?;
+        let (marks, inbox) = channel();
+        let thread = std::thread::Builder::new().name("lab-timeline".into()).spawn(move || {
+            let mut planned = VecDeque::new();
+            loop {
+                let message = inbox.recv_timeout(INTERVAL);
+                let now = relay.clock().now();
+                while let Some((time, event)) = planned.pop_front_if(|(time, _)| *time <= now) {
+                    write(&mut out, time, event)?;
+                }
+                match message {
+                    Ok(Message::Mark(event)) => write(&mut out, now, event)?,
+                    Ok(Message::Plan(events)) => planned = events,
+                    Err(RecvTimeoutError::Timeout) => sample(&mut out, &relay, &names)?,
+                    Ok(Message::Finish) | Err(RecvTimeoutError::Disconnected) => {
+                        sample(&mut out, &relay, &names)?;
+                        return out.flush();
+                    }
+                }
+            }
+        })?;
+        Ok(Self { marks: Marks(marks), thread: Some(thread) })
+    }
+
+    /// Where to tell it what happens.
+    pub fn marks(&self) -> Marks {
+        self.marks.clone()
+    }
+
+    /// Writes the last sample and says whether everything was written.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let _ = self.marks.0.send(Message::Finish);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("the timeline's thread panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Timeline {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn sample(out: &mut impl Write, relay: &Relay, names: &[String]) -> io::Result<()> {
+    let snapshot = relay.snapshot()?;
+    for (name, link) in names.iter().zip(snapshot.links) {
+        for (way, stats, rate) in
+            [(Way::Down, link.down, link.down_rate), (Way::Up, link.up, link.up_rate)]
+        {
+            let event = LabEvent::LinkSample(LinkSample {
+                link: name.clone(),
+                direction: way,
+                rate_bps: rate.map(|rate| rate.as_bps()),
+                delivered_bytes: stats.delivered.size.as_bytes(),
+                queue_bytes: stats.backlog.size.as_bytes(),
+                queue_packets: stats.backlog.packets,
+                dropped_packets: drops(&stats, link.middlebox_drops),
+            });
+            write(out, snapshot.at, event)?;
+        }
+    }
+    Ok(())
+}
+
+fn drops(stats: &LaneStats, middlebox: u64) -> Drops {
+    Drops {
+        queue: stats.dropped(Cause::Queue).packets,
+        aqm: stats.dropped(Cause::Aqm).packets,
+        loss: stats.dropped(Cause::Loss).packets,
+        down: stats.dropped(Cause::Down).packets,
+        middlebox,
+    }
+}
+
+fn write(out: &mut impl Write, time: Time, event: LabEvent) -> io::Result<()> {
+    out.write_all(line(&Record { time, event }).as_bytes())
+}

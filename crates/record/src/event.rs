@@ -1,0 +1,201 @@
+//! The event log: what happened when, one JSON object a line.
+//!
+//! The first line is a [`Header`], every other one a [`Record`]: a time in seconds since the
+//! header's epoch and an event of an [`EventFamily`]. Within a schema version, fields and events are
+//! only added: a reader skips the events that its family does not have. `docs/event-log.md`
+//! describes every field.
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use manyways_unit::human::quoted;
+use manyways_unit::{Span, Time};
+
+/// Name and version of the schema in the header.
+pub const SCHEMA: &str = "manyways.events/1";
+/// The longest line that is read, in bytes.
+pub const MAX_LINE: usize = 1 << 20;
+/// The largest log that is read, in bytes.
+pub const MAX_LOG: usize = 1 << 30;
+
+/// The first line of a log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What wrote the log: `lab`, `get`, `bond`.
+    pub tool: String,
+    /// Its version.
+    pub version: String,
+    /// Wall-clock seconds since 1970 (UTC) at time zero of the records.
+    pub epoch: f64,
+    /// What the log is about: a scenario's name, a URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+}
+
+impl Header {
+    /// The header of a log that starts at `epoch`, the wall-clock time since 1970.
+    pub fn new(tool: &str, version: &str, epoch: Span) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            tool: tool.to_owned(),
+            version: version.to_owned(),
+            epoch: epoch.as_secs_f64(),
+            subject: None,
+        }
+    }
+}
+
+/// One line after the header.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record<E> {
+    /// Since the header's epoch; seconds in the file.
+    #[serde(serialize_with = "as_seconds", deserialize_with = "from_seconds")]
+    pub time: Time,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: E,
+}
+
+/// The events of one subsystem: an enum that serde tags with `event`.
+///
+/// Each subsystem owns its events; a log may hold those of one family. Names are unique among all
+/// families, and `docs/event-log.md` describes each.
+pub trait EventFamily: Serialize + DeserializeOwned {
+    /// The value of `event` for each variant.
+    const NAMES: &'static [&'static str];
+}
+
+/// Why a log does not read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventError {
+    /// There is not even a header.
+    #[error("the event log is empty")]
+    Empty,
+    /// More than [`MAX_LOG`].
+    #[error("the event log is larger than {} MiB", MAX_LOG >> 20)]
+    TooLarge,
+    /// The first line names another schema.
+    #[error("this is an event log of schema `{0}`, not {SCHEMA}")]
+    Schema(String),
+    /// A line is wrong.
+    #[error("line {line}: {reason}")]
+    Line {
+        /// Counted from one.
+        line: usize,
+        /// One sentence.
+        reason: String,
+    },
+}
+
+/// A header or a record as a line of the log, with its line feed.
+pub fn line<T: Serialize>(entry: &T) -> String {
+    // None of the types here can fail: their keys are strings and non-finite numbers become null.
+    let mut text = serde_json::to_string(entry).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// A log that has been read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log<E> {
+    /// Its first line.
+    pub header: Header,
+    /// The records in the order of the file, without those of unknown kinds.
+    pub records: Vec<Record<E>>,
+    /// How many records of unknown kinds were skipped.
+    pub skipped: u64,
+}
+
+/// Reads a whole log. A last line without its line feed was cut off by a killed writer and is
+/// left out when it does not read.
+pub fn parse<E: EventFamily>(bytes: &[u8]) -> Result<Log<E>, EventError> {
+    if bytes.len() > MAX_LOG {
+        return Err(EventError::TooLarge);
+    }
+    let mut header = None;
+    let mut records = Vec::new();
+    let mut skipped = 0;
+    let mut lines = bytes.split(|byte| *byte == b'\n').enumerate().peekable();
+    while let Some((index, line)) = lines.next() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let wrong = |reason: String| EventError::Line { line: index + 1, reason };
+        if line.len() > MAX_LINE {
+            return Err(wrong(format!("the line is longer than {MAX_LINE} bytes")));
+        }
+        if header.is_none() {
+            header = Some(self::header(line).map_err(|error| match error {
+                HeaderError::Schema(schema) => EventError::Schema(schema),
+                HeaderError::Json(reason) => wrong(reason),
+            })?);
+            continue;
+        }
+        match record(line) {
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => skipped += 1,
+            Err(_) if lines.peek().is_none() => {}
+            Err(reason) => return Err(wrong(reason)),
+        }
+    }
+    Ok(Log { header: header.ok_or(EventError::Empty)?, records, skipped })
+}
+
+enum HeaderError {
+    Schema(String),
+    Json(String),
+}
+
+fn header(line: &[u8]) -> Result<Header, HeaderError> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: String,
+    }
+    // The schema first: another version may have other fields.
+    let Version { schema } = serde_json::from_slice(line).map_err(|error| {
+        HeaderError::Json(format!("no header of an event log: {}", what(&error)))
+    })?;
+    if schema != SCHEMA {
+        return Err(HeaderError::Schema(quoted(&schema)));
+    }
+    serde_json::from_slice(line).map_err(|error| HeaderError::Json(what(&error)))
+}
+
+/// A record, or none when its kind is unknown.
+fn record<E: EventFamily>(line: &[u8]) -> Result<Option<Record<E>>, String> {
+    #[derive(Deserialize)]
+    struct Kind {
+        event: String,
+    }
+    let Kind { event } = serde_json::from_slice(line).map_err(|error| what(&error))?;
+    if !E::NAMES.contains(&event.as_str()) {
+        return Ok(None);
+    }
+    serde_json::from_slice(line).map(Some).map_err(|error| what(&error))
+}
+
+/// The error without serde_json's line number, which counts inside one line of the log.
+fn what(error: &serde_json::Error) -> String {
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let text = error.to_string();
+    text.strip_suffix(&place).unwrap_or(&text).to_owned()
+}
+
+fn as_seconds<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+fn from_seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    let seconds = f64::deserialize(deserializer)?;
+    // Up to here a double holds every nanosecond through both conversions.
+    if !(0.0..2e6).contains(&seconds) {
+        return Err(D::Error::custom("a time is from 0 to 2e6 seconds"));
+    }
+    Ok(Time::ZERO + Span::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! Whose flows they are, hidden: addresses keep what they have in common, names become numbers.
+//!
+//! Addresses are hidden as Crypto-PAn does (Xu, Fan, Ammar and Moon, ICNP 2002): two addresses that
+//! share so many leading bits share as many when hidden, so that networks stay networks. Whoever
+//! has the key can find the addresses again; whoever has not, but knows some of them and what they
+//! became, knows the networks of others.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use super::{Kind, Value};
+
+/// So many addresses are remembered as they are hidden; each takes many steps to hide.
+const REMEMBERED: usize = 1 << 16;
+
+/// Hides addresses, names and numbers of flows.
+pub struct Mask {
+    cipher: Aes128,
+    pad: u128,
+    names: Hmac<Sha256>,
+    known: HashMap<IpAddr, IpAddr>,
+}
+
+impl Mask {
+    /// A mask with this key.
+    pub fn new(key: &[u8; 32]) -> Self {
+        let [first, second] = [0, 16].map(|at| key[at..].first_chunk().copied().unwrap_or([0; 16]));
+        // HMAC pads keys that are shorter than a block with zeros (RFC 2104).
+        let mut padded = [0; 64];
+        padded[..key.len()].copy_from_slice(key);
+        let names = Hmac::<Sha256>::new(&padded.into());
+        let pad = sign(&names, &second);
+        Self {
+            cipher: Aes128::new(&first.into()),
+            pad: u128::from_be_bytes(*pad.first_chunk().unwrap_or(&[0; 16])),
+            names,
+            known: HashMap::new(),
+        }
+    }
+
+    /// What becomes of a value of this kind.
+    pub fn hide<'a>(&mut self, kind: Kind, value: Value<'a>) -> Value<'a> {
+        match (kind, value) {
+            (Kind::Address, Value::Text(text)) => {
+                let hidden: Vec<String> = text.split(' ').map(|one| self.name(one)).collect();
+                Value::Text(Cow::Owned(hidden.join(" ")))
+            }
+            // Where a server has no name, its address stands in its place.
+            (Kind::Name, Value::Text(text)) => Value::Text(Cow::Owned(self.name(&text))),
+            (Kind::Flow, Value::Count(flow)) => Value::Count(self.flow(flow)),
+            (_, value) => value,
+        }
+    }
+
+    /// What becomes of a name, or of an address in the place of one.
+    pub fn name(&mut self, text: &str) -> String {
+        match text.parse() {
+            Ok(address) => self.hidden(address).to_string(),
+            Err(_) => format!("{:016x}", self.number(text.as_bytes())),
+        }
+    }
+
+    /// What becomes of the number of a flow.
+    pub fn flow(&self, flow: u64) -> u64 {
+        self.number(&flow.to_be_bytes()) >> 1
+    }
+
+    fn hidden(&mut self, address: IpAddr) -> IpAddr {
+        if let Some(hidden) = self.known.get(&address) {
+            return *hidden;
+        }
+        let hidden = match address {
+            IpAddr::V4(v4) => {
+                let bits = self.bits(u128::from(u32::from(v4)) << 96, 32);
+                IpAddr::V4(Ipv4Addr::from((bits >> 96) as u32))
+            }
+            IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from(self.bits(v6.into(), 128))),
+        };
+        if self.known.len() >= REMEMBERED {
+            self.known.clear();
+        }
+        self.known.insert(address, hidden);
+        hidden
+    }
+
+    /// The first so many bits, each turned or not by what is before it.
+    fn bits(&self, address: u128, length: u32) -> u128 {
+        let mut turned = 0;
+        for place in 0..length {
+            let before = u128::MAX.checked_shl(128 - place).unwrap_or(0);
+            let mut block = (address & before | self.pad & !before).to_be_bytes().into();
+            self.cipher.encrypt_block(&mut block);
+            turned |= u128::from(block[0] >> 7) << (127 - place);
+        }
+        address ^ turned
+    }
+
+    fn number(&self, bytes: &[u8]) -> u64 {
+        u64::from_be_bytes(*sign(&self.names, bytes).first_chunk().unwrap_or(&[0; 8]))
+    }
+}
+
+fn sign(key: &Hmac<Sha256>, message: &[u8]) -> [u8; 32] {
+    key.clone().chain_update(message).finalize().into_bytes().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(mask: &mut Mask, kind: Kind, text: &str) -> String {
+        match mask.hide(kind, Value::Text(Cow::Borrowed(text))) {
+            Value::Text(text) => text.into_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn names_and_flows_become_numbers_that_depend_on_the_key() {
+        let mut mask = Mask::new(&[7; 32]);
+        let name = text(&mut mask, Kind::Name, "www.example.net");
+        assert_eq!(name, "68b0cd69d9e0d156", "HMAC-SHA-256");
+        assert_eq!(text(&mut mask, Kind::Name, "www.example.net"), name);
+        assert_ne!(text(&mut mask, Kind::Name, "www.example.org"), name);
+        assert_ne!(text(&mut Mask::new(&[8; 32]), Kind::Name, "www.example.net"), name);
+        let Value::Count(flow) = mask.hide(Kind::Flow, Value::Count(99)) else { panic!() };
+        assert!(flow != 99 && flow < 1 << 63);
+        assert_eq!(mask.hide(Kind::Count, Value::Count(99)), Value::Count(99));
+        assert_eq!(text(&mut mask, Kind::Text, "tls"), "tls");
+        assert_eq!(mask.hide(Kind::Name, Value::Absent), Value::Absent);
+    }
+
+    #[test]
+    fn several_addresses_are_hidden_each() {
+        let mut mask = Mask::new(&[7; 32]);
+        let both = text(&mut mask, Kind::Address, "192.0.2.1 2001:db8::1");
+        let parts: Vec<IpAddr> = both.split(' ').map(|part| part.parse().unwrap()).collect();
+        assert!(parts[0].is_ipv4() && parts[1].is_ipv6());
+        assert_ne!(parts[0], IpAddr::from([192, 0, 2, 1]));
+        assert_eq!(text(&mut mask, Kind::Name, "192.0.2.1"), parts[0].to_string());
+        assert!(!text(&mut mask, Kind::Address, "nobody").contains("nobody"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_addresses_have_in_common_stays(one: u32, bits in 0_u32..=32, rest: u32) {
+            // Another address that shares so many leading bits, and differs in the next one.
+            let flip = 0x8000_0000_u32.checked_shr(bits).unwrap_or(0);
+            let other = one ^ flip ^ (rest & flip.wrapping_sub(1) & u32::MAX.checked_shr(bits).unwrap_or(0));
+            let mut mask = Mask::new(&[3; 32]);
+            let mut hidden = |number: u32| {
+                let text = text(&mut mask, Kind::Address, &Ipv4Addr::from(number).to_string());
+                u32::from(text.parse::<Ipv4Addr>().unwrap())
+            };
+            let (first, second) = (hidden(one), hidden(other));
+            prop_assert_eq!((first ^ second).leading_zeros(), (one ^ other).leading_zeros());
+        }
+    }
+}

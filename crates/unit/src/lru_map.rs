@@ -1,0 +1,97 @@
+//! A map that can evict the entry that was refreshed longest ago.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+/// A map in the order in which entries were inserted or refreshed. It has no limit of its own: the
+/// owner calls [`LruMap::pop_oldest`] to stay within one.
+#[derive(Clone, Debug)]
+pub struct LruMap<K, V> {
+    entries: HashMap<K, (u64, V)>,
+    /// The keys by when they were put there or renewed.
+    order: BTreeMap<u64, K>,
+    /// How often that happened: where the next one goes in `order`.
+    count: u64,
+}
+
+impl<K, V> Default for LruMap<K, V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), order: BTreeMap::new(), count: 0 }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|(_, value)| value)
+    }
+
+    /// The same to be changed; it becomes no newer by that.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|(_, value)| value)
+    }
+
+    /// What is at this key, which is now the newest one, or else what `new` makes.
+    pub fn renew(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+        self.count += 1;
+        self.order.insert(self.count, key);
+        let (heard, value) = self.entries.entry(key).or_insert_with(|| (self.count, new()));
+        if *heard != self.count {
+            self.order.remove(heard);
+            *heard = self.count;
+        }
+        value
+    }
+
+    /// Puts a value there as the newest one, and gives back what was there.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let before = self.remove(&key);
+        self.renew(key, || value);
+        before
+    }
+
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        let (heard, value) = self.entries.remove(key)?;
+        self.order.remove(&heard);
+        Some(value)
+    }
+
+    pub fn oldest(&self) -> Option<&V> {
+        self.order.first_key_value().and_then(|(_, key)| self.get(key))
+    }
+
+    pub fn pop_oldest(&mut self) -> Option<(K, V)> {
+        let (_, key) = self.order.pop_first()?;
+        self.entries.remove(&key).map(|(_, value)| (key, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_what_was_put_there_or_renewed_longest_ago() {
+        let mut bounded = LruMap::default();
+        for key in [1, 2, 3] {
+            assert_eq!(bounded.insert(key, key * 10), None);
+        }
+        *bounded.get_mut(&1).unwrap() += 1;
+        assert_eq!(bounded.oldest(), Some(&11));
+        assert_eq!(bounded.renew(1, || 0), &11);
+        assert_eq!(bounded.insert(2, 21), Some(20));
+        assert_eq!(bounded.renew(4, || 40), &40);
+        assert_eq!(bounded.remove(&1), Some(11));
+        assert_eq!(bounded.remove(&1), None);
+        let left: Vec<_> = std::iter::from_fn(|| bounded.pop_oldest()).collect();
+        assert_eq!(left, [(3, 30), (2, 21), (4, 40)]);
+        assert_eq!((bounded.len(), bounded.order.len()), (0, 0));
+    }
+}

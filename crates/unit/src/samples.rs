@@ -1,0 +1,253 @@
+//! Spans of time, of which little is kept.
+
+use crate::{Span, log_buckets};
+
+/// So many are kept as they are.
+const EXACT: usize = 16;
+/// Of more it is only kept in which range each is, and at most so many ranges.
+const RANGES: usize = 64;
+/// Each doubling has this many ranges, as a power of two: one is 1.1 to 1.6 % wide.
+const FINEST: u32 = 6;
+/// Ranges of less than so many nanoseconds, as a power of two, are not told apart.
+const LEAST: u32 = 8;
+
+/// How long something took, each time. The shortest one is exact, and so is the median of up to 16;
+/// that of more is off by half a range at most, 0.8 % of its value, and where samples spread over
+/// more than 64 ranges by twice that for each doubling of their number.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    least: Span,
+    count: u32,
+    fineness: u8,
+    /// So many cells are used.
+    used: u8,
+    /// Up to [`EXACT`] samples: in microseconds. Of more: ranges in order, each a place and a count.
+    /// There are some for each direction of each flow, so that there are no more cells than needed.
+    cells: Box<[u32]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    place: u16,
+    count: u16,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self { least: Span::MAX, count: 0, fineness: FINEST as u8, used: 0, cells: Box::default() }
+    }
+}
+
+impl Range {
+    fn of(cell: u32) -> Self {
+        Self { place: (cell >> 16) as u16, count: cell as u16 }
+    }
+
+    fn cell(self) -> u32 {
+        u32::from(self.place) << 16 | u32::from(self.count)
+    }
+}
+
+impl Samples {
+    /// One more.
+    pub fn push(&mut self, span: Span) {
+        self.least = self.least.min(span);
+        let before = self.count as usize;
+        self.count = self.count.saturating_add(1);
+        if before < EXACT {
+            self.insert(before, in_micros(span));
+            return;
+        }
+        if before == EXACT {
+            let all: Vec<u32> = self.used().to_vec();
+            self.used = 0;
+            all.into_iter().for_each(|micros| self.put(Span::from_micros(micros.into())));
+        }
+        self.put(span);
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count.into()
+    }
+
+    /// The shortest.
+    pub fn least(&self) -> Option<Span> {
+        (self.count > 0).then_some(self.least)
+    }
+
+    /// The one that half of them are shorter than.
+    pub fn median(&self) -> Option<Span> {
+        if self.count == 0 {
+            return None;
+        }
+        if self.count as usize <= EXACT {
+            let mut micros = [0; EXACT];
+            let micros = &mut micros[..self.used().len()];
+            micros.copy_from_slice(self.used());
+            micros.sort_unstable();
+            let two = [micros[(micros.len() - 1) / 2], micros[micros.len() / 2]];
+            let nanos = two.into_iter().map(u64::from).sum::<u64>() * 500;
+            // What takes less than a microsecond takes some time.
+            return Some(Span::from_nanos(nanos).max(self.least));
+        }
+        let ranges = || self.used().iter().map(|cell| Range::of(*cell));
+        let all: u64 = ranges().map(|range| u64::from(range.count)).sum();
+        let at = |wanted: u64| {
+            let mut before = 0;
+            let is_it = |range: &Range| {
+                before += u64::from(range.count);
+                before > wanted
+            };
+            ranges().find(is_it).map_or(0, |range| middle(range.place, self.fineness))
+        };
+        let nanos = u64::midpoint(at((all - 1) / 2), at(all / 2));
+        Some(Span::from_nanos(nanos).max(self.least))
+    }
+
+    fn used(&self) -> &[u32] {
+        &self.cells[..self.used.into()]
+    }
+
+    fn insert(&mut self, index: usize, cell: u32) {
+        let used = usize::from(self.used);
+        if used == self.cells.len() {
+            let more = if used < EXACT { used + 2 } else { used * 2 };
+            let mut more = vec![0; more];
+            more[..used].copy_from_slice(&self.cells);
+            self.cells = more.into();
+        }
+        self.cells.copy_within(index..used, index + 1);
+        self.cells[index] = cell;
+        self.used += 1;
+    }
+
+    fn put(&mut self, span: Span) {
+        let place = place(span, self.fineness);
+        let used = usize::from(self.used);
+        match self.used().binary_search_by_key(&place, |cell| Range::of(*cell).place) {
+            Ok(index) => {
+                if Range::of(self.cells[index]).count == u16::MAX {
+                    // The median of so many is where it is.
+                    for cell in &mut self.cells[..used] {
+                        let Range { place, count } = Range::of(*cell);
+                        *cell = Range { place, count: count - count / 2 }.cell();
+                    }
+                }
+                self.cells[index] += 1;
+            }
+            Err(index) => {
+                self.insert(index, Range { place, count: 1 }.cell());
+                if usize::from(self.used) > RANGES {
+                    self.coarsen();
+                }
+            }
+        }
+    }
+
+    /// Two ranges become one.
+    fn coarsen(&mut self) {
+        let before = self.fineness;
+        self.fineness = before.saturating_sub(1);
+        let mut ranges: Vec<Range> = self.used().iter().map(|cell| Range::of(*cell)).collect();
+        for range in &mut ranges {
+            range.place = place(Span::from_nanos(middle(range.place, before)), self.fineness);
+        }
+        ranges.dedup_by(|next, range| {
+            let is_same = next.place == range.place;
+            if is_same {
+                range.count = range.count.saturating_add(next.count);
+            }
+            is_same
+        });
+        self.cells.iter_mut().zip(&ranges).for_each(|(cell, range)| *cell = range.cell());
+        self.used = ranges.len() as u8;
+    }
+}
+
+fn in_micros(span: Span) -> u32 {
+    u32::try_from(span.as_nanos().saturating_add(500) / 1_000).unwrap_or(u32::MAX)
+}
+
+/// Which range a span is in, where each doubling has 2^fineness of them.
+fn place(span: Span, fineness: u8) -> u16 {
+    log_buckets::place(span.as_nanos() >> LEAST, fineness.into())
+}
+
+/// The middle of a range, in nanoseconds.
+fn middle(place: u16, fineness: u8) -> u64 {
+    let begins =
+        |place: u16| log_buckets::beginning(place, fineness.into()).saturating_mul(1 << LEAST);
+    u64::midpoint(begins(place), begins(place.saturating_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(millis: impl IntoIterator<Item = u64>) -> Samples {
+        let mut samples = Samples::default();
+        millis.into_iter().for_each(|millis| samples.push(Span::from_millis(millis)));
+        samples
+    }
+
+    #[test]
+    fn few_are_exact() {
+        let none = Samples::default();
+        assert_eq!((none.count(), none.least(), none.median()), (0, None, None));
+        let odd = of([30, 10, 20]);
+        assert_eq!(odd.median(), Some(Span::from_millis(20)));
+        assert_eq!((odd.count(), odd.least()), (3, Some(Span::from_millis(10))));
+        assert_eq!(of([40, 10, 20, 30]).median(), Some(Span::from_millis(25)));
+        assert_eq!(of([7]).median(), Some(Span::from_millis(7)));
+        let mut short = Samples::default();
+        [310, 320, 330].into_iter().for_each(|nanos| short.push(Span::from_nanos(nanos)));
+        assert_eq!(short.median(), Some(Span::from_nanos(310)), "never nothing");
+    }
+
+    /// How far the median is off, as a part of what it should be.
+    fn error(samples: &Samples, wanted: u64) -> f64 {
+        let median = samples.median().unwrap().as_millis_f64();
+        (median / wanted as f64 - 1.0).abs()
+    }
+
+    #[test]
+    fn of_many_the_median_is_near() {
+        // A round trip that varies by a tenth, in an order that says nothing.
+        for trip in [1, 3, 10, 33, 250, 4_000_u64] {
+            let mut samples = Samples::default();
+            let spread = trip * 100;
+            for number in 0..10_001_u64 {
+                let more = number * 7_919 % 10_001 * 2 * spread / 10_000;
+                samples.push(Span::from_micros(trip * 1_000 - spread + more));
+            }
+            assert!(error(&samples, trip) < 0.009, "{trip}: {:?}", samples.median());
+            assert_eq!(samples.least(), Some(Span::from_micros(trip * 900)));
+            assert_eq!(samples.count(), 10_001);
+        }
+    }
+
+    #[test]
+    fn little_is_kept_however_they_spread() {
+        let wide = of(0..100_000);
+        assert!(wide.used().len() <= RANGES && wide.cells.len() <= 2 * RANGES);
+        assert_eq!((wide.count(), wide.least()), (100_000, Some(Span::ZERO)));
+        assert!(error(&wide, 50_000) < 0.06, "{:?}", wide.median());
+        let mut longest = of([1; 40]);
+        [Span::MAX, Span::ZERO].into_iter().for_each(|span| longest.push(span));
+        assert!(error(&longest, 1) < 0.009);
+    }
+
+    #[test]
+    fn counts_that_are_full_are_halved() {
+        let many = of((0..1_000_000).map(|number| if number % 5 < 2 { 10 } else { 20 }));
+        assert!(error(&many, 20) < 0.009, "{:?}", many.median());
+        let count = |cell: &u32| f64::from(Range::of(*cell).count);
+        let counts: Vec<f64> = many.used().iter().map(count).collect();
+        assert!((counts[0] / counts[1] - 2.0 / 3.0).abs() < 0.02, "{counts:?}");
+        // What came before counts as much as what comes behind.
+        let of_each = [(10, 65_000), (20, 65_600), (30, 10_000)];
+        let each = of_each.into_iter().flat_map(|(millis, count)| (0..count).map(move |_| millis));
+        assert!(error(&of(each), 20) < 0.009);
+    }
+}
