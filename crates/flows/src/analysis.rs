@@ -482,8 +482,9 @@ impl Analysis {
     ) {
         let (bytes, length) = (datagram.payload, datagram.carried);
         let flow = match datagram.protocol {
-            TCP => match &Segment::read(bytes, length) {
+            TCP => match &mut Segment::read(bytes, length) {
                 Some(segment) => {
+                    segment.packet = datagram.id;
                     self.counters.tcp += 1;
                     self.segment(packet.at, datagram, segment)
                 }
