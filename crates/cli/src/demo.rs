@@ -19,7 +19,7 @@ use manyways_sys::signal::Termination;
 
 use crate::failure::Failure;
 use crate::lab::{lab_failure, prepare};
-use crate::report::{check_folder, write};
+use crate::report_file::{check_folder, write};
 use contender::{CONTENDERS, Run};
 use outcome::Outcome;
 use setting::Setting;

@@ -7,16 +7,23 @@
 #[macro_use]
 mod output;
 
+#[cfg(feature = "bond")]
 mod bond;
+#[cfg(feature = "demo")]
 mod demo;
 mod failure;
+#[cfg(feature = "flows")]
 mod flows;
+#[cfg(feature = "get")]
 mod get;
 mod help;
+#[cfg(feature = "lab")]
 mod lab;
 mod paths;
+#[cfg(feature = "radio")]
 mod radio;
-mod report;
+#[cfg(feature = "report")]
+mod report_file;
 mod shell_help;
 
 use std::process::ExitCode;
@@ -29,6 +36,7 @@ use failure::Failure;
 
 /// Flows come and go by the million, on one core and off another: that is where the system's own
 /// allocator takes a tenth of the time.
+#[cfg(feature = "fast-alloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -42,12 +50,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    #[cfg(feature = "get")]
     Get(get::Args),
+    #[cfg(feature = "bond")]
     Bond(bond::Args),
+    #[cfg(feature = "flows")]
     Flows(flows::Args),
+    #[cfg(feature = "radio")]
     Radio(radio::Args),
     Paths(paths::Args),
+    #[cfg(feature = "demo")]
     Demo(demo::Args),
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
     Completions(shell_help::CompletionsArgs),
     Man(shell_help::ManArgs),
@@ -57,6 +71,7 @@ impl Command {
     /// What is logged where nobody says.
     fn log(&self) -> &'static str {
         match self {
+            #[cfg(feature = "bond")]
             Self::Bond(args) => args.log(),
             _ => "warn",
         }
@@ -84,12 +99,18 @@ fn main() -> ExitCode {
         .without_time()
         .init();
     let done = match cli.command {
+        #[cfg(feature = "get")]
         Command::Get(args) => get::run(args),
+        #[cfg(feature = "bond")]
         Command::Bond(args) => bond::run(args),
+        #[cfg(feature = "flows")]
         Command::Flows(args) => flows::run(args),
+        #[cfg(feature = "radio")]
         Command::Radio(args) => radio::run(args),
         Command::Paths(args) => paths::run(args),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(args),
         Command::Completions(args) => shell_help::completions(args),
         Command::Man(args) => shell_help::man(args),

@@ -32,6 +32,7 @@ macro_rules! println {
 }
 
 /// Writes to standard error.
+#[cfg(feature = "demo")]
 macro_rules! eprint {
     ($($arg:tt)*) => { $crate::output::remark(&::std::format!($($arg)*)) };
 }
@@ -51,6 +52,7 @@ pub fn text(text: &str) {
 }
 
 /// As [`text`], in the place of what a terminal shows so far.
+#[cfg(feature = "bond")]
 pub fn screen(text: &str) {
     // One write, so that nothing flickers.
     bytes(format!("\x1b[H\x1b[J{}", printable_lines(text)).as_bytes());

@@ -6,13 +6,13 @@ mod energy;
 mod generate;
 mod infer;
 mod known;
+mod options;
 mod probe;
 mod profiles;
 mod simulate;
 mod timers;
 mod traces;
 mod whatif;
-mod words;
 
 use std::process::ExitCode;
 

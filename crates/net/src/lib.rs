@@ -6,8 +6,12 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(feature = "fetch")]
 mod base64;
+#[cfg(feature = "bond")]
 pub mod bond;
+#[cfg(feature = "fetch")]
 pub mod fetch;
+#[cfg(feature = "radio")]
 pub mod radio;
 pub mod resolve;

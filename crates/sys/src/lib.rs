@@ -11,6 +11,7 @@ pub mod capture;
 pub mod clock;
 pub mod command;
 pub mod foreign;
+pub mod input;
 pub mod interface;
 pub mod memory;
 pub mod netns;

@@ -55,8 +55,9 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let sites = sites(&args.captures, &args.same_clock)?;
-    let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
-    let mut folder = folder.map_err(super::folder_failure)?;
+    // A capture of a point may be given as a folder with one capture in it.
+    let paths: Vec<PathBuf> = args.captures.iter().map(|capture| path_of(capture).into()).collect();
+    let mut folder = super::folder(args.output.as_deref(), args.force, &paths)?;
     let progress = Progress::default();
     let alignment =
         manyways_capture::align(&sites, args.log.as_deref(), &progress).map_err(|error| {
@@ -83,7 +84,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         code = ExitCode::FAILURE;
     }
     if code == ExitCode::FAILURE {
-        eprintln!("hint: what was read before is in the results");
+        eprintln!("hint: the results are of the packets before that");
     }
     Ok(code)
 }
@@ -163,6 +164,12 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
         sites.iter_mut().filter(|site| site.clock == gone).for_each(|site| site.clock = kept);
     }
     Ok(sites)
+}
+
+/// A capture without its place.
+fn path_of(capture: &str) -> &str {
+    let named = capture.split_once('=').filter(|(name, _)| place_of(name).is_some());
+    named.map_or(capture, |(_, path)| path)
 }
 
 fn place_of(name: &str) -> Option<Place> {

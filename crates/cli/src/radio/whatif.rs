@@ -16,8 +16,9 @@ use serde::Serialize;
 
 use super::known;
 use super::traces::{TraceArgs, failure, span, watched};
-use super::words::{count, joules, percent, seconds, short, table};
 use crate::failure::Failure;
+use manyways_report::number::{count, digits, joules, percent, seconds};
+use manyways_report::text::table;
 
 /// What an application would cost if it sent at other times.
 ///
@@ -363,7 +364,7 @@ impl What {
             joules(spent),
             joules(before - spent),
             percent((before - spent) / before),
-            short(mah(spent)),
+            digits(mah(spent)),
             count(self.switches),
         ];
         if self.moved.sessions > 0 {
