@@ -15,7 +15,7 @@ fn a_link_called_5g_is_cellular() {
 fn twelve_links_give_no_warning_and_eight_endpoints() {
     needs!(Need::Root, Need::Command("ip"), Need::File("/proc/sys/net/mptcp/enabled"));
     let names: Vec<String> = (1..=12).map(|number| format!("link{number}")).collect();
-    let options: Vec<&str> = names.iter().flat_map(|name| ["--link", name]).collect();
+    let options: Vec<&str> = names.iter().flat_map(|name| ["--link", name.as_str()]).collect();
     let done = script_in(&options, "ip mptcp endpoint show").succeeded();
     assert!(!done.stderr.contains("WARN"), "{}", done.stderr);
     // Each of the first eight links has one.
@@ -23,7 +23,7 @@ fn twelve_links_give_no_warning_and_eight_endpoints() {
         done.stdout.lines().filter_map(|line| line.split(" dev ").nth(1)).collect();
     assert_eq!(devices.len(), 8, "{}", done.stdout);
     for name in &names[..8] {
-        let has = |device: &&str| device.split(' ').next() == Some(name);
+        let has = |device: &&str| device.split(' ').next() == Some(name.as_str());
         assert!(devices.iter().any(|device| has(&device.trim())), "{name}: {}", done.stdout);
     }
 }
@@ -79,9 +79,11 @@ fn a_far_command_that_is_no_server_is_named() {
 fn two_labs_can_each_hold_a_lab() {
     needs!(Need::Root, Need::Command("ip"));
     let (first, second) = (Lab::start(&TWO_LINKS), Lab::start(&TWO_LINKS));
+    // In a session of its own: the command that starts the inner lab ends before it.
     let nested = "mkfifo $LAB_DIR/go $LAB_DIR/named; \
-                  (manyways lab shell --cc reno --link inner -- \
-                     sh -c 'echo $LAB_NAME > '$LAB_DIR'/named; read x < '$LAB_DIR'/go') & \
+                  setsid manyways lab shell --cc reno --link inner -- \
+                    sh -c \"echo \\$LAB_NAME > $LAB_DIR/named; read x < $LAB_DIR/go\" \
+                    </dev/null >/dev/null 2>&1 & \
                   cat $LAB_DIR/named";
     let inside = |lab: &Lab| {
         let done = lab.device(nested).succeeded();
