@@ -31,11 +31,6 @@ Examples:
   manyways radio whatif phone.pcap --profile lte --app .example.org --shift 60s --without --json
   manyways radio generate --heartbeat 30s | manyways radio whatif - --profile lte --batch 5min
 
-  --batch T      sessions begin together, at the next multiple of T: up to T later
-  --shift T      a session that finds the radio released waits for it to be woken, up to T
-  --prefetch T   what would begin within T behind a session begins with it: up to T sooner
-  --without      the application sends nothing: the most that can be saved
-
 A session is what a flow, or an application where the trace has no flows, does without a silence of
 1.5 s. Each of them moves as a whole.
 Exit code: 0; 1 when the trace cannot be read; 2 when the request makes no sense; 128 + n when signal n
