@@ -14,6 +14,7 @@ use manyways_unit::human::printable;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
+use super::energy::volts;
 use super::known;
 use super::traces::{TraceArgs, failure, span, watched};
 use crate::failure::Failure;
@@ -58,7 +59,7 @@ pub struct Args {
     #[arg(long)]
     without: bool,
     /// The battery's voltage, for mAh.
-    #[arg(long, value_name = "VOLTS", default_value = "3.85")]
+    #[arg(long, value_name = "VOLTS", default_value = "3.85", value_parser = volts)]
     voltage: f64,
     /// Print one JSON document.
     #[arg(long)]
@@ -110,9 +111,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let failure = Failure::usage("one trace is wanted");
         return Err(failure.hint("manyways radio whatif TRACE --profile lte --batch 5min").into());
     };
-    if !(args.voltage > 0.0 && args.voltage < 1e3) {
-        return Err(Failure::usage("a battery has more than 0 V").hint("--voltage 3.85").into());
-    }
     let known = known::profile(&args.profile)?;
     let profile = &known.profile;
     let named = args.named()?;
