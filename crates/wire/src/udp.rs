@@ -1,25 +1,26 @@
 //! UDP datagrams (RFC 768).
 
-/// The ports, the length and the checksum.
+/// Source port, destination port, length and checksum.
 const HEADER: usize = 8;
 
-/// A datagram, whose payload may have been cut by the capture.
+/// A UDP datagram, whose payload may be truncated by the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// The port that it is from.
+    /// Source port.
     pub from: u16,
-    /// The port that it is for.
+    /// Destination port.
     pub to: u16,
-    /// What it carries, as much of it as was captured.
+    /// The captured bytes of the payload.
     pub payload: &'a [u8],
-    /// How many bytes it carries, captured or not.
+    /// Number of payload bytes, captured or not.
     pub length: usize,
 }
 
 impl<'a> Datagram<'a> {
-    /// Reads the datagram that an IP packet carries: `bytes` of it were captured, of `length`. None
-    /// where its header is not there, or says that it is shorter than that or longer than its
-    /// packet, as no receiver takes it then. What a packet has behind it (RFC 9868) is left out.
+    /// Reads the datagram in an IP packet whose payload has `length` bytes, of which `bytes` were
+    /// captured. `None` if the header is incomplete, or if the length in it is shorter than the
+    /// header or longer than the packet, because receivers discard these datagrams. Bytes after the
+    /// datagram (UDP options, RFC 9868) are skipped.
     pub fn read(bytes: &'a [u8], length: usize) -> Option<Self> {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
         let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);

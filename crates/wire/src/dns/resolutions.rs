@@ -1,4 +1,4 @@
-//! Which name a client asked for before it went to an address.
+//! The name that a client resolved before it connected to an address.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -9,18 +9,17 @@ use super::{Limits, Resolved};
 use crate::HostName;
 use manyways_unit::LruMap;
 
-/// Who asked for a name.
+/// The host that resolved a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AskedBy {
-    /// The client itself.
     Client,
-    /// Another one, or the client from another of its addresses.
+    /// Another client, or the same client from another address.
     Another,
 }
 
-/// Remembers from what name servers answered which client asked for an address by which name, and
-/// when. Flows are known by their ends when they are over, and so may be asked about later: what is
-/// told is what was known when they began.
+/// Keeps, from responses of name servers, the names that each client resolved to an address, and
+/// when. Flows are processed after their end, so queries for names give the time at which the flow
+/// began.
 #[derive(Clone, Debug)]
 pub struct Resolutions {
     own: History<(IpAddr, IpAddr)>,
@@ -31,7 +30,7 @@ pub struct Resolutions {
 #[derive(Clone, Debug)]
 struct History<K> {
     limits: Limits,
-    /// For each the names, the one that was heard of last first.
+    /// Names for each key, the most recent first.
     entries: LruMap<K, Vec<Held>>,
 }
 
@@ -43,17 +42,17 @@ struct Held {
 }
 
 impl Default for Resolutions {
-    /// 262,144 pairs of a client and an address, as many addresses whoever asked, and as many names
-    /// of addresses, with 4 names each, for 5 minutes to a day: at most about 800 MB when all
-    /// names are as long as can be, and commonly a fifth of it.
+    /// 262,144 pairs of client and address, as many addresses for all clients, and as many names of
+    /// addresses, with 4 names each, for 5 minutes to one day: at most about 800 MB if all names
+    /// have maximum length, typically a fifth of that.
     fn default() -> Self {
         Self::new(Limits { addresses: 1 << 18, ..Limits::default() })
     }
 }
 
 impl Resolutions {
-    /// An empty memory. The limit to addresses is one to pairs of a client and an address, too, and
-    /// of more, what was not heard of for the longest time goes first.
+    /// Creates an empty memory. The limit of addresses also applies to pairs of client and address.
+    /// At the limit, entries not seen for the longest time are removed first.
     pub fn new(limits: Limits) -> Self {
         Self {
             own: History::new(limits),
@@ -62,7 +61,7 @@ impl Resolutions {
         }
     }
 
-    /// Remembers what was answered at `now`.
+    /// Stores the names of a response received at `now`.
     pub fn learn(&mut self, now: Time, resolved: &Resolved) {
         match resolved {
             Resolved::Addresses { client, answered } => {
@@ -77,8 +76,8 @@ impl Resolutions {
         }
     }
 
-    /// The name by which this client had asked for this address last, of those that held when a
-    /// flow between them began at `then`; else the one by which another had.
+    /// The most recent name that was valid at `then`, the start of a flow, and that this client had
+    /// resolved to the address; otherwise, the most recent one of another client.
     pub fn name(
         &self,
         then: Time,
@@ -89,19 +88,17 @@ impl Resolutions {
         own.or_else(|| self.any.newest(then, address).map(|name| (name, AskedBy::Another)))
     }
 
-    /// The name of this address that somebody asked for and got last, whenever that was: networks
-    /// rarely give their addresses other names.
+    /// The most recent name from a PTR lookup of the address, at any time, because networks rarely
+    /// rename their addresses.
     pub fn reverse(&self, address: IpAddr) -> Option<&HostName> {
         self.pointers.entries.get(&address)?.first().map(|held| &held.name)
     }
 
-    /// How many pairs of a client and an address are remembered, and how many addresses with names
-    /// of their own.
+    /// Number of pairs of client and address, and number of addresses with a PTR name.
     pub fn len(&self) -> (usize, usize) {
         (self.own.entries.len(), self.pointers.entries.len())
     }
 
-    /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.len() == (0, 0)
     }
@@ -116,7 +113,7 @@ impl<K: Copy + Eq + Hash> History<K> {
         let until = now + lifetime.max(self.limits.shortest).min(self.limits.longest);
         let names = self.entries.renew(key, || Vec::with_capacity(1));
         match names.first_mut() {
-            // It held all the time, and does so for longer.
+            // The name was valid without interruption; its validity is extended.
             Some(last) if last.name == *name && last.until >= now => {
                 last.until = last.until.max(until);
             }

@@ -1,12 +1,12 @@
-//! Why no IP packet comes out of a frame, in words.
+//! Texts for the reasons why a frame yields no IP packet.
 
 use std::fmt;
 
 use super::Opaque;
 use crate::capture::LinkType;
 
-/// Numbers of protocols behind Ethernet's header: IEEE's, and below 0x0600 those that Linux has made
-/// up for its cooked headers (`linux/if_ether.h`).
+/// EtherTypes: IEEE values, and below 0x0600 those that Linux defines for cooked headers
+/// (`linux/if_ether.h`).
 const PROTOCOLS: [(u16, &str); 31] = [
     (0x0003, "Linux: all protocols"),
     (0x000c, "CAN"),
@@ -41,7 +41,7 @@ const PROTOCOLS: [(u16, &str); 31] = [
     (0x9000, "loopback test"),
 ];
 
-/// Link types of the registry that are not read here.
+/// Registered link types that are not read.
 const LINKS: [(u16, &str); 20] = [
     (6, "Token Ring"),
     (10, "FDDI"),
@@ -66,8 +66,7 @@ const LINKS: [(u16, &str); 20] = [
 ];
 
 impl Opaque {
-    /// The kind of reason, the same for all numbers: `link-type`, `ethertype`, `control`, `encrypted`
-    /// or `broken`.
+    /// Stable name of the reason: `link-type`, `ethertype`, `control`, `encrypted` or `broken`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Link(_) => "link-type",
@@ -78,7 +77,7 @@ impl Opaque {
         }
     }
 
-    /// The number of the link type or of the protocol.
+    /// The link type or the EtherType.
     pub fn number(self) -> Option<u16> {
         match self {
             Self::Link(LinkType(number)) | Self::Protocol(number) => Some(number),
@@ -86,7 +85,7 @@ impl Opaque {
         }
     }
 
-    /// The name that belongs to [`Opaque::number`], where it is a well-known one.
+    /// The name of [`Opaque::number`]; `None` if unknown.
     pub fn name(self) -> Option<&'static str> {
         let (names, number): (&[(u16, &str)], u16) = match self {
             Self::Link(LinkType(number)) => (&LINKS, number),

@@ -1,10 +1,10 @@
-//! The VLANs that a frame is in.
+//! VLAN tags of a frame.
 
 use super::{DEPTH, Rest};
 use crate::capture::LinkType;
 
-/// The numbers of its VLANs (IEEE 802.1Q), the outer one first; none where the link has no such tags.
-/// Those inside of tunnels do not count.
+/// The VLAN IDs (IEEE 802.1Q), outermost first; empty if the link type has no tags. Tags inside
+/// tunnels are ignored.
 pub fn vlans(link: LinkType, frame: &[u8]) -> impl Iterator<Item = u16> + '_ {
     let rest = Rest { bytes: frame, length: frame.len() };
     let mut next = match link {
