@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// So many tasks; a third of them are no blocks.
+    /// A supply of this number of tasks; every third is not a block.
     struct Few(u32);
 
     impl Supply for Few {
@@ -151,7 +151,7 @@ mod tests {
         });
         let wanted: Vec<bool> = (0..300).rev().map(|left| left % 3 == 2).collect();
         assert!(kinds.iter().all(|kinds| *kinds == wanted));
-        // As many as may wait, one at each core, and one that is read.
+        // The maximum of waiting blocks, one at each worker, and one that is read.
         let blocks = desk.state().pool.len();
         assert!((1..=WAITING + 4).contains(&blocks), "{blocks}");
         assert_eq!(desk.into_supply().map(|few| few.0), Some(0));
@@ -171,11 +171,11 @@ mod tests {
             for _ in 0..WAITING {
                 heard.recv().unwrap();
             }
-            // The next one is read only when there is room for it.
+            // The next block is read only if all queues have space.
             assert_eq!(desk.state().supply.as_ref().map(|few| few.0), Some(100 - WAITING as u32));
             assert!(desk.next(1).is_some());
             heard.recv().unwrap();
-            // Somebody fails: nobody waits for them.
+            // After a failure, the other workers do not wait.
             desk.close();
             assert!(heard.iter().count() <= 1);
         });

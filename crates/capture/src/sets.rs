@@ -201,7 +201,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("sets");
         let mut sets = Sets::create(&path, Some(2)).unwrap();
-        // Not ours: a cluster's.
+        // The shard of a cluster, not a set.
         fs::create_dir(path.join("shard=a.pcap-0123456789ab")).unwrap();
         for second in [0, 300, 600] {
             sets.begin(at(second)).unwrap();
@@ -211,7 +211,7 @@ mod tests {
         }
         let left = ["shard=2026-01-31T12-05-00Z", "shard=2026-01-31T12-10-00Z"];
         assert_eq!(names(&path), [&left[..], &["shard=a.pcap-0123456789ab"]].concat());
-        // The clock was set back: the same second comes again.
+        // The clock was set back, so that the same second occurs again.
         sets.begin(at(600)).unwrap();
         sets.finish("{}").unwrap();
         assert!(names(&path).contains(&"shard=2026-01-31T12-10-00Z-2".to_owned()));
@@ -230,9 +230,9 @@ mod tests {
         }
         let mut sets = Sets::create(path, None).unwrap();
         assert_eq!(names(path), [".part=mine", "notes", "shard=x"]);
-        // Two at a time are one too many.
+        // A second writer is refused.
         assert!(matches!(Sets::create(path, None), Err(FolderError::Busy(_))));
-        // One that is given up leaves nothing.
+        // An abandoned set leaves no files.
         sets.begin(at(0)).unwrap();
         assert_eq!(names(path).len(), 4);
         drop(sets);

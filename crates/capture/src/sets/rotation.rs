@@ -62,9 +62,9 @@ mod tests {
         assert_eq!(rotation.ends(), at(1_200));
         assert!(!rotation.is_due(at(1_199)) && rotation.is_due(at(1_200)));
         assert_eq!((rotation.turn(at(1_201)), rotation.ends()), (at(1_200), at(1_500)));
-        // The machine slept.
+        // The host slept.
         assert_eq!((rotation.turn(at(9_100)), rotation.ends()), (at(9_000), at(9_300)));
-        // On the dot.
+        // Exactly at the end of the set.
         assert_eq!((rotation.turn(at(9_300)), rotation.ends()), (at(9_300), at(9_600)));
     }
 

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::frame;
 
-    /// An IPv4 packet without content, of a protocol that nobody has.
+    /// An IPv4 packet without payload, of an unassigned protocol.
     fn ip() -> Vec<u8> {
         let mut ip = vec![0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0];
         ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
@@ -129,11 +129,11 @@ mod tests {
         assert_eq!(out[..18], [&[1; 12][..], &[0x81, 0, 0x20, 7, 0x08, 0]].concat());
         assert_eq!(out[18..], ip());
         assert_eq!(read(LinkType::ETHERNET, &told, &bytes, bytes.len()), Some((253, 20)));
-        // One of a provider, in a frame that has another one left in it.
+        // A provider tag, in a frame that still contains another tag.
         let inner = [&bytes[..12], &out[12..]].concat();
         let told = Told { vlan: Some((0x88a8, 1)), ..Told::default() };
         assert_eq!(read(LinkType::ETHERNET, &told, &inner, inner.len()), Some((253, 20)));
-        // Too short for a tag to have a place in it.
+        // Too short for a tag.
         assert_eq!(read(LinkType::ETHERNET, &told, &bytes[..11], 11), None);
     }
 
@@ -161,7 +161,7 @@ mod tests {
             [of(1), of(LOOPBACK), of(0xfffe)].map(Option::unwrap),
             [LinkType::ETHERNET, LinkType::ETHERNET, LinkType::RAW]
         );
-        // PPP, and a tunnel of IP in IP.
+        // PPP, and an IP-in-IP tunnel.
         assert_eq!((of(512), of(768)), (None, None));
     }
 

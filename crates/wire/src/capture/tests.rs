@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Numbers of a file in either order.
+/// Writes numbers in either byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Writer {
     is_big: bool,
@@ -69,7 +69,7 @@ impl Writer {
     }
 }
 
-/// What is remembered of a packet here.
+/// The checked properties of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     nanos: u64,
@@ -93,8 +93,8 @@ impl From<Packet<'_>> for Seen {
     }
 }
 
-/// All packets, how many bytes were read, and why no more were; given at most `most` more bytes at
-/// a time than were asked for.
+/// Reads all packets. Returns the reader, the packets, the number of bytes read, and the error; the
+/// input grows by at most `most` bytes more than requested.
 fn read(file: &[u8], most: usize) -> (Reader, Vec<Seen>, usize, Option<Broken>) {
     let (mut reader, mut seen, mut at) = (Reader::default(), Vec::new(), 0);
     let mut end = most.min(file.len());
@@ -140,7 +140,7 @@ fn the_old_format_in_both_orders_and_its_kinds() {
         for (magic, nanos, more) in
             [(0xa1b2_c3d4, 1_000, 0), (0xa1b2_3c4d, 1, 0), (0xa1b2_cd34, 1_000, 8)]
         {
-            // The upper half of the last field says how long checksums are.
+            // The upper half of the last field is the length of the frame check sequence.
             let mut file = writer.pcap(magic, 0x1400_0071);
             for (fraction, bytes) in [(7, &b"abc"[..]), (999, &[])] {
                 file.extend(writer.u32s(&[3, fraction, bytes.len() as u32, 1500]));
@@ -221,7 +221,7 @@ fn a_clock_has_its_own_ticks_and_its_own_beginning() {
     assert_eq!(nanos(0x80 | 10, 0, 512), SECOND / 2);
     assert_eq!(nanos(0x80 | 32, 0, 3 << 31), 3 * SECOND / 2);
     assert_eq!(nanos(6, -3, 5_000_000), 2 * SECOND);
-    // What cannot be is as near to it as a time can be.
+    // Times outside the range are replaced by the nearest possible time.
     assert_eq!(nanos(6, -6, 5_000_000), 0);
     assert_eq!(nanos(0, i64::MAX, u64::MAX), Time::MAX.as_nanos());
     assert_eq!(nanos(100, 0, u64::MAX), 1);
@@ -236,12 +236,12 @@ fn blocks_say_who_sent_and_what_was_lost() {
         let (inward, outward, lost) = (writer.u32(1), writer.u32(2), writer.u64(3));
         file.extend(writer.packet(0, 1, b"in", &[(1, b"a comment"), (2, &inward)]));
         file.extend(writer.packet(0, 2, b"out", &[(2, &outward), (4, &lost)]));
-        // The old block of a packet: a 16-bit interface, and what was lost before it.
+        // The obsolete packet block: a 16-bit interface, and the number of drops before the packet.
         let old = [writer.u16(0), writer.u16(5), writer.u32s(&[0, 3, 2, 9]), b"ab".into()].concat();
         file.extend(writer.block(2, &old));
         let old = [writer.u16(0), vec![255; 2], writer.u32s(&[0, 4, 0, 9])].concat();
         file.extend(writer.block(2, &old));
-        // One without a time, cut to the interface's length.
+        // A packet without a time, truncated to the snap length.
         file.extend(writer.block(3, &[&writer.u32(60)[..], b"abcd"].concat()));
         file.extend(writer.block(0x0000_0bad, b"somebody's own"));
         let counts: [(u16, &[u8]); 3] =
@@ -263,13 +263,13 @@ fn blocks_say_who_sent_and_what_was_lost() {
     }
 }
 
-/// A file of btsnoop with a record for each of these: flags, drops so far, bytes.
+/// A btsnoop file with a record for each entry: flags, drops so far, bytes.
 fn btsnoop(link: u32, records: &[(u32, u32, &[u8])]) -> Vec<u8> {
     let mut file = [&b"btsnoop\0"[..], &BIG.u32s(&[1, link])].concat();
     for (flags, drops, bytes) in records {
         let length = bytes.len() as u32;
         file.extend(BIG.u32s(&[length + 3, length, *flags, *drops]));
-        // A millisecond after the epoch.
+        // One millisecond after the epoch.
         file.extend(BIG.u64(0x00dc_ddb3_0f2f_8000 + 1_000));
         file.extend(*bytes);
     }
@@ -310,7 +310,7 @@ fn bluetooth_with_and_without_types() {
     let interfaces: Vec<_> = reader.interfaces().iter().map(|i| (&i.name[..], i.link)).collect();
     let data = LinkType::HCI_DATA;
     assert_eq!(interfaces, [("hci0", data), ("hci1", data), ("hci0", LinkType::HCI_NOTE)]);
-    // Others are counted by who reads, not refused.
+    // Unknown types are not rejected; the caller counts them.
     assert_eq!(whole(&btsnoop(1003, &[(0, 0, b"?")])).0.interfaces()[0].link, LinkType(1003));
 }
 
@@ -339,7 +339,7 @@ fn what_is_broken_is_said() {
     assert_eq!(why(&file), "a block says at its beginning that it has 16 bytes, and 20 at its end");
     let early = [first.clone(), BIG.packet(0, 0, b"", &[])].concat();
     assert_eq!(why(&early), "a packet passed interface 0, which nothing before it describes");
-    // The interfaces of a section are not those of the next.
+    // Each section has its own interfaces.
     let known = [first.clone(), BIG.interface(1, 0, &[]), BIG.packet(0, 0, b"", &[])].concat();
     let twice = [&known[..], &first, &BIG.packet(0, 0, b"", &[])].concat();
     assert_eq!(read(&twice, twice.len()).1.len(), 1);
@@ -379,7 +379,7 @@ fn zeros_behind_the_last_packet_are_an_end_that_was_never_written() {
         let (_, found, at, broken) = read(&file, file.len());
         assert_eq!((found.len(), at, broken), (1, written.len(), Some(Broken::Zeros)));
     }
-    // A packet without a byte is one where it has a time.
+    // An empty packet with a time is valid.
     let empty = [BIG.pcap(0xa1b2_c3d4, 1), BIG.u32s(&[1, 0, 0, 0])].concat();
     assert_eq!(whole(&empty).1.len(), 1);
 }
@@ -396,7 +396,7 @@ fn interfaces_have_a_limit() {
     assert_eq!(read(&file, file.len()).3, Some(Broken::Interfaces));
 }
 
-/// Some of every format.
+/// One file of each format.
 fn samples() -> Vec<Vec<u8>> {
     let mut old = LITTLE.pcap(0xa1b2_c3d4, 1);
     old.extend(LITTLE.u32s(&[1, 2, 3, 4]));

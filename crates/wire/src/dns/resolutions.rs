@@ -183,10 +183,10 @@ mod tests {
         assert_eq!(name(&memory, 10, 1, 9), Some(("a.example", Client)));
         assert_eq!(name(&memory, 25, 1, 9), Some(("b.example", Client)));
         assert_eq!(name(&memory, 35, 1, 9), Some(("a.example", Client)));
-        // To hear of it again makes no other entry.
+        // A repeated response adds no entry.
         (40..90).for_each(|now| learn(&mut memory, now, 1, "a.example", 9, 60));
         assert_eq!(name(&memory, 25, 1, 9), Some(("b.example", Client)));
-        // Nor does a shorter lifetime take what a longer one gave.
+        // A shorter lifetime does not shorten the validity.
         learn(&mut memory, 100, 1, "a.example", 9, 1_000);
         learn(&mut memory, 101, 1, "a.example", 9, 0);
         assert_eq!(name(&memory, 1_099, 1, 9), Some(("a.example", Client)));

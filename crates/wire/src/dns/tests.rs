@@ -75,7 +75,7 @@ fn aliases_lead_back_to_the_name_that_was_asked_for() {
     let packet = reply(
         "www.example.com",
         vec![
-            // A server may put them in any order.
+            // Servers may send the records in any order.
             ("edge.cdn.example", 300, a(1)),
             ("www.example.com", 20, cname("Shop.CDN.example")),
             ("shop.cdn.example", 600, cname("edge.cdn.example")),
@@ -107,7 +107,7 @@ fn many_addresses_are_cut() {
 fn errors_and_other_messages_say_nothing() {
     let good = bytes(&reply("a.example", vec![("a.example", 60, a(1))]));
     assert!(answer(&good).is_some());
-    // A query, another operation, no such name, no question, two, and more records than it has.
+    // A query, another opcode, NXDOMAIN, no question, two questions, and more records than present.
     for (at, value) in [(2, 0), (2, 0xa0), (3, 3), (5, 0), (5, 2), (7, 2), (6, 0xff), (10, 0xff)] {
         let mut bad = good.clone();
         bad[at] = value;
@@ -131,7 +131,7 @@ fn what_is_no_host_is_not_asked_for() {
     for name in ["1.2.0.192", "a b.example", "a\\.b", ""] {
         assert_eq!(answer(&bytes(&reply(name, Vec::new()))), None, "{name}");
     }
-    // A label with a dot in it is not two labels.
+    // A dot inside a label does not split the label.
     let mut trick = bytes(&reply("axb.example", Vec::new()));
     trick[14] = b'.';
     assert_eq!(answer(&trick), None);
@@ -180,8 +180,8 @@ proptest! {
     }
 }
 
-/// What another reader takes for an answer, which refuses more than this one does: what is behind
-/// the header's counts, and records that matter to nobody.
+/// The same response as read by another parser, which also rejects trailing bytes and invalid
+/// records that do not matter here.
 fn as_others_read(bytes: &[u8]) -> Option<(u16, String, usize)> {
     let packet = Packet::parse(bytes).ok()?;
     let name = packet.questions.first()?.qname.to_string().to_ascii_lowercase();

@@ -267,13 +267,13 @@ mod tests {
         assert_eq!(name(&told, 250, "10.0.0.9", "192.0.2.1"), other("b.example"));
         assert_eq!(name(&told, 150, "10.0.0.9", "192.0.2.1"), other("a.example"));
         assert_eq!(name(&told, 300, "10.0.0.9", "2001:db8::1"), other("c.example"));
-        // A log may be stamped a little late, and no more.
+        // A log may be late by at most one second.
         assert_eq!(name(&told, 99, "10.0.0.1", "192.0.2.1"), own("a.example"));
         assert_eq!(name(&told, 98, "10.0.0.1", "192.0.2.1"), None);
-        // A day later it is forgotten.
+        // After one day the name is forgotten.
         assert_eq!(name(&told, 86_499, "10.0.0.1", "192.0.2.1"), own("a.example"));
         assert_eq!(name(&told, 86_601, "10.0.0.1", "192.0.2.1"), None);
-        // What has no time is not, but for a while.
+        // A line without a time is always valid, except while one with a time applies.
         assert_eq!(name(&told, 5, "10.0.0.1", "192.0.2.3"), own("d.example"));
         assert_eq!(name(&told, 90_001, "10.0.0.1", "192.0.2.3"), own("e.example"));
         assert_eq!(name(&told, 900_000, "10.0.0.1", "192.0.2.3"), own("d.example"));

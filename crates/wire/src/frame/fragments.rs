@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(fragments.add(Time::ZERO, &part(b"ABCDEFGH", 8), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(b"ijkl", 4), at(8, false));
         assert_eq!(whole.unwrap().payload, b"abcdefghijkl");
-        // The second begins within the first.
+        // The second fragment begins within the first.
         assert_eq!(fragments.add(Time::ZERO, &part(&[1; 16], 16), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(&[2; 16], 16), at(8, false)).unwrap();
         assert_eq!(whole.payload, [[1; 16], [2; 16]].concat()[..24]);
@@ -213,7 +213,7 @@ mod tests {
             assert!(fragments.packets.len() <= INCOMPLETE + 1);
         }
         assert!(fragments.order.len() <= INCOMPLETE + 1);
-        // And no packet is longer than can be, nor has more parts.
+        // Too long a packet, and too many fragments.
         assert_eq!(
             fragments.add(late, &part(&[0; 8], 8), Fragment { id: 1, ..at(65_528, false) }),
             None

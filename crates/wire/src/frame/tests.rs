@@ -37,7 +37,7 @@ fn read(link: LinkType, frame: &[u8]) -> Result<Datagram<'_>, Opaque> {
     datagram(link, frame, frame.len())
 }
 
-/// The one that is in most frames here.
+/// Checks that the frame contains the IP packet used by most of these tests.
 fn is_the_packet(link: LinkType, frame: &[u8]) {
     let found = read(link, frame).unwrap_or_else(|why| panic!("{link:?}: {why:?}"));
     let expected = Datagram {
@@ -54,7 +54,7 @@ fn is_the_packet(link: LinkType, frame: &[u8]) {
         is_tunnelled: found.is_tunnelled,
     };
     assert_eq!(found, expected, "{link:?}");
-    // However little of it is there, it is the same packet or none.
+    // A shorter part of the frame contains the same packet or none.
     for end in 0..frame.len() {
         match datagram(link, &frame[..end], frame.len()) {
             Ok(cut) if !found.is_tunnelled || cut.is_tunnelled => {
@@ -75,7 +75,7 @@ fn ip_behind_every_link() {
         is_the_packet(link, &packet);
     }
     is_the_packet(LinkType::ETHERNET, &ethernet(0x0800, &packet));
-    // The least length of a frame is filled up with anything.
+    // Ethernet frames are padded to their minimum length.
     let padded = [ethernet(0x0800, &packet), vec![0xee; 19]].concat();
     assert_eq!(read(LinkType::ETHERNET, &padded).unwrap().payload, b"payload");
     is_the_packet(LinkType::SLL, &after(&[&[0; 14][..], &[8, 0]].concat()));
@@ -113,7 +113,7 @@ fn ip_behind_what_ethernet_wraps() {
     is_the_packet(LinkType::ETHERNET, &ethernet(0x8847, &labels));
     let wire = [&[0, 1, 0x31, 64, 0, 0, 0, 0][..], &ethernet(0x0800, &packet)].concat();
     is_the_packet(LinkType::ETHERNET, &ethernet(0x8847, &wire));
-    // The length of IEEE 802.3, and what fills the frame behind it.
+    // The length field of IEEE 802.3, and padding after the packet.
     let snap = after(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
     is_the_packet(LinkType::ETHERNET, &ethernet(snap.len() as u16, &snap));
 }
@@ -138,7 +138,7 @@ fn ip_in_tunnels() {
     let mut native = vec![0, 0x10, 3, 0, 0, 0, 0, 0];
     native.extend([&[8, 1][..], &[0; 22], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat());
     raw(&udp(40_000, 5247, &after(&native)));
-    // In each other.
+    // Nested tunnels.
     let inner = udp(2152, 2152, &after(&[0x30, 0xff, 0, 27, 0, 0, 0, 1]));
     let vxlan = [&[8, 0, 0, 0, 0, 0, 42, 0][..], &ethernet(0x0800, &inner)].concat();
     let found = udp(50_000, 4789, &vxlan);

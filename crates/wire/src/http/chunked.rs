@@ -130,7 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of these bytes, in parts of so many; how many are not taken, and the content.
+    /// Reads the bytes in pieces of `most`. Returns the last step, the number of bytes not
+    /// consumed, and the length of the content.
     fn follow(bytes: &[u8], most: usize) -> (Step, usize, u64) {
         let (mut chunked, mut taken, mut content) = (Chunked::default(), 0, 0);
         for part in bytes.chunks(most) {

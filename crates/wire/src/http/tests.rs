@@ -10,7 +10,7 @@ fn request(host: &str, port: Option<u16>) -> Peek<Head> {
     Peek::Complete(Head::Request(Some(named(host, port))))
 }
 
-/// Every beginning says `More`, or the same as the whole.
+/// Checks that each beginning of `bytes` yields `More`, or the result for all bytes.
 fn check_every_beginning(bytes: &[u8], expected: &Peek<Head>) {
     assert_eq!(&head(bytes), expected);
     for end in 0..bytes.len() {

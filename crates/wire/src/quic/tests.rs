@@ -23,7 +23,7 @@ fn the_first_packet_of_either_version_shows_the_name() {
     for version in [Version::V1, Version::V2] {
         let datagram = sealed(version, ID, 0, &[], &crypto(0, &hello(version)));
         shop(Initials::new().datagram(&datagram));
-        // With packets of other kinds behind it, and a number other than zero.
+        // With packets of other types after the Initial packet, and a packet number other than 0.
         let token = [7; 100];
         let mut datagram = sealed(version, ID, 0x0102_0304, &token, &crypto(0, &hello(version)));
         datagram.extend_from_slice(b"\xe3something else");
@@ -38,7 +38,7 @@ fn pieces_in_any_order_among_other_frames_are_joined() {
     let frames = [
         &[1, 0, 0][..],
         &crypto(b, &hello[b..]),
-        // Two ranges are acknowledged; then the same with counts of marks.
+        // Two acknowledged ranges; then the same with ECN counts.
         &[2, 9, 0, 1, 1, 2, 3],
         &[3, 9, 0, 1, 1, 2, 3, 4, 5, 6],
         &crypto(0, &hello[..a]),
@@ -75,7 +75,7 @@ fn the_keys_stay_those_of_the_first_packet() {
     let hello = hello(Version::V1);
     let mut initials = Initials::new();
     more(initials.datagram(&one(&crypto(0, &hello[..20]))), hello.len());
-    // The server has given itself a shorter id meanwhile.
+    // The server has chosen a shorter connection ID in the meantime.
     let later = sealed(Version::V1, b"abc", 1, &[], &crypto(20, &hello[20..]));
     shop(initials.datagram(&later));
 }
@@ -85,7 +85,7 @@ fn after_a_retry_there_are_new_keys() {
     let hello = hello(Version::V1);
     let frames = crypto(0, &hello[..20]);
     let mut other = sealed(Version::V1, ID, 0, &[], &frames);
-    // What is sealed for one id cannot be opened by another.
+    // The keys of one connection ID do not decrypt packets of another.
     other[6] ^= 1;
     assert_eq!(Initials::new().datagram(&other), Peek::No);
 
@@ -98,8 +98,8 @@ fn after_a_retry_there_are_new_keys() {
 #[test]
 fn what_is_not_a_first_packet_of_quic_is_said_at_once() {
     let good = one(&crypto(0, &hello(Version::V1)));
-    // Another version, type, form, a connection id that is too long, another token's length, and
-    // a length that is more than there is.
+    // Another version, type and header form, a connection ID that is too long, another token
+    // length, and a length beyond the datagram.
     for (at, to) in [(4, 9), (0, 0xe3), (0, 0x43), (5, 21), (15, 0x4f), (17, 0x7f)] {
         let mut bad = good.clone();
         bad[at] = to;
@@ -121,7 +121,7 @@ fn frames_that_lie_end_it() {
         &crypto(16 * 1024, b"x"),
         &[6, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0],
         &crypto(0, &[2; 60]),
-        // A hello of a byte more than is looked at.
+        // A ClientHello that is one byte too long.
         &crypto(0, &[1, 0, 0x3f, 0xfd, 3, 3]),
     ] {
         let mut initials = Initials::new();
@@ -130,7 +130,7 @@ fn frames_that_lie_end_it() {
         let good = one(&crypto(0, &hello(Version::V1)));
         assert_eq!(initials.datagram(&good), Peek::No, "it has given up");
     }
-    // A count of ranges that would take for ever.
+    // A number of ranges that would take too long to read.
     let ranges = [&[2, 0, 0][..], &[0xff; 8], &[0]].concat();
     assert_eq!(Initials::new().datagram(&one(&ranges)), Peek::No);
 }

@@ -182,7 +182,7 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    /// What is given out when so many bytes pass at these times.
+    /// The exchanges of these parts, given as time, sender and number of bytes.
     fn told(parts: &[(u64, End, u64)]) -> (Vec<Exchange>, Turns) {
         let mut turns = Turns::default();
         let mut all = Vec::new();
@@ -235,8 +235,8 @@ mod tests {
         assert_eq!((turns.poll(), turns.count()), (None, 2));
     }
 
-    /// What is given out when the server is so far away, and has heard what passed until then when it
-    /// sends: the times of `told`, with that one for each of the server's.
+    /// The exchanges with a server at distance `way`. Each part of the server has a fourth value:
+    /// the time until which the server has received the client's data.
     fn from_afar(way: u64, parts: &[(u64, End, u64, u64)]) -> Vec<Exchange> {
         let mut turns = Turns::default();
         let mut all = Vec::new();
@@ -252,7 +252,7 @@ mod tests {
         all
     }
 
-    /// A client that asks again, or confirms something, while a response of 20 ms comes from a server
+    /// A client that repeats a request, or confirms data, during a response of 20 ms from a server
     /// 40 ms away.
     #[test]
     fn what_was_on_its_way_when_the_client_spoke_is_of_the_response_before() {
@@ -268,7 +268,7 @@ mod tests {
         let expected =
             [exchange([0, 0, 40, 60], 300, 3_000), exchange([50, 50, 90, 95], 200, 1_000)];
         assert_eq!(from_afar(40, &parts), expected);
-        // Each of both is enough: how far it is, or what the server says that it has.
+        // Either value is sufficient: the distance, or the acknowledged time.
         assert_eq!(from_afar(0, &parts), expected);
         let all_heard = parts.map(|(at, from, bytes, _)| (at, from, bytes, 1_000));
         assert_eq!(from_afar(40, &all_heard), expected);
@@ -313,17 +313,18 @@ mod tests {
     fn what_nobody_asked_for_is_no_response() {
         let (all, turns) = told(&[(5, Server, 20), (6, Server, 20), (9, Client, 1)]);
         assert_eq!((all.as_slice(), turns.count()), (&[][..], 0));
-        // Passed before the question, but told after it.
+        // Captured before the request, but processed afterwards.
         let (all, _) = told(&[(9, Client, 1), (8, Server, 20), (11, Server, 2)]);
         assert_eq!(all, [exchange([9, 9, 11, 11], 1, 2)]);
     }
 
     #[test]
     fn times_that_go_back_in_a_stream_change_no_turn() {
-        // The second packet of the request passed first; the first one again at 30.
+        // The second packet of the request was captured first; the first one was retransmitted at
+        // 30.
         let (all, _) = told(&[(30, Client, 5), (20, Client, 5), (50, Server, 1), (45, Server, 1)]);
         assert_eq!(all, [exchange([20, 30, 45, 50], 10, 2)]);
-        // A part of the request is told after the answer that passed after it.
+        // A part of the request is processed after the response, which was captured later.
         let (all, _) = told(&[(20, Client, 5), (50, Server, 1), (30, Client, 5), (60, Server, 1)]);
         assert_eq!(all, [exchange([20, 30, 50, 60], 10, 2)]);
         let (all, _) = told(&[(20, Client, 5), (50, Server, 1), (50, Client, 5), (60, Server, 1)]);

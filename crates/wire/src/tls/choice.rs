@@ -128,7 +128,7 @@ mod tests {
         for end in 4..message.len() {
             let choice = Choice::read(&message[..end]).unwrap();
             assert!(!choice.is_whole && !choice.takes_key);
-            // The suite alone says the version.
+            // The cipher suite alone determines the version.
             let is_suite_there = end >= 4 + 2 + 32 + 33 + 2;
             assert_eq!(choice.suite.is_some(), is_suite_there, "{end}");
             assert_eq!(choice.version.is_some(), is_suite_there, "{end}");
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(whole.protocol.as_deref(), Some(&b"h2"[..]));
         let cut = &message[..message.len() - 1];
         assert_eq!(Choice::read(cut).unwrap().version, None);
-        // What says less than TLS 1.2 means it.
+        // A legacy version below TLS 1.2 is the actual version.
         message[5] = 1;
         assert_eq!(Choice::read(&message[..60]).unwrap().version, Some(Version::TLS_1_0));
     }

@@ -7,7 +7,7 @@ use rustls::pki_types::ServerName;
 use super::*;
 use crate::sample::{alpn, config, extension, message, records, sized, sni};
 
-/// What rustls sends first, in records of at most `record` bytes, their headers included.
+/// The first flight of rustls, in records of at most `record` bytes including their headers.
 fn rustls(server: &str, protocols: &[&str], record: Option<usize>) -> Vec<u8> {
     let mut config = Arc::unwrap_or_clone(config(protocols));
     config.max_fragment_size = record;
@@ -25,7 +25,8 @@ fn expected(name: Option<&str>, protocols: &[&str]) -> ClientHello {
     }
 }
 
-/// Every beginning says `More`, or the same as the whole; and a hint never asks for more than that.
+/// Checks that each beginning of `bytes` yields `More`, or the complete result, and that `More`
+/// never requests more than that needs.
 fn check_every_beginning(bytes: &[u8], expected: &ClientHello) {
     assert_eq!(client_hello(bytes), Peek::Complete(expected.clone()));
     for end in 0..bytes.len() {
@@ -106,11 +107,11 @@ fn what_is_not_tls_is_said_at_once() {
         &b"GET / HTTP/1.1\r\n"[..],
         b"\x16\x02",
         b"\x15\x03\x01\0\x02\x01\0",
-        // A server's hello; an empty record; a record that is too long.
+        // A ServerHello, an empty record, and a record that is too long.
         b"\x16\x03\x03\0\x7a\x02",
         b"\x16\x03\x01\0\0",
         b"\x16\x03\x01\x40\x01",
-        // A hello that is too short, and one that is too long to wait for.
+        // A ClientHello that is too short, and one that is too long.
         b"\x16\x03\x01\0\x10\x01\0\0\x0c",
         b"\x16\x03\x01\x02\0\x01\x01\0\0\x03\x03",
     ] {
@@ -122,7 +123,8 @@ fn what_is_not_tls_is_said_at_once() {
 #[test]
 fn lengths_that_lie_end_it() {
     let good = message(&[sni(b"a.example"), alpn(&["h2"])]);
-    // The session, the suites, the methods, the extensions, and inside of these.
+    // The lengths of session ID, cipher suites, compression methods and extensions, and those
+    // inside extensions.
     for at in [38, 71, 72, 77, 79, 80, 83, 84, 85, 86, 88, 89] {
         let mut bad = good.clone();
         bad[at] = 0xff;
@@ -173,7 +175,7 @@ proptest! {
         size in 1_usize..600,
         order in any::<[prop::sample::Index; 2]>(),
     ) {
-        // Without a last label of letters, 0xa would be an address.
+        // If the last label is not a word, a name like 0xa is an address.
         let name = format!("{}.example", labels.join("."));
         let protocols: Vec<&str> = protocols.iter().map(String::as_str).collect();
         let mut extensions: Vec<Vec<u8>> =

@@ -68,7 +68,7 @@ fn cname(target: &str) -> RData<'_> {
     RData::CNAME(CNAME(Name::new_unchecked(target)))
 }
 
-/// All of a message passes in a datagram.
+/// Processes a complete message in a datagram.
 fn pass(
     lookups: &mut Lookups,
     now: u64,
@@ -83,7 +83,7 @@ fn drain(lookups: &mut Lookups) -> Vec<Lookup> {
     std::iter::from_fn(|| lookups.poll()).collect()
 }
 
-/// What is there when nothing passes any more.
+/// All lookups after the end of the capture.
 fn all(mut lookups: Lookups) -> Vec<Lookup> {
     lookups.finish();
     assert!(lookups.is_empty());
@@ -151,13 +151,13 @@ fn what_is_asked_twice_may_be_answered_for_either() {
     for now in [1_010, 1_020] {
         assert!(pass(&mut lookups, now, down(), &answer(7, "a.example")).is_some());
     }
-    // The client did not get it.
+    // The client missed the response.
     pass(&mut lookups, 2_000, up(), &question(7, "a.example"));
     let lookup = only(lookups);
     assert_eq!((lookup.asked, lookup.times, lookup.is_ambiguous), (Some(millis(0)), 3, true));
     assert_eq!(lookup.latency(), Some(Span::from_millis(1_010)));
     assert_eq!(lookup.reply.unwrap().times, 2);
-    // Asked again only after it was answered: the latency is that of the first.
+    // Retransmitted only after the response: the latency is that of the first query.
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     pass(&mut lookups, 10, down(), &answer(7, "a.example"));
@@ -179,7 +179,7 @@ fn what_has_no_answer_is_over_after_its_time() {
     let over = drain(&mut lookups);
     assert_eq!(over.iter().map(name).collect::<Vec<_>>(), ["a.example"]);
     assert_eq!((over[0].times, &over[0].reply, over[0].latency()), (2, &None, None));
-    // What was answered leaves earlier, and one that never was when nothing passes any more.
+    // Answered lookups end earlier; unanswered ones at the end of the capture.
     pass(&mut lookups, 35_001, up(), &question(4, "d.example"));
     assert_eq!((drain(&mut lookups).len(), lookups.len()), (0, 3));
     pass(&mut lookups, 35_002, up(), &question(5, "e.example"));
@@ -206,7 +206,7 @@ fn an_answer_to_another_question_is_not_believed() {
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     assert_eq!(pass(&mut lookups, 1, down(), &answer(7, "b.example")), None);
-    // Another number, another client, another server, another way.
+    // Another ID, client, server and transport.
     pass(&mut lookups, 2, down(), &answer(8, "a.example"));
     let (server, mut other) = down();
     other.set_port(5_001);
@@ -244,7 +244,7 @@ fn a_clock_that_steps_back_gives_no_latency() {
     pass(&mut lookups, 1_000, up(), &question(7, "a.example"));
     pass(&mut lookups, 900, down(), &answer(7, "a.example"));
     assert_eq!(only(lookups).latency(), None);
-    // The answer was captured first, by its time after the question.
+    // The response was captured first, although its time is after the query.
     let mut lookups = Lookups::default();
     pass(&mut lookups, 1_000, down(), &answer(7, "a.example"));
     pass(&mut lookups, 980, up(), &question(7, "a.example"));
@@ -278,7 +278,7 @@ fn errors_have_their_codes() {
         assert_eq!((reply.code.to_string().as_str(), reply.is_truncated), (text, true));
         assert_eq!((reply.answers, reply.is_partial), (Some(1), false));
     }
-    // The upper bits are in another record.
+    // The upper bits of the rcode are in the OPT record.
     let mut packet = reply(7, "a.example", TYPE::A, Vec::new());
     *packet.opt_mut() = Some(OPT { opt_codes: Vec::new(), udp_packet_size: 1_232, version: 0 });
     let mut bad = bytes(&packet);
@@ -335,8 +335,8 @@ fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
     }
     for bad in [
         [&long, &[0, 0, 1, 0, 1][..]].concat(),
-        // To itself, forwards, into the header, through labels that come back to where they began,
-        // and a kind of label that is not in use.
+        // Pointers to themselves, forwards, into the header, through labels back to their
+        // beginning, and a reserved label type.
         [&header[..], &[0xc0, 12, 0, 1, 0, 1]].concat(),
         [&header[..], &[0xc0, 20, 0, 1, 0, 1, 0, 0, 0, 0]].concat(),
         [&header[..], &[0xc0, 4, 0, 1, 0, 1]].concat(),
@@ -346,9 +346,9 @@ fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
         assert_eq!(pass(&mut lookups, 0, up(), &bad), None);
     }
     assert_eq!((lookups.unread(), lookups.len()), (6, 0));
-    // As many pointers as a name can have labels are followed, and more are not.
+    // A name may have as many pointers as labels, but not more.
     for (pointers, is_read) in [(127, true), (128, false)] {
-        // A record whose owner is the end of a chain, behind a record that holds the others.
+        // A record whose owner is the end of the chain, after a record that contains the chain.
         let mut message = vec![0, 7, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 1, 0, 1];
         message.extend([0, 0, 99, 0, 1, 0, 0, 0, 0]);
         message.extend((pointers as u16 * 2).to_be_bytes());
@@ -374,7 +374,7 @@ fn a_record_that_is_broken_ends_what_is_read() {
     let good = bytes(&reply(7, "a.example", TYPE::A, records));
     let whole = Message::read(&good).unwrap();
     assert_eq!((whole.answers.len(), whole.is_whole), (3, true));
-    // The alias ends before its record does, an address has three bytes, or more than there are.
+    // The alias ends before its record, an address has three bytes, or more than present.
     let alias = 12 + 9 + 2 + 4 + 16 + 12;
     assert_eq!(good[alias..alias + 3], *b"\x02bc");
     for (at, value, left) in [(alias, 0, 1), (alias - 12 - 5, 3, 0), (good.len() - 5, 5, 2)] {
@@ -439,7 +439,7 @@ fn what_is_cut_says_what_is_there() {
         let reply = lookup.reply.unwrap();
         assert_eq!(reply.answers, (cut >= 12).then_some(3));
         assert_eq!(reply.is_partial, cut < answer.len());
-        // What was there of a shorter beginning is there, too.
+        // A longer beginning contains at least the records of a shorter one.
         let now = (reply.canonical.is_some(), reply.addresses.len());
         assert!(now >= last && now.1 <= last.1 + 1, "{now:?} after {last:?}");
         last = now;
@@ -455,7 +455,7 @@ fn a_question_that_was_cut_is_known_by_its_answer() {
     pass(&mut lookups, 9, down(), &answer);
     let lookup = only(lookups);
     assert_eq!((name(&lookup), lookup.latency()), ("a.example", Some(Span::from_millis(9))));
-    // A message that reports that it got no question has none.
+    // An error response without a question.
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &query);
     pass(&mut lookups, 9, down(), &[0, 7, 0x81, 0x81, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -474,7 +474,7 @@ fn other_messages_are_no_lookups() {
     pass(&mut lookups, 0, ends(5_000, 5_355), &query);
     pass(&mut lookups, 0, ends(5_000, 443), &query);
     assert_eq!((lookups.multicast(), lookups.unread(), lookups.len()), (2, 0, 0));
-    // A question from a name server's port, an answer to one, no message at all, and an update.
+    // A query from port 53, a response to it, an incomplete message, and an update.
     pass(&mut lookups, 0, ends(53, 5_000), &query);
     pass(&mut lookups, 0, ends(5_000, 53), &answer(7, "a.example"));
     pass(&mut lookups, 0, up(), &[0, 7, 1]);
@@ -482,7 +482,7 @@ fn other_messages_are_no_lookups() {
     update[2] |= 5 << 3;
     pass(&mut lookups, 0, up(), &update);
     assert_eq!((lookups.unread(), lookups.len()), (4, 0));
-    // One server may ask another from its own port.
+    // A name server may query another one from port 53.
     pass(&mut lookups, 0, ends(53, 53), &query);
     assert_eq!((lookups.unread(), lookups.len()), (4, 1));
 }
@@ -491,7 +491,7 @@ fn other_messages_are_no_lookups() {
 fn there_is_a_limit() {
     let limits = LookupLimits { lookups: 10, ..LookupLimits::default() };
     let mut lookups = Lookups::new(limits);
-    // Those that were answered go first.
+    // Answered lookups are removed first.
     for id in 0..10 {
         pass(&mut lookups, 0, up(), &question(id, "a.example"));
         if id % 2 == 1 {

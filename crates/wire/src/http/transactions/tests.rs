@@ -7,8 +7,8 @@ use crate::http::{Asked, Authority, ContentRange, HEAD_LIMIT};
 const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a.example\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
 
-/// What a packet carries: from whom, when in milliseconds, and how many bytes are unknown behind
-/// those that are there.
+/// The data of a packet: its sender, its time in milliseconds, the captured bytes, and the number
+/// of bytes after them that were not captured.
 type Packet<'a> = (End, u64, &'a [u8], u64);
 
 fn c(at: u64, bytes: &[u8]) -> Packet<'_> {
@@ -19,7 +19,7 @@ fn s(at: u64, bytes: &[u8]) -> Packet<'_> {
     (End::Server, at, bytes, 0)
 }
 
-/// The same packet, of which only so many bytes were captured.
+/// The packet with at most `there` captured bytes.
 fn snap((from, at, bytes, unknown): Packet<'_>, there: usize) -> Packet<'_> {
     let kept = &bytes[..bytes.len().min(there)];
     (from, at, kept, unknown + (bytes.len() - kept.len()) as u64)
@@ -44,7 +44,7 @@ fn ended(transactions: &mut Transactions) -> Vec<Transaction> {
     std::iter::from_fn(|| transactions.poll()).collect()
 }
 
-/// Those of a capture that ends behind these packets.
+/// The exchanges of a capture that ends after these packets.
 fn all(packets: &[Packet<'_>]) -> Vec<Transaction> {
     let mut transactions = follow(packets);
     transactions.finish();
@@ -59,7 +59,7 @@ fn response(transaction: &Transaction) -> &Response {
     transaction.response.as_ref().unwrap()
 }
 
-/// The status, what passed of the body, and the ending of each.
+/// Status, captured part of the body, and ending of each exchange.
 fn answers(packets: &[Packet<'_>]) -> Vec<(Option<u16>, Seen, Ending)> {
     let short = |t: &Transaction| (response(t).status, response(t).seen, t.ending);
     all(packets).iter().map(short).collect()
@@ -124,7 +124,7 @@ fn a_resource_is_a_host_and_a_target_in_any_form_and_not_the_port() {
         let asked = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         request(&all(&[c(0, asked.as_bytes())])[0]).resource
     };
-    // sha256sum of v.example/videoplayback?id=7 begins with it.
+    // The first 8 bytes of the SHA-256 of v.example/videoplayback?id=7.
     let one = resource("/videoplayback?id=7", "v.example");
     assert_eq!(one, Some(RESOURCE));
     assert_eq!(resource("/videoplayback?id=7", "V.example:8080"), one);
@@ -259,7 +259,7 @@ fn pipelined_requests_are_answered_in_their_order() {
     );
     let mut transactions = follow(&packets);
     transactions.finish();
-    // The time in which several were open counts once.
+    // Time with several open requests counts once.
     assert_eq!(transactions.summary().downloading, Span::from_millis(20));
     assert_eq!(transactions.summary().between, Span::ZERO);
 }
@@ -315,7 +315,7 @@ fn what_is_missing_at_the_end_is_said() {
     assert_eq!(ending(&half, closed), [(true, Ending::Early), (false, Ending::Early)]);
     assert_eq!(ending(&half, Transactions::reset), [(true, Ending::Reset), (false, Ending::Reset)]);
     assert_eq!(ending(&half, |_| {}), [(true, Ending::Open), (false, Ending::Open)]);
-    // A head that is not whole is there as far as it goes.
+    // A truncated header is read as far as possible.
     let some = [c(0, GET), s(1, &OK[..20])];
     assert_eq!(ending(&some, closed), [(true, Ending::Guessed)]);
     assert_eq!(answers(&some), [(Some(200), Seen::WithHead(20), Ending::Guessed)]);
@@ -331,7 +331,7 @@ fn an_upgrade_ends_http() {
     assert!(follow(&packets[..2]).is_over() && !follow(&packets[..1]).is_over());
     assert_eq!(follow(&packets).is_http(), Some(true));
     assert_eq!(follow(&packets).summary().downloaded, Size::from_bytes(switch.len() as u64));
-    // A server need not.
+    // A server may ignore an upgrade.
     assert_eq!(answers(&[c(0, upgrade), s(1, OK), c(2, GET), s(3, OK)]).len(), 2);
 }
 
@@ -372,7 +372,7 @@ fn packets_that_were_cut_say_what_is_left_of_them() {
     for (one, round) in all.iter().zip(0..) {
         let (asked_, said) = (request(one), response(one));
         assert!(asked_.is_cut && said.is_cut && !asked_.is_whole);
-        // The request line and a part of the host were there.
+        // The request line and a part of the `Host` field were captured.
         assert_eq!((&*asked_.method, &asked_.host), ("GET", &None));
         assert_eq!(asked_.length, asked.len() as u64);
         assert_eq!((said.status, said.declared, said.framing), (Some(200), None, None));
@@ -397,7 +397,7 @@ fn whole_lines_of_a_cut_head_count() {
     for there in 1..GET.len() {
         let all = all(&[snap(c(0, GET), there), s(1, OK)]);
         let method = all[0].request.as_ref().map(|request| request.method.clone());
-        // One letter of the target shows that what is before it was a method.
+        // One character of the target shows that a method precedes it.
         assert_eq!(method.as_deref(), (there > 4).then_some("GET"), "{there}");
         assert_eq!(response(&all[0]).status, Some(200));
     }
@@ -415,7 +415,7 @@ fn pipelined_answers_that_were_cut_are_told_apart_by_their_status_lines() {
     ];
     let with = |status, length| (Some(status), Seen::WithHead(length), Ending::Guessed);
     assert_eq!(answers(&packets), [with(200, 2035), with(404, 1016), with(200, 517)]);
-    // Where only one is due, a body may say the same.
+    // If only one response is due, a status line may be part of its body.
     let packets = [c(0, GET), packets[1], packets[3]];
     assert_eq!(answers(&packets), [with(200, 2046)]);
 }
@@ -438,7 +438,7 @@ fn a_capture_may_miss_an_answers_head_or_bytes_of_its_body() {
     let long = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n";
     let packets = [c(0, GET), s(1, long), (End::Server, 2, b"x", 4999), c(3, GET), s(4, OK)];
     assert_eq!(answers(&packets), [content(200, 5000), content(200, 3)]);
-    // The end of one and the head of the next are in the same gap.
+    // The end of one body and the next header are in the same gap.
     let packets = [c(0, GET), c(0, GET), s(1, long), (End::Server, 2, b"", 6000), s(3, b"x")];
     let lost = (None, Seen::WithHead(1001), Ending::Guessed);
     assert_eq!(answers(&packets), [content(200, 5000), lost]);
@@ -451,7 +451,7 @@ fn a_capture_may_begin_in_the_middle() {
     let upload = [c(0, b"\x00\x01end"), s(1, OK), c(2, GET), s(3, OK)];
     let asked: Vec<_> = all(&upload).iter().map(|t| t.request.is_some()).collect();
     assert_eq!(asked, [false, true]);
-    // The rest of what was asked for before comes behind the first request.
+    // The rest of an earlier response follows the first request.
     let late = [c(0, GET), s(1, b"late"), s(2, b"later"), c(3, GET), s(4, OK)];
     let lost = (None, Seen::WithHead(9), Ending::Guessed);
     assert_eq!(answers(&late), [lost, content(200, 3)]);
@@ -551,7 +551,7 @@ fn nothing_is_held_between_transactions() {
     assert!(size_of::<Transactions>() < 400, "{}", size_of::<Transactions>());
 }
 
-/// What packets may carry: whole messages, parts of them and nonsense.
+/// Data of packets: complete messages, parts of them, and random text.
 const PARTS: [&[u8]; 20] = [
     GET,
     OK,
