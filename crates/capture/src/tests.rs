@@ -316,8 +316,8 @@ fn what_was_read_before_a_fault_is_kept() {
     let bytes = capture(2, |at| at);
     for (name, bytes, fault) in [
         ("cut", bytes[..bytes.len() - 3].to_vec(), "ends in the middle"),
-        ("none", b"this is no capture".to_vec(), "no capture"),
-        ("long", [&bytes[..], &[0xff; 40]].concat(), "cannot be"),
+        ("none", b"plain text".to_vec(), "not a capture"),
+        ("long", [&bytes[..], &[0xff; 40]].concat(), "invalid length"),
         ("gzip", vec![0x1f, 0x8b, 8, 0, 1, 2, 3], "cannot be read on"),
         ("empty", Vec::new(), "it is empty"),
     ] {

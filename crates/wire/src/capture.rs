@@ -152,16 +152,16 @@ pub enum Step<'a> {
 #[non_exhaustive]
 pub enum Broken {
     /// The beginning matches none of the formats.
-    #[error("this is no capture: it begins neither as pcap nor as pcapng nor as btsnoop does")]
+    #[error("not a capture: it has no signature of pcap, pcapng or btsnoop")]
     Unknown,
-    #[error("{format} in version {version} is not known here")]
+    #[error("{format} version {version} is not supported")]
     Version {
         /// Name of the format.
         format: &'static str,
         /// Version in the file.
         version: u32,
     },
-    #[error("{what} of {length} bytes cannot be")]
+    #[error("invalid length of {what}: {length} bytes")]
     Length {
         /// The object with this length.
         what: &'static str,
@@ -169,7 +169,7 @@ pub enum Broken {
         length: u64,
     },
     /// The lengths at the two ends of a block differ.
-    #[error("a block says at its beginning that it has {first} bytes, and {last} at its end")]
+    #[error("the lengths at the two ends of a block differ: {first} and {last} bytes")]
     Ends {
         /// Length at the beginning, in bytes.
         first: u32,
@@ -177,13 +177,13 @@ pub enum Broken {
         last: u32,
     },
     /// A record of zeros, as in preallocated space that was never written.
-    #[error("zeros stand where a packet should begin: the capture was not written to its end")]
+    #[error("zeros instead of a packet: the capture was not written completely")]
     Zeros,
     /// More interfaces than [`INTERFACE_LIMIT`].
-    #[error("it describes more than {INTERFACE_LIMIT} interfaces")]
+    #[error("more than {INTERFACE_LIMIT} interfaces")]
     Interfaces,
     /// A packet refers to an interface without a description before the packet.
-    #[error("a packet passed interface {0}, which nothing before it describes")]
+    #[error("a packet refers to interface {0} before its description")]
     Interface(u32),
 }
 

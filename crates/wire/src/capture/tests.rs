@@ -243,7 +243,7 @@ fn blocks_say_who_sent_and_what_was_lost() {
         file.extend(writer.block(2, &old));
         // A packet without a time, truncated to the snap length.
         file.extend(writer.block(3, &[&writer.u32(60)[..], b"abcd"].concat()));
-        file.extend(writer.block(0x0000_0bad, b"somebody's own"));
+        file.extend(writer.block(0x0000_0bad, b"custom content"));
         let counts: [(u16, &[u8]); 3] =
             [(4, &writer.u64(100)), (5, &writer.u64(7)), (7, &writer.u64(2))];
         let content = [writer.u32s(&[0, 0, 0]), writer.options(&counts)].concat();
@@ -321,34 +321,34 @@ fn why(file: &[u8]) -> String {
 
 #[test]
 fn what_is_broken_is_said() {
-    assert!(why(b"GIF89a and so on").starts_with("this is no capture"));
-    assert!(why(b"\x1f\x8b\x08\0").starts_with("this is no capture"));
+    assert!(why(b"GIF89a and so on").starts_with("not a capture"));
+    assert!(why(b"\x1f\x8b\x08\0").starts_with("not a capture"));
     let mut newer = LITTLE.pcap(0xa1b2_c3d4, 1);
     newer[4] = 3;
-    assert_eq!(why(&newer), "pcap in version 3 is not known here");
+    assert_eq!(why(&newer), "pcap version 3 is not supported");
     let absurd = [LITTLE.pcap(0xa1b2_c3d4, 1), LITTLE.u32s(&[0, 0, u32::MAX, 5])].concat();
-    assert_eq!(why(&absurd), "a packet of 4294967295 bytes cannot be");
+    assert_eq!(why(&absurd), "invalid length of a packet: 4294967295 bytes");
     let first = BIG.section();
     for length in [0_u32, 8, 13, 1 << 30] {
         let file = [first.clone(), BIG.u32s(&[6, length, 0])].concat();
-        assert_eq!(why(&file), format!("a block of {length} bytes cannot be"));
+        assert_eq!(why(&file), format!("invalid length of a block: {length} bytes"));
     }
     let mut file = [first.clone(), BIG.block(77, b"abcd")].concat();
     let end = file.len() - 1;
     file[end] = 20;
-    assert_eq!(why(&file), "a block says at its beginning that it has 16 bytes, and 20 at its end");
+    assert_eq!(why(&file), "the lengths at the two ends of a block differ: 16 and 20 bytes");
     let early = [first.clone(), BIG.packet(0, 0, b"", &[])].concat();
-    assert_eq!(why(&early), "a packet passed interface 0, which nothing before it describes");
+    assert_eq!(why(&early), "a packet refers to interface 0 before its description");
     // Each section has its own interfaces.
     let known = [first.clone(), BIG.interface(1, 0, &[]), BIG.packet(0, 0, b"", &[])].concat();
     let twice = [&known[..], &first, &BIG.packet(0, 0, b"", &[])].concat();
     assert_eq!(read(&twice, twice.len()).1.len(), 1);
-    assert!(why(&twice).starts_with("a packet passed interface 0"));
+    assert!(why(&twice).starts_with("a packet refers to interface 0"));
     let short = [first.clone(), BIG.block(1, b"abcd")].concat();
-    assert_eq!(why(&short), "the description of an interface of 16 bytes cannot be");
+    assert_eq!(why(&short), "invalid length of the description of an interface: 16 bytes");
     let said = BIG.u32s(&[0, 0, 0, 500, 500]);
     let longer = [first, BIG.interface(1, 0, &[]), BIG.block(6, &said)].concat();
-    assert_eq!(why(&longer), "a packet of 500 bytes cannot be");
+    assert_eq!(why(&longer), "invalid length of a packet: 500 bytes");
 }
 
 #[test]

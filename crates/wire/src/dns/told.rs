@@ -59,25 +59,25 @@ pub struct ToldError {
 #[non_exhaustive]
 pub enum ToldFault {
     /// The line is not UTF-8.
-    #[error("this is not UTF-8: save the file as UTF-8 text")]
+    #[error("not UTF-8: save the file as UTF-8 text")]
     Text,
     /// The line has neither of the two formats.
     #[error("a line is `time,client,name,address`, or `address name` as in a hosts file")]
     Fields,
     /// Invalid time.
-    #[error("the time must be seconds since 1970, with up to 9 decimals, or nothing")]
+    #[error("the time must be seconds since 1970, with up to 9 decimals, or empty")]
     Time,
     /// Invalid address of the client.
-    #[error("the client must be an address, or nothing")]
+    #[error("the client must be an address, or empty")]
     Client,
     /// Invalid name.
-    #[error("the name must be a host's name")]
+    #[error("the name must be a host name")]
     Name,
     /// Invalid address.
-    #[error("the address must be one of IPv4 or IPv6")]
+    #[error("the address must be an IPv4 or IPv6 address")]
     Address,
     /// More than [`TOLD_LIMIT`] lines.
-    #[error("there are more than {TOLD_LIMIT} lines with names")]
+    #[error("more than {TOLD_LIMIT} lines with names")]
     Many,
 }
 
@@ -231,7 +231,7 @@ mod tests {
         100,10.0.0.1,a.example.,192.0.2.1 192.0.2.2\r\n\
         200.5,10.0.0.2,B.example,192.0.2.1\n\
         \n# by hand\n\
-        300,,c.example,2001:db8::1 # of anybody\n\
+        300,,c.example,2001:db8::1 # of any client\n\
         ,10.0.0.1,d.example,192.0.2.3\n\
         90000,10.0.0.1,e.example,192.0.2.3\n\
         ,,f.example,192.0.2.4\n\
@@ -305,6 +305,6 @@ mod tests {
         assert_eq!(fault(b"a.example 192.0.2.1"), (1, ToldFault::Address));
         assert_eq!(fault(b"#\n\xff"), (2, ToldFault::Text));
         let text = Told::default().read(b"1,me,a,b").unwrap_err().to_string();
-        assert_eq!(text, "line 1: the client must be an address, or nothing");
+        assert_eq!(text, "line 1: the client must be an address, or empty");
     }
 }

@@ -213,7 +213,7 @@ fn extension_headers_and_fragments() {
     [packet[6], packet[7]] = [0x20, 3];
     let found = read(LinkType::RAW, &packet).unwrap();
     assert_eq!(found.fragment, Some(Fragment { id: 7, offset: 24, has_more: true }));
-    assert_eq!((found.protocol, found.carried), (51, 19), "what is in a later part is no header");
+    assert_eq!((found.protocol, found.carried), (51, 19), "a later fragment has no header");
 }
 
 #[test]
