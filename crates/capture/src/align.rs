@@ -94,7 +94,7 @@ pub enum AlignError {
     #[error("no stream of one capture was found in the next one")]
     Nothing,
     /// Interrupted by a signal.
-    #[error("it was stopped before all captures were read")]
+    #[error("interrupted before all captures were read")]
     Stopped,
 }
 
@@ -111,7 +111,7 @@ impl AlignError {
             }
             Self::Source(error) => Some(error.hint()),
             Self::Empty { .. } => {
-                Some("captures are pcap, pcapng or btsnoop files with TCP or Bluetooth's HCI")
+                Some("give pcap, pcapng or btsnoop files with TCP or Bluetooth HCI")
             }
             Self::Unread { .. } | Self::Long(_) => {
                 Some("--log takes a file of `time,stream,offset,point` lines")
@@ -120,8 +120,8 @@ impl AlignError {
                 Some("a line is like 1700000000.25,192.0.2.9:40000>198.51.100.1:443,1448,read")
             }
             Self::Nothing => Some(
-                "captures must overlap in time and follow the path; of encrypted streams a proxy \
-                 leaves nothing to recognise",
+                "give captures that overlap in time, in the order of the path; streams that a proxy \
+                 encrypts again cannot be recognized",
             ),
             Self::Stopped => None,
         }
@@ -191,7 +191,7 @@ fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), Ali
             Ok(count) => is_over = (count as u64) < missing,
             Err(error) => {
                 let behind = place + bytes.len() as u64;
-                fault = Some(format!("cannot be read on after byte {behind}: {error}"));
+                fault = Some(format!("cannot be read after byte {behind}: {error}"));
             }
         }
         let mut at = 0;
@@ -216,7 +216,7 @@ fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), Ali
         bytes.drain(..at.min(bytes.len()));
         place += at as u64;
         if is_over && !bytes.is_empty() {
-            let cut = format!("it ends in the middle of what begins at byte {place}");
+            let cut = format!("it ends in the middle of the packet or block at byte {place}");
             fault = fault.or(Some(cut));
         }
     }

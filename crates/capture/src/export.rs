@@ -55,7 +55,7 @@ pub enum ExportError {
     #[error(transparent)]
     Tables(#[from] TablesError),
     /// The folder has no table or log of this name.
-    #[error("{path} has nothing to write of the name {name}", path = .path.display())]
+    #[error("{path} has no table or log {name}", path = .path.display())]
     Name {
         path: PathBuf,
         name: String,
@@ -63,10 +63,10 @@ pub enum ExportError {
         known: Vec<String>,
     },
     /// The folder has no tables of flows.
-    #[error("{path} has no table of flows, which are all that this format takes", path = .0.display())]
+    #[error("{path} has no table of flows, which this format needs", path = .0.display())]
     NoFlows(PathBuf),
     /// The file already exists.
-    #[error("{path} is there already", path = .0.display())]
+    #[error("{path} already exists", path = .0.display())]
     Taken(PathBuf),
     /// Output files need a folder, and the path is not a folder; or the output is a file, and the
     /// path is a folder.
@@ -84,7 +84,7 @@ pub enum ExportError {
         error: io::Error,
     },
     /// The reader of the output has closed it.
-    #[error("nobody reads on")]
+    #[error("the reader of the output has closed it")]
     Closed,
 }
 
@@ -155,7 +155,7 @@ impl<'a> Export<'a> {
     /// are complete.
     pub fn to_folder(&self, path: &Path, may_replace: bool) -> Result<Vec<Written>, ExportError> {
         if path.exists() && !path.is_dir() {
-            return Err(ExportError::Place { path: path.to_owned(), is: "no folder" });
+            return Err(ExportError::Place { path: path.to_owned(), is: "not a folder" });
         }
         let files: Vec<(PathBuf, PathBuf)> = self
             .names

@@ -40,10 +40,10 @@ pub enum FolderError {
     Taken(PathBuf),
     /// The folder contains sets of a live capture or shards of a cluster. Readers of the folder
     /// would see its own tables only.
-    #[error("{path} has sets of tables in it, as of a live capture", path = .0.display())]
+    #[error("{path} contains sets of tables, as a live capture writes them", path = .0.display())]
     Sets(PathBuf),
     /// The folder contains the captures or tables to read.
-    #[error("{path} is read and would be written into", path = .0.display())]
+    #[error("{path} is both input and output", path = .0.display())]
     Input(PathBuf),
     /// Another live capture writes into the folder.
     #[error("another live capture writes into {path}", path = .0.display())]

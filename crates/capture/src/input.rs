@@ -85,12 +85,12 @@ impl SourceError {
                 "give the path of a capture, of a folder with captures, or - for standard input"
             }
             Self::Pattern(_) => {
-                "quote a pattern so that the shell leaves it alone, or give a folder"
+                "quote a pattern so that the shell does not expand it, or give a folder"
             }
             Self::Empty(_) => {
                 "captures are pcap, pcapng or btsnoop files, also compressed with gzip or zstd"
             }
-            Self::Compressed { .. } => "decompress it first; gzip and zstd are read as they are",
+            Self::Compressed { .. } => "decompress the file; only gzip and zstd are supported",
         }
     }
 }

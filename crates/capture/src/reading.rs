@@ -169,8 +169,8 @@ fn fault(end: End) -> Option<String> {
     match end {
         End::Whole => None,
         End::Empty => Some("it is empty".to_owned()),
-        End::Cut(at) => Some(format!("it ends in the middle of what begins at byte {at}")),
+        End::Cut(at) => Some(format!("it ends in the middle of the packet or block at byte {at}")),
         End::Broken(at, broken) => Some(format!("{broken} (at byte {at})")),
-        End::Failed(at, error) => Some(format!("cannot be read on after byte {at}: {error}")),
+        End::Failed(at, error) => Some(format!("cannot be read after byte {at}: {error}")),
     }
 }

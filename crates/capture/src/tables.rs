@@ -37,7 +37,7 @@ struct Part {
 #[non_exhaustive]
 pub enum TablesError {
     /// The path is not a folder.
-    #[error("{path} is no folder", path = .0.display())]
+    #[error("{path} is not a folder", path = .0.display())]
     NoFolder(PathBuf),
     /// The folder contains no table.
     #[error("{path} has no tables of flows", path = .0.display())]
@@ -51,10 +51,10 @@ pub enum TablesError {
         error: io::Error,
     },
     /// A file with the name of a table that is not a table.
-    #[error("{path} is no table of manyways flows", path = .0.display())]
+    #[error("{path} is not a table of manyways flows", path = .0.display())]
     Foreign(PathBuf),
     /// A table of another schema version.
-    #[error("{path} is a table of {found}, and this program reads manyways-flows/{VERSION}", path = .path.display())]
+    #[error("{path} has the schema {found}, but this program reads manyways-flows/{VERSION}", path = .path.display())]
     Version {
         path: PathBuf,
         /// Version in the file.
@@ -68,7 +68,7 @@ pub enum TablesError {
         error: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A column with values of a type that no table has.
-    #[error("{path} has values in its column {column} that are not read", path = .path.display())]
+    #[error("column {column} of {path} has an unsupported type", path = .path.display())]
     Column {
         path: PathBuf,
         /// Name of the column.
@@ -80,7 +80,7 @@ impl TablesError {
     /// Advice for the user.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Version { .. } => "write the tables again with the manyways of this version",
+            Self::Version { .. } => "write the tables again with this version of manyways",
             _ => "write tables with: manyways flows CAPTURE -o DIR",
         }
     }

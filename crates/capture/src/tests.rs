@@ -318,7 +318,7 @@ fn what_was_read_before_a_fault_is_kept() {
         ("cut", bytes[..bytes.len() - 3].to_vec(), "ends in the middle"),
         ("none", b"plain text".to_vec(), "not a capture"),
         ("long", [&bytes[..], &[0xff; 40]].concat(), "invalid length"),
-        ("gzip", vec![0x1f, 0x8b, 8, 0, 1, 2, 3], "cannot be read on"),
+        ("gzip", vec![0x1f, 0x8b, 8, 0, 1, 2, 3], "cannot be read"),
         ("empty", Vec::new(), "it is empty"),
     ] {
         let file = place.path().join(name);
@@ -356,7 +356,7 @@ fn what_is_left_of_a_compressed_capture_is_kept() {
         let expected = look(&[plain], 1, &place.path().join(format!("{name}.plain")));
         let outcome = look(&[file], 1, &place.path().join(format!("{name}.out")));
         let capture = &outcome.captures[0];
-        assert!(capture.fault.as_ref().unwrap().contains("cannot be read on"), "{capture:?}");
+        assert!(capture.fault.as_ref().unwrap().contains("cannot be read"), "{capture:?}");
         assert_eq!(capture.packets, expected.captures[0].packets, "{name}");
     }
 }
@@ -493,7 +493,7 @@ fn what_is_replaced_leaves_no_table_behind() {
         folder.finish("{}").unwrap();
     };
     write(true);
-    fs::write(out.join("mine.parquet"), "of somebody else").unwrap();
+    fs::write(out.join("mine.parquet"), "of another program").unwrap();
     assert!(out.join("packets.parquet").exists());
     write(false);
     assert!(!out.join("packets.parquet").exists() && out.join("tcp.parquet").exists());

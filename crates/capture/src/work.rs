@@ -66,7 +66,7 @@ pub enum RunError {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// A live capture failed.
-    #[error("cannot go on capturing on {interface}: {error}")]
+    #[error("the capture on {interface} failed: {error}")]
     Capture {
         interface: String,
         /// Error of the system.
@@ -74,7 +74,7 @@ pub enum RunError {
         error: std::io::Error,
     },
     /// A thread panicked.
-    #[error("a thread that looked at packets failed")]
+    #[error("an analysis thread failed")]
     Thread,
 }
 

@@ -247,10 +247,10 @@ fn foreign_files_are_told_from_tables() {
     parquet_file(&other.join("tcp.parquet"), "a", Physical::INT64, Some("manyways-flows/99"));
     let text = error(&other).to_string();
     assert!(
-        text.ends_with("is a table of manyways-flows/99, and this program reads manyways-flows/1"),
+        text.ends_with("has the schema manyways-flows/99, but this program reads manyways-flows/1"),
         "{text}"
     );
-    fs::write(other.join("tcp.parquet"), "no Parquet at all").unwrap();
+    fs::write(other.join("tcp.parquet"), "not Parquet").unwrap();
     assert!(matches!(error(&other), TablesError::Broken { .. }));
     // A column of an unknown type.
     parquet_file(&other.join("tcp.parquet"), "flow", Physical::INT96, Some("manyways-flows/1"));

@@ -66,16 +66,16 @@ impl LiveError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Missing { others, .. } => {
-                Some(format!("there are: {}, and any for all of them", others.join(", ")))
+                Some(format!("give one of: {}, or any for all interfaces", others.join(", ")))
             }
             Self::Forbidden => Some(
-                "run it as root, or give the program the right to: \
+                "run as root, or add the capability: \
                  sudo setcap cap_net_raw+ep \"$(command -v manyways)\""
                     .into(),
             ),
-            Self::Down(name) => Some(format!("switch it on: ip link set {name} up")),
+            Self::Down(name) => Some(format!("switch the interface on: ip link set {name} up")),
             Self::System { error, .. } if error.kind() == io::ErrorKind::OutOfMemory => {
-                Some("take a smaller --buffer".into())
+                Some("use a smaller --buffer".into())
             }
             Self::System { .. } => None,
         }

@@ -164,7 +164,9 @@ impl Pump {
                 was_down = true;
                 if fault.is_none() {
                     // No action necessary: the capture continues when the interface is up again.
-                    tracing::warn!("{interface}: {error}; captured is what passes when it is up");
+                    tracing::warn!(
+                        "{interface}: {error}: the capture continues when the interface is up"
+                    );
                 }
             }
         }
@@ -257,7 +259,7 @@ impl Pump {
 
 /// The reason for the end of a capture if the interface was removed.
 fn gone(state: State) -> Option<String> {
-    (state == State::Gone).then(|| "the interface is not there any more".to_owned())
+    (state == State::Gone).then(|| "the interface was removed".to_owned())
 }
 
 /// End of the capture: packets captured before `wall` are taken, for at most until `until`.

@@ -140,7 +140,7 @@ fn values(column: &mut ColumnReader, rows: usize) -> Result<Values> {
             })?;
             fault.map_or(Ok(values), Err)
         }
-        _ => Err(ParquetError::General("a column has a type that is not read".to_owned())),
+        _ => Err(ParquetError::General("a column has an unsupported type".to_owned())),
     }
 }
 
