@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_core_gets_all_tasks_in_one_order() {
+    fn each_worker_gets_all_tasks_in_one_order() {
         let desk = Desk::new(3, Few(300));
         let kinds = thread::scope(|scope| {
             let cores = [0, 1, 2].map(|core| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_ahead_waits_until_the_others_follow() {
+    fn a_faster_worker_waits_for_the_others() {
         let desk = Desk::new(2, Few(100));
         thread::scope(|scope| {
             let (said, heard) = channel();

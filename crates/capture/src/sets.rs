@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_there_when_they_are_whole_and_the_oldest_go() {
+    fn sets_appear_complete_and_the_oldest_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("sets");
         let mut sets = Sets::create(&path, Some(2)).unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_is_removed_and_what_is_anothers_is_not() {
+    fn only_leftovers_of_killed_runs_are_removed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path();
         let left = [".part=2026-01-31T12-05-00Z", ".old=shard=2026-01-31T11-05-00Z-2"];

@@ -211,7 +211,7 @@ fn folders_whose_links_make_a_loop_are_read_once() {
 }
 
 #[test]
-fn a_compressed_file_in_a_folder_is_a_capture_by_what_is_in_it() {
+fn compressed_files_in_a_folder_are_recognized_by_content() {
     let place = tempfile::tempdir().unwrap();
     let gzip = |bytes: &[u8]| {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -225,7 +225,7 @@ fn a_compressed_file_in_a_folder_is_a_capture_by_what_is_in_it() {
 }
 
 #[test]
-fn tables_go_neither_over_sets_of_a_live_capture_nor_into_what_is_read() {
+fn tables_never_replace_sets_of_a_live_capture_or_the_input() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
     fs::create_dir_all(out.join("shard=2026-01-31T12-00-00Z")).unwrap();
@@ -247,7 +247,7 @@ fn tables_go_neither_over_sets_of_a_live_capture_nor_into_what_is_read() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_no_folder_behind() {
+fn a_failed_run_leaves_no_folder() {
     let place = tempfile::tempdir().unwrap();
     let (new, old) = (place.path().join("new"), place.path().join("old"));
     fs::create_dir(&old).unwrap();
@@ -261,7 +261,7 @@ fn a_run_that_fails_leaves_no_folder_behind() {
 }
 
 #[test]
-fn a_capture_that_is_stopped_keeps_what_was_read_and_has_no_fault() {
+fn an_interrupted_capture_keeps_its_rows_and_has_no_fault() {
     let bytes = capture(200, |at| at);
     // Truncated within a packet, like a file that is still being written.
     let there = bytes.len() - 10;
@@ -285,7 +285,7 @@ fn a_capture_that_is_stopped_keeps_what_was_read_and_has_no_fault() {
 }
 
 #[test]
-fn a_capture_that_goes_on_in_another_file_has_one_row_a_flow() {
+fn a_capture_continued_in_another_file_has_one_row_per_flow() {
     let place = tempfile::tempdir().unwrap();
     let bytes = capture(5, |at| at);
     // Between two packets: the third one after the header.
@@ -311,7 +311,7 @@ fn a_capture_that_goes_on_in_another_file_has_one_row_a_flow() {
 }
 
 #[test]
-fn what_was_read_before_a_fault_is_kept() {
+fn rows_before_a_fault_are_kept() {
     let place = tempfile::tempdir().unwrap();
     let bytes = capture(2, |at| at);
     for (name, bytes, fault) in [
@@ -332,7 +332,7 @@ fn what_was_read_before_a_fault_is_kept() {
 }
 
 #[test]
-fn what_is_left_of_a_compressed_capture_is_kept() {
+fn rows_of_a_truncated_compressed_capture_are_kept() {
     let place = tempfile::tempdir().unwrap();
     let mut bytes = capture(250, |at| at);
     for hour in 1..4 {
@@ -362,7 +362,7 @@ fn what_is_left_of_a_compressed_capture_is_kept() {
 }
 
 #[test]
-fn results_are_replaced_only_when_that_is_wanted() {
+fn results_are_replaced_only_on_request() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
     let file = place.path().join("a.pcap");
@@ -425,7 +425,7 @@ fn in_turns(bytes: &[u8], turns: &[usize]) -> (Counters, [u64; 3], BTreeMap<&'st
 }
 
 #[test]
-fn whatever_turns_are_taken_all_comes_out_once() {
+fn rotation_never_loses_or_repeats_a_row() {
     let bytes = capture(5, |at| at);
     let whole = in_turns(&bytes, &[]);
     assert_eq!((whole.0.packets, whole.1[0], whole.2["tcp"], whole.2["packets"]), (35, 5, 5, 35));
@@ -470,7 +470,7 @@ fn added_up(bytes: &[u8], is_eager: bool) -> Summary {
 }
 
 #[test]
-fn what_flows_add_up_to_does_not_depend_on_when_they_are_added() {
+fn the_summary_does_not_depend_on_the_time_of_flushes() {
     let bytes = capture(40, |at| at);
     let (eager, late) = (added_up(&bytes, true), added_up(&bytes, false));
     assert_eq!((late.flows, late.servers(10).0.len()), (40, 1));
@@ -480,7 +480,7 @@ fn what_flows_add_up_to_does_not_depend_on_when_they_are_added() {
 }
 
 #[test]
-fn what_is_replaced_leaves_no_table_behind() {
+fn a_replaced_run_leaves_no_table() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
     fs::write(&file, capture(1, |at| at)).unwrap();
@@ -510,7 +510,7 @@ fn counted_by_tcpdump(file: &Path, filter: &str) -> Option<u64> {
 }
 
 #[test]
-fn a_filter_matches_what_tcpdump_matches() {
+fn a_filter_matches_the_same_packets_as_tcpdump() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
     let mut bytes = capture(9, |at| at);

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_core_that_failed() {
+    fn a_failed_worker_does_not_block_the_others() {
         let desk = Desk::new(2, Endless);
         thread::scope(|scope| {
             let fails = scope.spawn(|| {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_ahead_waits() {
+    fn records_of_a_faster_worker_wait() {
         let mut order = InOrder::new(2);
         let next = |order: &mut InOrder<u8>| order.next().map(|batch| batch.collect::<Vec<_>>());
         order.came(0, vec![vec![1, 2], vec![3]]);

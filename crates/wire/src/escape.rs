@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_visible_becomes_a_number() {
+    fn invisible_bytes_become_numbers() {
         let mut text = String::from("is ");
         escape(&mut text, b"a.b\\c \x00\x7f\xfc", b".");
         assert_eq!(text, "is a\\.b\\\\c\\032\\000\\127\\252");

@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_no_name_however_it_is_written() {
+    fn an_address_in_any_notation_is_not_a_name() {
         for text in ["192.0.2.1", "127.1", "2130706433", "0x7f.1", "a.0x", "1.2.3.4.", "::1"] {
             assert_eq!(parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn what_breaks_the_rules_is_no_name() {
+    fn invalid_names_are_rejected() {
         for text in ["", ".", "..", "a..b", ".a", "a b", "bücher.de", "a/b", "*.a", "a\0", "a.."] {
             assert_eq!(parse(text), None, "{text:?}");
         }

@@ -42,7 +42,7 @@ mod tests {
     const DATAGRAM: &[u8] = &[0x14, 0xe9, 0, 53, 0, 11, 1, 2, b'a', b'b', b'c', b'd'];
 
     #[test]
-    fn what_the_header_says_is_what_it_carries() {
+    fn the_header_gives_ports_and_length() {
         let whole = Datagram { from: 5_353, to: 53, payload: b"abc", length: 3 };
         assert_eq!(Datagram::read(DATAGRAM, 12), Some(whole), "with options behind it");
         assert_eq!(Datagram::read(&DATAGRAM[..11], 11), Some(whole));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_receiver_takes_is_no_datagram() {
+    fn invalid_lengths_are_rejected() {
         assert_eq!(Datagram::read(&DATAGRAM[..7], 12), None, "its header was cut");
         assert_eq!(Datagram::read(DATAGRAM, 10), None, "longer than its packet");
         for declared in [0, 7] {

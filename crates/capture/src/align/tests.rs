@@ -231,7 +231,7 @@ fn the_parts_of_a_delay_are_found() {
 }
 
 #[test]
-fn a_log_parts_what_the_phone_does() {
+fn a_log_splits_the_delay_in_the_phone() {
     let world = World::new(false);
     let report = run(&world.sites(), Some(&world.path("log.csv"))).unwrap().report;
     let d2 = report.part(Name::D2, Way::Along).unwrap();
@@ -243,7 +243,7 @@ fn a_log_parts_what_the_phone_does() {
 }
 
 #[test]
-fn a_proxy_hands_on_over_bluetooth() {
+fn a_proxy_that_forwards_over_bluetooth_is_followed() {
     let world = World::new(true);
     let report = run(&world.sites()[..3], None).unwrap();
     assert_eq!(report.points[2].tracks[0].name(), "psm/4097/sent");
@@ -257,7 +257,7 @@ fn a_proxy_hands_on_over_bluetooth() {
 }
 
 #[test]
-fn the_order_of_the_path_is_told_by_round_trips() {
+fn round_trip_times_determine_the_order_of_the_path() {
     let world = World::new(false);
     // The phone comes first, and the places are not given.
     let sites =
@@ -275,7 +275,7 @@ fn fails(sites: &[Site], log: Option<&Path>) -> String {
 }
 
 #[test]
-fn what_cannot_be_aligned_is_said() {
+fn captures_that_cannot_be_aligned_yield_an_error() {
     let world = World::new(false);
     let sites = world.sites();
     assert_eq!(fails(&sites[..1], None), "one capture alone cannot be aligned");
@@ -299,7 +299,7 @@ fn what_cannot_be_aligned_is_said() {
 }
 
 #[test]
-fn of_a_cut_capture_what_is_there_counts() {
+fn a_truncated_capture_is_aligned_as_far_as_possible() {
     let world = World::new(false);
     let path = world.path("server.pcap");
     let bytes = fs::read(&path).unwrap();

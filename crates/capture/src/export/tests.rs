@@ -113,7 +113,7 @@ fn tstat_has_its_logs() {
 }
 
 #[test]
-fn what_is_hidden_stays_hidden_and_is_marked() {
+fn anonymized_values_stay_anonymized_and_are_marked() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("a.pcap");
     fs::write(&file, capture(3, |at| at)).unwrap();
@@ -179,7 +179,7 @@ fn shards_are_read_as_one() {
 }
 
 #[test]
-fn what_is_there_is_replaced_only_when_that_is_wanted() {
+fn existing_files_are_replaced_only_on_request() {
     let (place, folder) = tables(1);
     let tables = Tables::open(&folder).unwrap();
     let export = Export::new(&tables, Format::Csv, None).unwrap();
@@ -227,7 +227,7 @@ fn parquet_file(path: &Path, column: &str, physical: Physical, version: Option<&
 }
 
 #[test]
-fn foreign_files_are_told_from_tables() {
+fn foreign_files_are_distinguished_from_tables() {
     let (place, folder) = tables(1);
     let open = |path: &Path| Tables::open(path).map(|tables| tables.names().count());
     let error = |path: &Path| open(path).unwrap_err();
@@ -294,7 +294,7 @@ impl Row for Visit {
 }
 
 #[test]
-fn rows_of_many_pages_and_groups_come_back_in_order() {
+fn rows_of_many_pages_and_groups_keep_their_order() {
     let place = tempfile::tempdir().unwrap();
     let mut folder = Folder::create(place.path(), false).unwrap();
     let mut expected = Vec::new();

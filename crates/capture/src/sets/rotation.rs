@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_begins_another() {
+    fn a_clock_set_back_starts_another_set() {
         let mut rotation = Rotation::new(Span::from_secs(300), at(1_200));
         assert!(!rotation.is_due(at(1_199)));
         assert!(rotation.is_due(at(700)));
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_set_holds_the_moment_in_which_it_begins(
+        fn each_set_contains_its_start(
             every in 0_u64..1 << 50,
             times in prop::collection::vec(0_u64..1 << 62, 1..20),
         ) {

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_was_taken_out_is_put_back() {
+    fn a_removed_vlan_tag_is_inserted_again() {
         let mut bytes = vec![1; 12];
         bytes.extend([0x08, 0x00]);
         bytes.extend(ip());
@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_given_is_all_there(
+        fn all_input_is_preserved(
             bytes in prop::collection::vec(any::<u8>(), 0..40),
             vlan in prop::option::of((any::<u16>(), any::<u16>())),
             link in prop::sample::select(vec![

@@ -135,7 +135,7 @@ fn seen(nanos: u64, bytes: &[u8], length: usize) -> Seen {
 const SECOND: u64 = 1_000_000_000;
 
 #[test]
-fn the_old_format_in_both_orders_and_its_kinds() {
+fn pcap_variants_are_read_in_both_byte_orders() {
     for writer in [LITTLE, BIG] {
         for (magic, nanos, more) in
             [(0xa1b2_c3d4, 1_000, 0), (0xa1b2_3c4d, 1, 0), (0xa1b2_cd34, 1_000, 8)]
@@ -161,7 +161,7 @@ fn the_old_format_in_both_orders_and_its_kinds() {
 }
 
 #[test]
-fn the_numbers_that_systems_have_of_ip_without_a_link_are_one() {
+fn system_specific_numbers_for_raw_ip_are_unified() {
     for link in [12, 14, 101] {
         let (reader, _) = whole(&LITTLE.pcap(0xa1b2_c3d4, link));
         assert_eq!(reader.interfaces()[0].link, LinkType::RAW);
@@ -169,7 +169,7 @@ fn the_numbers_that_systems_have_of_ip_without_a_link_are_one() {
 }
 
 #[test]
-fn a_packet_is_never_shorter_than_what_is_there_of_it() {
+fn the_original_length_is_at_least_the_captured_length() {
     let mut file = LITTLE.pcap(0xa1b2_c3d4, 1);
     file.extend(LITTLE.u32s(&[0, 0, 4, 2]));
     file.extend(b"abcd");
@@ -204,7 +204,7 @@ fn sections_of_either_order_number_their_own_interfaces() {
 }
 
 #[test]
-fn a_clock_has_its_own_ticks_and_its_own_beginning() {
+fn each_interface_has_its_clock_resolution_and_offset() {
     let nanos = |resolution: u8, offset: i64, ticks: u64| {
         let offset = LITTLE.u64(offset as u64);
         let options: [(u16, &[u8]); 2] = [(9, &[resolution]), (14, &offset)];
@@ -229,7 +229,7 @@ fn a_clock_has_its_own_ticks_and_its_own_beginning() {
 }
 
 #[test]
-fn blocks_say_who_sent_and_what_was_lost() {
+fn blocks_give_direction_and_drops() {
     for writer in [LITTLE, BIG] {
         let mut file = writer.section();
         file.extend(writer.interface(1, 4, &[]));
@@ -277,7 +277,7 @@ fn btsnoop(link: u32, records: &[(u32, u32, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn bluetooth_with_and_without_types() {
+fn bluetooth_is_read_with_and_without_packet_types() {
     let packet = |interface, is_sent, lost, bytes: &[u8]| Seen {
         nanos: 1_000_000,
         interface,
@@ -320,7 +320,7 @@ fn why(file: &[u8]) -> String {
 }
 
 #[test]
-fn what_is_broken_is_said() {
+fn broken_files_yield_an_error() {
     assert!(why(b"GIF89a and so on").starts_with("not a capture"));
     assert!(why(b"\x1f\x8b\x08\0").starts_with("not a capture"));
     let mut newer = LITTLE.pcap(0xa1b2_c3d4, 1);
@@ -352,7 +352,7 @@ fn what_is_broken_is_said() {
 }
 
 #[test]
-fn what_is_cut_is_read_up_to_there() {
+fn a_truncated_file_is_read_to_its_end() {
     let mut file = LITTLE.section();
     file.extend(LITTLE.interface(1, 0, &[]));
     let first = file.len();
@@ -368,7 +368,7 @@ fn what_is_cut_is_read_up_to_there() {
 }
 
 #[test]
-fn zeros_behind_the_last_packet_are_an_end_that_was_never_written() {
+fn zeros_after_the_last_packet_are_an_error() {
     let packet = BIG.u32s(&[1, 0, 4, 60, 0x4500_0000]);
     let pcapng = [LITTLE.section(), LITTLE.interface(1, 0, &[])].concat();
     let pcapng = [pcapng, LITTLE.packet(0, 7, b"four", &[])].concat();
@@ -410,7 +410,7 @@ fn samples() -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_panic_and_no_answer_depends_on_how_they_come(
+    fn no_input_panics_and_results_do_not_depend_on_the_pieces(
         sample in 0_usize..3,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         more in prop::collection::vec(any::<u8>(), 0..40),
@@ -428,13 +428,13 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_no_capture_or_one(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_yield_a_capture_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         read(&bytes, bytes.len().max(1));
     }
 }
 
 #[test]
-fn the_name_of_an_interface_says_what_network_it_is() {
+fn the_interface_name_gives_the_kind_of_network() {
     let network = |name: &str| {
         Interface { link: LinkType::RAW, snap: 0, name: name.to_owned(), lost: 0 }.network()
     };

@@ -78,7 +78,7 @@ fn phone() -> Facts {
 }
 
 #[test]
-fn a_host_says_what_it_is() {
+fn a_client_reports_facts_about_itself() {
     let said = read(&discover(PHONE, 7)).unwrap();
     assert_eq!((said.is_reply, said.kind, said.exchange), (false, Some(Kind::Discover), 7));
     assert_eq!((said.client, said.assigned, said.requested), (None, None, Some(NINE.into())));
@@ -93,7 +93,7 @@ fn a_host_says_what_it_is() {
 }
 
 #[test]
-fn texts_fit_on_a_line() {
+fn texts_are_escaped() {
     let odd: [(u8, &[u8]); 3] = [(12, b"J\xc3\xbcrgen\\\n\0\0"), (60, b"\0\0"), (55, b"")];
     let said = read(&message(1, 7, PHONE, [NONE; 2], &odd)).unwrap().facts;
     assert_eq!(said.hostname.as_deref(), Some("J\\195\\188rgen\\\\\\010"));
@@ -106,7 +106,7 @@ fn texts_fit_on_a_line() {
 }
 
 #[test]
-fn options_come_in_parts_and_in_other_fields() {
+fn options_may_be_split_and_may_overload_other_fields() {
     let parts: [(u8, &[u8]); 3] = [(55, &[1, 3]), (0, b""), (55, &[6])];
     let mut bytes = message(1, 7, PHONE, [NONE; 2], &parts);
     assert_eq!(read(&bytes).unwrap().facts.fingerprint.as_deref(), Some("1,3,6"));
@@ -132,7 +132,7 @@ fn options_come_in_parts_and_in_other_fields() {
 
 /// The message type in `file` or `sname` is used only after complete options.
 #[test]
-fn what_is_cut_is_not_taken_from_behind() {
+fn overloaded_fields_are_ignored_after_missing_options() {
     let mut bytes = message(1, 7, PHONE, [NONE; 2], &[]);
     bytes.truncate(240);
     bytes.extend([52, 1, 1, 53, 1, 3, 255]);
@@ -146,7 +146,7 @@ fn what_is_cut_is_not_taken_from_behind() {
 }
 
 #[test]
-fn what_is_cut_says_what_is_there() {
+fn a_truncated_message_is_read_as_far_as_possible() {
     let bytes = discover(PHONE, 7);
     let whole = read(&bytes).unwrap();
     for cut in 0..bytes.len() {
@@ -166,7 +166,7 @@ fn what_is_cut_says_what_is_there() {
 }
 
 #[test]
-fn other_messages_are_none() {
+fn other_messages_are_rejected() {
     let good = discover(PHONE, 7);
     for (at, value) in [(0, 0), (0, 3), (2, 17), (236, 0), (239, 0)] {
         let mut bad = good.clone();
@@ -244,7 +244,7 @@ fn a_lease_is_renewed_until_it_ends() {
 }
 
 #[test]
-fn a_host_that_has_an_address_tells_of_itself() {
+fn a_dhcpinform_adds_facts_and_no_lease_time() {
     let mut leases = Leases::default();
     pass(&mut leases, 0, &message(8, 7, PHONE, [NINE, NONE], &ASKS));
     // An ACK that assigns no address has no lease time, whatever its options.
@@ -259,7 +259,7 @@ fn a_host_that_has_an_address_tells_of_itself() {
 }
 
 #[test]
-fn what_is_not_answered_is_assumed_and_what_is_refused_is_not() {
+fn an_unanswered_request_counts_as_a_lease_and_a_refused_one_does_not() {
     let mut leases = Leases::default();
     pass(&mut leases, 0, &discover(PHONE, 7));
     pass(&mut leases, 1, &request(PHONE, 7, NINE));
@@ -282,7 +282,7 @@ fn what_is_not_answered_is_assumed_and_what_is_refused_is_not() {
 }
 
 #[test]
-fn there_are_limits() {
+fn limits_bound_exchanges_and_leases() {
     let limits = LeaseLimits { exchanges: 10, leases: 20, ..LeaseLimits::default() };
     let mut leases = Leases::new(limits);
     let mut came = 0;
@@ -297,7 +297,7 @@ fn there_are_limits() {
 
 proptest! {
     #[test]
-    fn any_change_and_any_cut_is_read(
+    fn any_changed_or_truncated_message_is_read(
         changes in prop::collection::vec((0_usize..300, any::<u8>()), 0..8),
         cut in 0_usize..300,
         kind in 0_u8..9,

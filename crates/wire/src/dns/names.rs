@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_name_wins_and_the_older_ones_stay_behind_it() {
+    fn the_newest_name_is_first_and_older_ones_follow() {
         let mut names = small();
         names.learn(seconds(0), &answered("a.example", &[1, 2], 50));
         names.learn(seconds(1), &answered("b.example", &[1], 50));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn to_hear_of_a_name_again_keeps_it_for_longer() {
+    fn a_repeated_name_is_kept_longer() {
         let mut names = small();
         names.learn(seconds(0), &answered("a.example", &[1], 50));
         names.learn(seconds(40), &answered("a.example", &[1], 50));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_goes_first_and_then_what_was_not_heard_of_for_longest() {
+    fn expired_entries_are_removed_first_then_the_oldest() {
         let mut names = small();
         names.learn(seconds(0), &answered("a.example", &[1], 100));
         names.learn(seconds(1), &answered("b.example", &[2], 10));
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_holds_more_than_it_may_and_always_the_newest(
+        fn the_memory_keeps_the_newest_names_within_its_limits(
             steps in prop::collection::vec(
                 (0_u64..40, "[a-e]", prop::collection::vec(0_u8..9, 1..3), 0_u64..120), 1..60),
         ) {

@@ -162,7 +162,7 @@ mod tests {
     use AskedBy::{Another, Client};
 
     #[test]
-    fn a_client_goes_where_it_asked_for_and_not_where_another_did() {
+    fn a_clients_own_lookup_has_precedence_over_others() {
         let mut memory = Resolutions::default();
         learn(&mut memory, 10, 1, "a.example", 9, 60);
         learn(&mut memory, 20, 2, "b.example", 9, 60);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_held_when_a_flow_began_is_told_later() {
+    fn names_are_those_valid_at_the_start_of_a_flow() {
         let mut memory = Resolutions::default();
         for (now, what) in [(10, "a.example"), (20, "b.example"), (30, "a.example")] {
             learn(&mut memory, now, 1, what, 9, 60);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_the_name_that_somebody_was_told() {
+    fn a_ptr_record_names_an_address() {
         let mut memory = Resolutions::default();
         for (now, name) in [(1, "one.example"), (2, "two.example")] {
             let (name, lifetime) = (host(name), Span::ZERO);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_limits() {
+    fn the_memory_has_limits() {
         let limits = Limits { addresses: 3, names: 2, ..Limits::default() };
         let mut memory = Resolutions::new(limits);
         for client in 0..100 {

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_goes_where_it_asked_for() {
+    fn a_clients_own_name_has_precedence() {
         let told = told(LOG);
         assert_eq!(told.len(), 9);
         let own = |name: &str| Some((name.to_owned(), AskedBy::Client));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_by_line() {
+    fn errors_name_their_line() {
         let fault = |file: &[u8]| {
             let error = Told::default().read(file).unwrap_err();
             (error.line, error.fault)

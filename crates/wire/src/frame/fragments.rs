@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_in_any_order_make_a_packet() {
+    fn fragments_in_any_order_are_reassembled() {
         let parts = [
             (&b"abcdefgh"[..], at(0, true)),
             (&b"ijklmnop"[..], at(8, true)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_ends_what_is_there() {
+    fn the_payload_ends_at_a_truncated_fragment() {
         let mut fragments = Fragments::default();
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcd", 8), at(0, true)), None);
         let whole = fragments.add(Time::ZERO, &part(b"ijkl", 8), at(8, false));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_come_twice_or_overlap_change_nothing() {
+    fn duplicate_and_overlapping_fragments_have_no_effect() {
         let mut fragments = Fragments::default();
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcdefgh", 8), at(0, true)), None);
         assert_eq!(fragments.add(Time::ZERO, &part(b"ABCDEFGH", 8), at(0, true)), None);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_not_kept_for_ever() {
+    fn incomplete_packets_are_discarded() {
         let mut fragments = Fragments::default();
         assert_eq!(fragments.add(Time::ZERO, &part(b"abcdefgh", 8), at(0, true)), None);
         let late = Time::ZERO + Span::from_secs(31);

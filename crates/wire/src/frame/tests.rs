@@ -68,7 +68,7 @@ fn is_the_packet(link: LinkType, frame: &[u8]) {
 }
 
 #[test]
-fn ip_behind_every_link() {
+fn ip_is_found_on_every_link_type() {
     let packet = v4(6, b"payload");
     let after = |head: &[u8]| [head, &packet].concat();
     for link in [LinkType::RAW, LinkType::IPV4] {
@@ -99,7 +99,7 @@ fn ip_behind_every_link() {
 }
 
 #[test]
-fn ip_behind_what_ethernet_wraps() {
+fn ip_is_found_inside_vlans_pppoe_and_mpls() {
     let packet = v4(6, b"payload");
     let after = |head: &[u8]| [head, &packet].concat();
     let vlans = after(&[0, 5, 0x81, 0, 0, 6, 8, 0]);
@@ -217,7 +217,7 @@ fn extension_headers_and_fragments() {
 }
 
 #[test]
-fn merged_packets_say_no_length() {
+fn merged_packets_have_no_length() {
     for mut packet in [v4(6, &[7; 90]), v6(6, &[7; 90])] {
         let field = if packet[0] >> 4 == 4 { 2..4 } else { 4..6 };
         packet[field].fill(0);
@@ -228,7 +228,7 @@ fn merged_packets_say_no_length() {
 }
 
 #[test]
-fn what_is_no_packet_is_said() {
+fn frames_without_ip_have_a_reason() {
     let beacon = [0x80, 0, 0, 0];
     let null = [0x48, 1, 0, 0];
     let protected = [0x08, 0x41, 0, 0];
@@ -252,7 +252,7 @@ fn what_is_no_packet_is_said() {
 
 proptest! {
     #[test]
-    fn any_bytes_behind_any_link(
+    fn any_bytes_on_any_link_type_are_read(
         link in prop::sample::select(vec![0_u16, 1, 9, 51, 101, 105, 108, 113, 127, 228, 276]),
         beginning in prop::sample::select(vec![
             ethernet(0x8100, &[]),

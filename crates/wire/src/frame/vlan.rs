@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_are_read_one_behind_the_other_until_they_are_cut() {
+    fn nested_tags_are_read_until_they_are_truncated() {
         let tagged = [0x88, 0xa8, 0x20, 0x64, 0x81, 0x00, 0xa0, 0xc8, 0x08, 0x00, 0x45];
         let frame = [&[0; 12][..], &tagged].concat();
         let of = |frame: &[u8]| vlans(LinkType::ETHERNET, frame).collect::<Vec<_>>();

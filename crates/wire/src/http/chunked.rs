@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_end_with_an_empty_one_wherever_they_are_cut() {
+    fn an_empty_chunk_ends_the_body_in_pieces_of_any_size() {
         let digits = "00000000000000a\r\n0123456789\r\n0\r\n\r\n";
         let extended = format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(4092));
         for (body, expected) in [

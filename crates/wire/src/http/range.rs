@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_asks_for_one_range_or_for_several() {
+    fn a_range_field_has_one_range_or_several() {
         let from = |first, last| Some(Asked::From { first, last });
         for (value, expected) in [
             ("bytes=0-499", from(0, Some(499))),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_says_which_part_of_how_much_it_is() {
+    fn a_content_range_gives_the_part_and_the_complete_length() {
         let range = |part, whole| Some(ContentRange { part, whole });
         for (value, expected) in [
             ("bytes 0-499/1234", range(Some((0, 499)), Some(1234))),

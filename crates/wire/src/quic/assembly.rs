@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_or_in_too_many_pieces_is_refused() {
+    fn pieces_beyond_the_limits_are_rejected() {
         let mut assembly = Assembly::default();
         assert_eq!(assembly.insert(LIMIT, b"x"), None);
         assert_eq!(assembly.insert(usize::MAX, b"x"), None);
@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_beginning_is_what_was_put_there(
+        fn the_beginning_has_the_inserted_bytes(
             pieces in prop::collection::vec((0_usize..100, 0_usize..30), 1..20),
         ) {
             let stream: Vec<u8> = (0..130).collect();

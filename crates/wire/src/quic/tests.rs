@@ -81,7 +81,7 @@ fn the_keys_stay_those_of_the_first_packet() {
 }
 
 #[test]
-fn after_a_retry_there_are_new_keys() {
+fn a_retry_changes_the_keys() {
     let hello = hello(Version::V1);
     let frames = crypto(0, &hello[..20]);
     let mut other = sealed(Version::V1, ID, 0, &[], &frames);
@@ -96,7 +96,7 @@ fn after_a_retry_there_are_new_keys() {
 }
 
 #[test]
-fn what_is_not_a_first_packet_of_quic_is_said_at_once() {
+fn other_datagrams_are_rejected_at_once() {
     let good = one(&crypto(0, &hello(Version::V1)));
     // Another version, type and header form, a connection ID that is too long, another token
     // length, and a length beyond the datagram.
@@ -113,7 +113,7 @@ fn what_is_not_a_first_packet_of_quic_is_said_at_once() {
 }
 
 #[test]
-fn frames_that_lie_end_it() {
+fn invalid_frames_are_rejected() {
     for frames in [
         &[0x1c, 0, 0, 0][..],
         &[0x08, 0],
@@ -136,7 +136,7 @@ fn frames_that_lie_end_it() {
 }
 
 #[test]
-fn it_gives_up_after_many_datagrams() {
+fn reading_ends_after_the_maximum_of_datagrams() {
     let hello = message(&[]);
     let mut initials = Initials::new();
     let nothing = one(&crypto(0, &hello[..10]));
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_cut_in_any_order_says_the_same(
+    fn results_do_not_depend_on_split_and_order(
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         order in any::<u64>(),
         datagrams in 1_usize..6,

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_end_sends_in_a_row_is_one_turn() {
+    fn consecutive_data_of_an_endpoint_is_one_message() {
         let (all, _) = told(&[
             (10, Client, 100),
             (12, Client, 50),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_is_given_out_when_the_next_one_is_answered() {
+    fn an_exchange_ends_when_the_next_one_is_answered() {
         let mut turns = Turns::default();
         turns.handle(ms(1), Client, 1);
         turns.handle(ms(2), Server, 1);
@@ -255,7 +255,7 @@ mod tests {
     /// A client that repeats a request, or confirms data, during a response of 20 ms from a server
     /// 40 ms away.
     #[test]
-    fn what_was_on_its_way_when_the_client_spoke_is_of_the_response_before() {
+    fn data_in_flight_at_a_request_belongs_to_the_previous_response() {
         let parts = [
             (0, Client, 300, 0),
             (40, Server, 1_000, 0),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_to_as_much_of_a_row_as_the_server_had() {
+    fn a_response_answers_the_data_that_the_server_had_received() {
         let all = from_afar(
             40,
             &[
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_never_stops_to_talk_is_answered() {
+    fn a_client_that_sends_all_the_time_is_answered() {
         let mut turns = Turns::default();
         let mut all = Vec::new();
         for at in 0..1_000 {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_no_response() {
+    fn data_without_a_request_is_not_a_response() {
         let (all, turns) = told(&[(5, Server, 20), (6, Server, 20), (9, Client, 1)]);
         assert_eq!((all.as_slice(), turns.count()), (&[][..], 0));
         // Captured before the request, but processed afterwards.
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_go_back_in_a_stream_change_no_turn() {
+    fn reordered_packets_do_not_change_exchanges() {
         // The second packet of the request was captured first; the first one was retransmitted at
         // 30.
         let (all, _) = told(&[(30, Client, 5), (20, Client, 5), (50, Server, 1), (45, Server, 1)]);
@@ -333,7 +333,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_made_up_and_no_time_is_out_of_order(
+        fn exchanges_have_ordered_times_and_only_observed_bytes(
             parts in prop::collection::vec((0_u64..50, any::<bool>(), 0_u64..9), 0..60),
         ) {
             let parts: Vec<_> = parts
@@ -353,7 +353,7 @@ mod tests {
         }
 
         #[test]
-        fn how_bytes_are_cut_does_not_matter(
+        fn results_do_not_depend_on_piece_boundaries(
             parts in prop::collection::vec((0_u64..50, any::<bool>(), 2_u64..9), 0..40),
         ) {
             let parts: Vec<_> = parts

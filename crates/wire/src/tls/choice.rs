@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_of_it_is_read() {
+    fn a_truncated_server_hello_is_read_as_far_as_possible() {
         let [share, version] = [extension(51, &[1; 36]), extension(43, &[3, 4])];
         let key = extension(41, &[0, 0]);
         let message = message([7; 32], 0x1301, &[share, version, key]);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_hello_that_may_be_of_any_version_has_none() {
+    fn an_ambiguous_truncated_hello_has_no_version() {
         let mut message = message([7; 32], 0xc02f, &[extension(35, &[]), alpn(&["h2"])]);
         let whole = Choice::read(&message).unwrap();
         assert_eq!(whole.version, Some(Version::TLS_1_2));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_another_hello_is_known_by_its_number() {
+    fn a_hello_retry_request_is_recognized_by_its_random() {
         let message = message(RETRY, 0x1301, &[extension(43, &[3, 4])]);
         assert_eq!(Choice::read(&message).unwrap().asks_again, Some(true));
         let asks = |known: usize| Choice::read(&message[..6 + known]).unwrap().asks_again;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_none() {
+    fn invalid_server_hellos_are_rejected() {
         let good = message([7; 32], 0x1301, &[extension(43, &[3, 4])]);
         for (at, to) in [(0, 1), (1, 1), (4, 2), (38, 33), (75, 1), (79, 9)] {
             let mut bad = good.clone();

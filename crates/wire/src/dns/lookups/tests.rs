@@ -101,7 +101,7 @@ fn name(lookup: &Lookup) -> &str {
 }
 
 #[test]
-fn a_question_is_joined_with_its_answer() {
+fn a_query_is_joined_with_its_response() {
     let mut lookups = Lookups::default();
     assert_eq!(pass(&mut lookups, 1_000, up(), &question(7, "WWW.Example.com")), None);
     let records = vec![
@@ -143,7 +143,7 @@ fn a_question_is_joined_with_its_answer() {
 }
 
 #[test]
-fn what_is_asked_twice_may_be_answered_for_either() {
+fn a_retransmitted_query_makes_the_response_ambiguous() {
     let mut lookups = Lookups::default();
     for now in [0, 1_000] {
         pass(&mut lookups, now, up(), &question(7, "a.example"));
@@ -168,7 +168,7 @@ fn what_is_asked_twice_may_be_answered_for_either() {
 }
 
 #[test]
-fn what_has_no_answer_is_over_after_its_time() {
+fn an_unanswered_query_ends_after_its_timeout() {
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(1, "a.example"));
     pass(&mut lookups, 10_000, up(), &question(2, "b.example"));
@@ -190,7 +190,7 @@ fn what_has_no_answer_is_over_after_its_time() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_an_answer_without_a_question() {
+fn an_unsolicited_response_has_no_query_time() {
     let mut lookups = Lookups::default();
     assert!(pass(&mut lookups, 5, down(), &answer(7, "a.example")).is_some());
     assert!(pass(&mut lookups, 6, down(), &answer(7, "a.example")).is_some());
@@ -202,7 +202,7 @@ fn what_nobody_asked_for_is_an_answer_without_a_question() {
 }
 
 #[test]
-fn an_answer_to_another_question_is_not_believed() {
+fn a_response_to_another_question_is_not_trusted() {
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     assert_eq!(pass(&mut lookups, 1, down(), &answer(7, "b.example")), None);
@@ -225,7 +225,7 @@ fn an_answer_to_another_question_is_not_believed() {
 }
 
 #[test]
-fn a_number_that_is_used_again_is_another_question() {
+fn a_reused_id_starts_another_lookup() {
     let mut lookups = Lookups::default();
     pass(&mut lookups, 0, up(), &question(7, "a.example"));
     pass(&mut lookups, 1, up(), &question(7, "b.example"));
@@ -325,7 +325,7 @@ fn any_name_can_be_asked_for() {
 }
 
 #[test]
-fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
+fn too_long_and_circular_names_are_rejected() {
     let mut lookups = Lookups::default();
     let header = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     let mut long = header.to_vec();
@@ -365,7 +365,7 @@ fn a_name_that_is_too_long_or_goes_in_circles_is_none() {
 }
 
 #[test]
-fn a_record_that_is_broken_ends_what_is_read() {
+fn a_broken_record_ends_the_message() {
     let records = vec![
         ("a.example", 60, a(1)),
         ("a.example", 60, cname("bc.example")),
@@ -415,7 +415,7 @@ fn addresses_have_names() {
 }
 
 #[test]
-fn what_is_cut_says_what_is_there() {
+fn a_truncated_message_is_read_as_far_as_possible() {
     let records = vec![
         ("www.example.com", 300, cname("cdn.example")),
         ("cdn.example", 200, a(1)),
@@ -448,7 +448,7 @@ fn what_is_cut_says_what_is_there() {
 }
 
 #[test]
-fn a_question_that_was_cut_is_known_by_its_answer() {
+fn the_response_completes_a_truncated_query() {
     let (query, answer) = (question(7, "a.example"), answer(7, "a.example"));
     let mut lookups = Lookups::default();
     lookups.handle(millis(0), Transport::Udp, up().0, up().1, &query[..20], query.len());
@@ -465,7 +465,7 @@ fn a_question_that_was_cut_is_known_by_its_answer() {
 }
 
 #[test]
-fn other_messages_are_no_lookups() {
+fn other_messages_yield_no_lookup() {
     let mut lookups = Lookups::default();
     let query = question(0, "printer.local");
     let ends = |from: u16, to: u16| ((CLIENT.0, from).into(), (SERVER.0, to).into());
@@ -488,7 +488,7 @@ fn other_messages_are_no_lookups() {
 }
 
 #[test]
-fn there_is_a_limit() {
+fn the_number_of_lookups_is_limited() {
     let limits = LookupLimits { lookups: 10, ..LookupLimits::default() };
     let mut lookups = Lookups::new(limits);
     // Answered lookups are removed first.
@@ -509,7 +509,7 @@ fn there_is_a_limit() {
 }
 
 #[test]
-fn no_more_is_read_of_a_message_than_a_limit() {
+fn the_number_of_records_read_is_limited() {
     let records = (0..600).map(|_| ("a.example", 60, a(1))).collect();
     let packet = bytes(&reply(7, "a.example", TYPE::A, records));
     let mut lookups = Lookups::default();
@@ -521,7 +521,7 @@ fn no_more_is_read_of_a_message_than_a_limit() {
 
 proptest! {
     #[test]
-    fn what_passes_comes_out_once_and_nothing_panics(
+    fn every_lookup_is_returned_once_and_no_input_panics(
         steps in prop::collection::vec(
             (0_u64..9_000, any::<bool>(), 0_u16..4, "[ab]", any::<prop::sample::Index>(),
                 prop::option::of((any::<prop::sample::Index>(), any::<u8>()))), 1..80),

@@ -54,7 +54,7 @@ fn the_published_example() {
 }
 
 #[test]
-fn made_up_numbers_are_left_out_wherever_they_are() {
+fn grease_values_are_ignored_everywhere() {
     let kinds = format!("2a2a,{KINDS},fafa");
     let all = extensions(&kinds, &["h2"], &format!("0a0a,{SIGNATURES}"));
     let message = hello(&format!("1a1a,{SUITES},dada"), &all);
@@ -84,7 +84,7 @@ fn without_signatures_there_is_no_underscore() {
 }
 
 #[test]
-fn what_is_not_there_is_zeros() {
+fn missing_parts_are_zeros() {
     assert_eq!(ja4(&hello("0a0a", &[]), Carrier::Tcp), "t12i000000_000000000000_000000000000");
     // Server name and protocols are in the first part only.
     let all = extensions("0000,0010", &["h2"], "");
@@ -95,7 +95,7 @@ fn what_is_not_there_is_zeros() {
 }
 
 #[test]
-fn protocols_that_are_no_text_are_shown_in_hex() {
+fn protocols_that_are_not_text_are_shown_in_hex() {
     for (name, shown) in [
         (&b"h2"[..], "h2"),
         (b"http/1.1", "h1"),
@@ -115,7 +115,7 @@ fn protocols_that_are_no_text_are_shown_in_hex() {
 }
 
 #[test]
-fn versions_are_the_newest_listed_or_else_the_own_one() {
+fn the_version_is_the_newest_listed_or_the_legacy_version() {
     for (listed, own, shown) in [
         (Some("0301,0302"), 3, "11"),
         (Some("0304,7f1c"), 3, "00"),
@@ -131,7 +131,7 @@ fn versions_are_the_newest_listed_or_else_the_own_one() {
 }
 
 #[test]
-fn a_cut_hello_has_no_fingerprint_but_what_is_there() {
+fn a_truncated_hello_has_no_fingerprint() {
     let all = extensions(KINDS, &["h2", "http/1.1"], SIGNATURES);
     let message = hello(SUITES, &all);
     let whole = Offer::read(&message, Carrier::Tcp).unwrap();

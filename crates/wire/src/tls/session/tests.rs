@@ -339,7 +339,7 @@ fn resumed(versions: &[&'static SupportedProtocolVersion], early: usize) -> Pair
 }
 
 #[test]
-fn sessions_that_go_on_from_earlier_ones() {
+fn resumed_sessions_are_recognized() {
     let all = follow(Session::default(), &resumed(OLD, 0).passed, 1448, usize::MAX);
     assert_eq!(all.session.version(), Some(Version::TLS_1_2));
     assert_eq!(all.session.is_resumed(), Some(true));
@@ -356,7 +356,7 @@ fn sessions_that_go_on_from_earlier_ones() {
 }
 
 #[test]
-fn early_data_is_no_end_of_the_handshake() {
+fn early_data_does_not_end_the_handshake() {
     for early in [48, 5000] {
         let pair = resumed(ALL, early);
         assert_eq!(pair.passed[0].0, Client);
@@ -376,7 +376,7 @@ fn early_data_is_no_end_of_the_handshake() {
 }
 
 #[test]
-fn a_server_that_asks_for_another_hello() {
+fn a_hello_retry_request_precedes_a_second_hello() {
     let pair = conversation(client(ALL), server(ring::kx_group::SECP256R1, 500));
     let all = follow(Session::default(), &pair.passed, 1448, usize::MAX);
     let session = &all.session;
@@ -390,7 +390,7 @@ fn a_server_that_asks_for_another_hello() {
 }
 
 #[test]
-fn of_cut_packets_what_can_be_known_is_known() {
+fn truncated_packets_yield_all_that_headers_show() {
     // A snap length of 96 leaves 30 bytes of TCP data with timestamps, or 42 without.
     for snap in [30, 42] {
         let pair = conversation(client(ALL), usual());
@@ -434,7 +434,7 @@ fn of_cut_packets_what_can_be_known_is_known() {
 }
 
 #[test]
-fn what_began_before_the_capture() {
+fn a_session_is_followed_from_its_middle() {
     for versions in [ALL, OLD] {
         let pair = conversation(client(versions), usual());
         // After the handshake, in the middle of a record.
@@ -513,7 +513,7 @@ fn a_lost_boundary_is_found_at_the_beginning_of_a_packet_only() {
 }
 
 #[test]
-fn what_is_not_tls_is_said_at_once() {
+fn other_protocols_are_recognized_at_once() {
     let long = [&[22, 3, 1][..], &sized(2, &[0; 100])].concat();
     for (from, bytes) in [
         (Client, &b"G"[..]),
@@ -546,7 +546,7 @@ fn what_is_not_tls_is_said_at_once() {
 }
 
 #[test]
-fn what_began_before_and_never_looks_like_tls_is_given_up() {
+fn a_connection_midway_without_records_is_not_tls() {
     let mut session = Session::midway();
     for packet in 0..TRIES {
         assert_eq!(session.is_tls(), None, "{packet}");
@@ -578,7 +578,7 @@ fn over(parts: &[(End, Vec<u8>)]) -> Option<Time> {
 }
 
 #[test]
-fn what_is_sealed_is_no_hello_however_it_begins() {
+fn an_encrypted_message_is_not_taken_for_a_hello() {
     let [changed, key] = [record(20, &[1]), record(22, &[16, 0, 0, 1, 0])];
     let sealed = |first: u8| record(22, &[&[first, 0, 0, 60][..], &[5; 36]].concat());
     let parts = [
@@ -594,7 +594,7 @@ fn what_is_sealed_is_no_hello_however_it_begins() {
 }
 
 #[test]
-fn a_client_with_a_certificate_begins_its_last_flight_with_it() {
+fn a_client_certificate_begins_the_last_flight() {
     let parts = [
         (Client, records(&message(&[sni(b"a.example")]), 600)),
         (Server, answer([7; 32], true)),
@@ -604,7 +604,7 @@ fn a_client_with_a_certificate_begins_its_last_flight_with_it() {
 }
 
 #[test]
-fn early_data_that_passes_a_request_for_another_hello_ends_nothing() {
+fn early_data_around_a_hello_retry_request_ends_no_handshake() {
     let retry = [
         0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8,
         0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8,
@@ -684,7 +684,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_same_bytes_in_any_cut_give_the_same_answers(
+    fn results_do_not_depend_on_packet_boundaries(
         versions in prop::sample::select(vec![ALL, OLD]),
         certificate in 10_usize..5000,
         cuts in prop::collection::vec(1_usize..3000, 1..40),
