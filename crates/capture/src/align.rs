@@ -91,7 +91,7 @@ pub enum AlignError {
         error: LogError,
     },
     /// No two adjacent points have a stream in common.
-    #[error("no stream of one capture was found in the next one")]
+    #[error("no stream of a capture was found in the next one")]
     Nothing,
     /// Interrupted by a signal.
     #[error("interrupted before all captures were read")]
@@ -216,7 +216,7 @@ fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), Ali
         bytes.drain(..at.min(bytes.len()));
         place += at as u64;
         if is_over && !bytes.is_empty() {
-            let cut = format!("it ends in the middle of the packet or block at byte {place}");
+            let cut = format!("the capture ends in the middle of the block at byte {place}");
             fault = fault.or(Some(cut));
         }
     }

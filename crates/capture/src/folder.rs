@@ -36,7 +36,7 @@ pub struct Folder {
 #[non_exhaustive]
 pub enum FolderError {
     /// The folder contains other results.
-    #[error("{path} already has results in it", path = .0.display())]
+    #[error("{path} already contains results", path = .0.display())]
     Taken(PathBuf),
     /// The folder contains sets of a live capture or shards of a cluster. Readers of the folder
     /// would see its own tables only.

@@ -66,7 +66,7 @@ pub enum SourceError {
     #[error("no file matches {0}")]
     Pattern(String),
     /// The folder has no captures.
-    #[error("{path} has no captures in it", path = .0.display())]
+    #[error("{path} contains no captures", path = .0.display())]
     Empty(PathBuf),
     /// The compression format is not supported.
     #[error("{path} is compressed with {format}", path = .path.display())]

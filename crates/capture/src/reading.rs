@@ -168,8 +168,8 @@ fn joined(one: Option<(Time, Time)>, other: Option<(Time, Time)>) -> Option<(Tim
 fn fault(end: End) -> Option<String> {
     match end {
         End::Whole => None,
-        End::Empty => Some("it is empty".to_owned()),
-        End::Cut(at) => Some(format!("it ends in the middle of the packet or block at byte {at}")),
+        End::Empty => Some("the capture is empty".to_owned()),
+        End::Cut(at) => Some(format!("the capture ends in the middle of the block at byte {at}")),
         End::Broken(at, broken) => Some(format!("{broken} (at byte {at})")),
         End::Failed(at, error) => Some(format!("cannot be read after byte {at}: {error}")),
     }

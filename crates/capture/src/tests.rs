@@ -319,7 +319,7 @@ fn rows_before_a_fault_are_kept() {
         ("none", b"plain text".to_vec(), "not a capture"),
         ("long", [&bytes[..], &[0xff; 40]].concat(), "invalid length"),
         ("gzip", vec![0x1f, 0x8b, 8, 0, 1, 2, 3], "cannot be read"),
-        ("empty", Vec::new(), "it is empty"),
+        ("empty", Vec::new(), "the capture is empty"),
     ] {
         let file = place.path().join(name);
         fs::write(&file, bytes).unwrap();

@@ -1,6 +1,6 @@
 //! Messages for tests: TLS hellos built byte by byte, and QUIC packets encrypted by rustls. The
 //! tests of `manyways-flows` include this file, too.
-#![allow(dead_code, reason = "each crate's tests use a part")]
+#![allow(dead_code, reason = "the tests of each crate use a part")]
 
 use std::sync::Arc;
 

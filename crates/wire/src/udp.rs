@@ -44,7 +44,7 @@ mod tests {
     #[test]
     fn the_header_gives_ports_and_length() {
         let whole = Datagram { from: 5_353, to: 53, payload: b"abc", length: 3 };
-        assert_eq!(Datagram::read(DATAGRAM, 12), Some(whole), "with options behind it");
+        assert_eq!(Datagram::read(DATAGRAM, 12), Some(whole), "with UDP options");
         assert_eq!(Datagram::read(&DATAGRAM[..11], 11), Some(whole));
         let cut = Datagram { payload: b"a", ..whole };
         assert_eq!(Datagram::read(&DATAGRAM[..9], 11), Some(cut));
@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn invalid_lengths_are_rejected() {
-        assert_eq!(Datagram::read(&DATAGRAM[..7], 12), None, "its header was cut");
-        assert_eq!(Datagram::read(DATAGRAM, 10), None, "longer than its packet");
+        assert_eq!(Datagram::read(&DATAGRAM[..7], 12), None, "the header is truncated");
+        assert_eq!(Datagram::read(DATAGRAM, 10), None, "longer than the packet");
         for declared in [0, 7] {
             let mut bytes = DATAGRAM.to_vec();
             bytes[5] = declared;

@@ -133,7 +133,7 @@ fn what_is_no_capture_is_one_error_and_no_summary() {
         (0..9_999_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let out = place.path().join("out");
     let cases = [
-        (file("empty", b""), "it is empty"),
+        (file("empty", b""), "the capture is empty"),
         (file("notes.txt", b"what passed today\n"), "not a capture"),
         (file("random", &random), "not a capture"),
         (

@@ -1,5 +1,5 @@
 //! A server, a phone whose proxy delays data, and a wearable, with wrong clocks, in virtual time.
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
 use std::fs;
 
@@ -290,7 +290,7 @@ fn captures_that_cannot_be_aligned_yield_an_error() {
     other.tcp(5, (PROXY, SERVER), (5, 5, 16), &noise(77, 500));
     write("other.pcap", &other.file(101, 0, 0));
     let others = [sites[0].clone(), world.site("other.pcap", Place::Other, 1)];
-    assert_eq!(fails(&others, None), "no stream of one capture was found in the next one");
+    assert_eq!(fails(&others, None), "no stream of a capture was found in the next one");
     write("broken.csv", b"1,a,5,read\n1,a,many,read\n");
     let said = fails(&sites, Some(&world.path("broken.csv")));
     assert!(said.ends_with("broken.csv, line 2: the offset must be a whole number of bytes"));
@@ -305,6 +305,6 @@ fn a_truncated_capture_is_aligned_as_far_as_possible() {
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let Alignment { captures, report, .. } = run(&world.sites()[..2], None).unwrap();
-    assert!(captures[0].fault.as_ref().unwrap().starts_with("it ends in the middle"));
+    assert!(captures[0].fault.as_ref().unwrap().starts_with("the capture ends in the middle"));
     assert!(report.part(Name::D1, Way::Along).unwrap().all.bytes > STEPS * 50);
 }

@@ -287,7 +287,7 @@ impl Row for Visit {
         manyways_record::table::Column {
             name: "odd",
             kind: Kind::Text,
-            about: "said of odd ones",
+            about: "odd numbers only",
             value: |visit| (!visit.0.is_multiple_of(2)).then(|| format!("odd {}", visit.0)).into(),
         },
     ];

@@ -316,7 +316,7 @@ pub(super) fn look(
 }
 
 /// Current time of the clock that timestamps packets.
-#[allow(clippy::disallowed_methods, reason = "by this clock packets are stamped and sets named")]
+#[allow(clippy::disallowed_methods, reason = "packets and sets have wall-clock times")]
 fn wall() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))

@@ -92,7 +92,7 @@ impl Reader {
                 let batch = Batch::of_columns(values.collect::<Result<_>>()?);
                 let batch = batch.filter(|batch| batch.rows() == rows || places.is_empty());
                 let Some(batch) = batch else {
-                    let what = "a column has fewer rows than the file says";
+                    let what = "a column has fewer rows than its row group";
                     return Err(ParquetError::General(what.to_owned()));
                 };
                 if let Err(error) = each(&batch) {

@@ -124,7 +124,7 @@ fn read(file: &[u8], most: usize) -> (Reader, Vec<Seen>, usize, Option<Broken>) 
 fn whole(file: &[u8]) -> (Reader, Vec<Seen>) {
     let (reader, seen, at, broken) = read(file, file.len());
     assert_eq!((at, broken), (file.len(), None));
-    assert_eq!(read(file, 1).1, seen, "byte by byte it is the same");
+    assert_eq!(read(file, 1).1, seen, "the same byte by byte");
     (reader, seen)
 }
 
@@ -316,7 +316,7 @@ fn bluetooth_is_read_with_and_without_packet_types() {
 
 fn why(file: &[u8]) -> String {
     let (_, _, _, broken) = read(file, file.len());
-    broken.expect("it is broken").to_string()
+    broken.expect("the file is broken").to_string()
 }
 
 #[test]

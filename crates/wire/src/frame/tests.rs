@@ -205,7 +205,7 @@ fn extension_headers_and_fragments() {
     let expected = |offset, has_more| Some(Fragment { id: 9, offset, has_more });
     assert_eq!(fragment(&part(0, 1)), expected(0, true));
     assert_eq!(fragment(&part(64, 0)), expected(64, false));
-    assert_eq!(fragment(&part(0, 0)), None, "it is whole");
+    assert_eq!(fragment(&part(0, 0)), None, "not a fragment");
     assert_eq!(read(LinkType::RAW, &part(64, 1)).unwrap().carried, 8);
 
     let mut packet = v4(51, &[&[6, 1][..], &[0; 10], b"payload"].concat());

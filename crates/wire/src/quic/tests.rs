@@ -5,7 +5,7 @@ use super::*;
 use crate::sample::{ID, crypto, hello, message, sealed};
 
 fn shop(said: Peek<ClientHello>) {
-    let hello = said.complete().expect("the whole hello is there");
+    let hello = said.complete().expect("the hello is complete");
     assert_eq!(hello.server_name.map(|name| name.to_string()).as_deref(), Some("shop.example.com"));
     assert_eq!(hello.protocols, [b"h3"]);
 }
@@ -128,7 +128,7 @@ fn invalid_frames_are_rejected() {
         let datagram = one(frames);
         assert_eq!(initials.datagram(&datagram), Peek::No, "{frames:x?}");
         let good = one(&crypto(0, &hello(Version::V1)));
-        assert_eq!(initials.datagram(&good), Peek::No, "it has given up");
+        assert_eq!(initials.datagram(&good), Peek::No, "reading has ended");
     }
     // A number of ranges that would take too long to read.
     let ranges = [&[2, 0, 0][..], &[0xff; 8], &[0]].concat();

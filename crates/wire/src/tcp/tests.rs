@@ -95,7 +95,7 @@ fn sack_has_up_to_four_ranges() {
     let four = [&[5, 34][..], &numbers(&[1, 2, 3, 4, 5, 6, 7, 8])].concat();
     assert_eq!(options(&four).sack().as_slice().len(), 4);
     assert!(options(&[5, 6, 0, 0, 0, 1]).sack().as_slice().is_empty(), "half of a range");
-    assert!(options(&three[..30]).sack().as_slice().is_empty(), "a capture cut it");
+    assert!(options(&three[..30]).sack().as_slice().is_empty(), "truncated by the capture");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn mptcp_options_are_found_among_other_options() {
     assert_eq!(said(&stamps), [[0; 0]; 0]);
     assert_eq!(said(&[&stamps[..], &syn].concat()), [[0x01, 0x81]]);
     assert_eq!(said(&[&numbered[..], &stamps, &syn].concat()), [[0x20, 0], [0x01, 0x81]]);
-    assert_eq!(said(&[&stamps[..], &syn[..3]].concat()), [[0; 0]; 0], "a capture cut it");
+    assert_eq!(said(&[&stamps[..], &syn[..3]].concat()), [[0; 0]; 0], "truncated by the capture");
 }
 
 #[test]

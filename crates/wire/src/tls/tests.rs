@@ -73,7 +73,7 @@ fn the_result_does_not_wait_for_long_key_shares() {
     let hello = message(&[sni(b"a.example"), alpn(&["h2"]), keys, extension(45, &[1, 1])]);
     let bytes = records(&hello, 1 << 14);
     assert!(matches!(client_hello(&bytes[..400]), Peek::Complete(_)));
-    let Peek::More(whole) = client_hello(&bytes[..60]) else { panic!("it is not all there") };
+    let Peek::More(whole) = client_hello(&bytes[..60]) else { panic!("the hello is incomplete") };
     assert_eq!(whole, bytes.len());
 }
 

@@ -35,8 +35,8 @@ fn extensions(kinds: &str, protocols: &[&str], signatures: &str) -> Vec<Vec<u8>>
 }
 
 fn ja4(message: &[u8], carrier: Carrier) -> String {
-    let offer = Offer::read(message, carrier).expect("it is a hello");
-    offer.ja4.expect("it is whole").into()
+    let offer = Offer::read(message, carrier).expect("a valid hello");
+    offer.ja4.expect("a complete hello").into()
 }
 
 const SUITES: &str = "1301,1302,1303,c02b,c02f,c02c,c030,cca9,cca8,c013,c014,009c,009d,002f,0035";

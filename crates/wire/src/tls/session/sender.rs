@@ -23,7 +23,7 @@ pub(super) struct Sender {
     /// Number of valid bytes in `peeked`; `None` if no more are needed.
     peeks: Option<u8>,
     /// The hello that is being read.
-    #[allow(clippy::box_collection, reason = "there is one for a moment, and room for it always")]
+    #[allow(clippy::box_collection, reason = "rarely present, and a pointer is small")]
     pub(super) message: Option<Box<Vec<u8>>>,
     /// Whether no record was read yet, so that the next one is the first.
     is_new: bool,
