@@ -103,7 +103,7 @@ fn because(fault: &Option<String>) -> String {
 }
 
 impl AlignError {
-    /// Advice for the user; `None` if there is none.
+    /// Hint for the user; `None` if there is none.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Alone => {

@@ -78,7 +78,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Advice for the user.
+    /// Hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Read { .. } => {

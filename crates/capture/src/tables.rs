@@ -77,7 +77,7 @@ pub enum TablesError {
 }
 
 impl TablesError {
-    /// Advice for the user.
+    /// Hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Version { .. } => "write the tables again with this version of manyways",

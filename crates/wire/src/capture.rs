@@ -4,7 +4,7 @@
 //! keeps none of the bytes, so the caller decides how much of the file is in memory. A [`Packet`]
 //! contains the captured bytes of a packet.
 //!
-//! Times count from the Unix epoch. Earlier times become the epoch.
+//! Times count from the Unix epoch; earlier times are replaced by the epoch.
 
 mod btsnoop;
 pub mod linux;

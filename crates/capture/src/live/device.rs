@@ -62,7 +62,7 @@ pub(super) enum State {
 }
 
 impl LiveError {
-    /// Advice for the user; `None` if there is none.
+    /// Hint for the user; `None` if there is none.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Missing { others, .. } => {
