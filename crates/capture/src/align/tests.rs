@@ -221,7 +221,7 @@ fn the_parts_of_a_delay_are_found() {
             }
             trust => panic!("{trust:?}"),
         }
-        assert!(report.part(name, Way::Against).is_none(), "acknowledgements are no bytes");
+        assert!(report.part(name, Way::Against).is_none(), "acknowledgments have no bytes");
     }
     let d1 = report.part(Name::D1, Way::Along).unwrap();
     assert!(d1.all.most > millis(42) && d1.all.most < millis(45));
