@@ -1,4 +1,4 @@
-//! A trace as lines of text: `time,bytes,direction[,app][,port][,flow]`.
+//! Packet traces as CSV: `time,bytes,direction[,app][,port][,flow]`.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -8,35 +8,33 @@ use manyways_unit::human::quoted;
 use super::session::{Apps, Sessions};
 use super::{App, Direction, Packet};
 
-/// The longest line, in bytes.
+/// In bytes.
 pub const MAX_LINE: usize = 4_096;
 
-/// What is wrong with a line.
+/// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {sentence}")]
 pub struct CsvError {
-    /// Counted from one.
+    /// From 1.
     pub line: u64,
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
-/// Reads line by line; it keeps no packets.
+/// Reads a trace line by line and keeps no packets in memory.
 ///
-/// The first line names the columns, in any order, and others may stand between them.
+/// The first line names the columns, in any order. Other columns are ignored.
 ///
 /// | Column | Value |
 /// |---|---|
-/// | `time` | seconds since any origin, or a time like `2026-01-31T12:00:00.5Z`; never before its predecessor |
+/// | `time` | seconds since any origin, or a time like `2026-01-31T12:00:00.5Z`; ascending |
 /// | `bytes` | a whole number |
 /// | `direction` | `up` or `down` |
 /// | `app` or `application` | a name; may be empty |
-/// | `port` | the number of the server's port; may be empty |
-/// | `flow` | a word, the same for all packets of a session; may be empty |
+/// | `port` | port number of the server; may be empty |
+/// | `flow` | any text, the same for all packets of a flow; may be empty |
 ///
-/// The table of packets that `manyways flows` exports as CSV is such a trace.
+/// The CSV export of the packets table of `manyways flows` has this format.
 #[derive(Clone, Debug)]
 pub struct Reader {
     line: u64,
@@ -58,10 +56,10 @@ struct Columns {
 }
 
 impl Reader {
-    /// Reads the line with the names of the columns.
+    /// Reads the header line.
     ///
     /// # Errors
-    /// Where one that is needed is missing.
+    /// Fails if a required column is missing or a column is ambiguous.
     pub fn new(header: &str) -> Result<Self, CsvError> {
         const HINT: &str = "the first line is time,bytes,direction[,app][,port][,flow]";
         let names = names(header)?;
@@ -88,15 +86,15 @@ impl Reader {
         })
     }
 
-    /// The applications by their numbers.
+    /// Applications, indexed by their numbers.
     pub fn apps(&self) -> &[App] {
         self.apps.all()
     }
 
-    /// Reads the next line; nothing where it is blank.
+    /// Reads the next line. Returns `None` if the line is blank.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Fails if a value is missing, malformed or out of order.
     pub fn line(&mut self, text: &str) -> Result<Option<Packet>, CsvError> {
         self.line += 1;
         if text.trim().is_empty() {
@@ -151,15 +149,14 @@ impl Reader {
     }
 }
 
-/// The names of columns, in small letters.
+/// The column names of a header line, in lower case.
 pub(super) fn names(header: &str) -> Result<Vec<String>, CsvError> {
     let header = header.strip_prefix('\u{feff}').unwrap_or(header);
     let fields = split(header).map_err(|sentence| wrong(1, sentence))?;
     Ok(fields.iter().map(|name| name.trim().to_lowercase()).collect())
 }
 
-/// The place of the column that has one of these names; none where there is none, and an error where
-/// there are several.
+/// Index of the column that has one of these names; `None` if there is none.
 pub(super) fn place(names: &[String], wanted: &[&str]) -> Result<Option<usize>, CsvError> {
     let mut places = (0..names.len()).filter(|place| wanted.contains(&&*names[*place]));
     let (first, second) = (places.next(), places.next());
@@ -183,7 +180,7 @@ pub(super) fn wrong(line: u64, sentence: String) -> CsvError {
     CsvError { line, sentence, hint: None }
 }
 
-/// Seconds in digits, exactly; or a date and time in UTC.
+/// Parses decimal seconds, exactly, or a date and time in UTC (RFC 3339).
 pub fn time(text: &str) -> Option<Time> {
     if text.contains('T') {
         let moment = humantime::parse_rfc3339(text).ok()?;
@@ -197,12 +194,13 @@ pub fn time(text: &str) -> Option<Time> {
     }
     let nanos: String = part.chars().chain("000000000".chars()).take(9).collect();
     let secs = whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?;
-    // The two largest numbers are one moment.
+    // `u64::MAX` is reserved.
     let nanos = secs.checked_add(nanos.parse().ok()?).filter(|nanos| *nanos < u64::MAX)?;
     Some(Time::from_nanos(nanos))
 }
 
-/// The values of a line, some of them in quotes (RFC 4180); a line break within quotes is none here.
+/// The values of a line, some of them quoted (RFC 4180). A line break within quotes is not
+/// supported.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut rest = line.trim_end_matches(['\r', '\n']);
     if rest.len() > MAX_LINE {

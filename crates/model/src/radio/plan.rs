@@ -1,4 +1,4 @@
-//! Policies by name, as people choose them.
+//! Policies by name.
 
 use manyways_unit::human::quoted;
 use manyways_unit::nearest::nearest;
@@ -6,35 +6,28 @@ use manyways_unit::nearest::nearest;
 use super::policy::{Context, Holding, Learn, MakeIdle, Policy, Printed, StatusQuo, Timer};
 use super::{Choice, Profile};
 
-/// A number that can be chosen: its name, what it is unless something else is said, and the range.
+/// A parameter of a policy, with its default and range.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Number {
-    /// Its name.
     pub name: &'static str,
-    /// What it is unless something else is said; none where that depends on the trace.
+    /// `None` if the default depends on the trace.
     pub default: Option<f64>,
-    /// Not below this…
     pub least: f64,
-    /// …and not above this.
     pub most: f64,
-    /// Only whole numbers.
     pub is_whole: bool,
 }
 
-/// A policy that is known by its name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Known {
-    /// Its name.
     pub name: &'static str,
-    /// What can be chosen of it.
     pub numbers: &'static [Number],
-    /// What it does.
+    /// One line for the user.
     pub about: &'static str,
-    /// It says what to hold back, and not when to sleep.
+    /// Whether the policy delays sessions, instead of deciding when to go idle.
     pub holds: bool,
 }
 
-/// The longest time that anything waits for: a day.
+/// One day, in seconds.
 const LONGEST: f64 = 86_400.0;
 
 const fn number(name: &'static str, default: Option<f64>, least: f64, most: f64) -> Number {
@@ -53,7 +46,6 @@ const fn holds(name: &'static str, numbers: &'static [Number], about: &'static s
     Known { name, numbers, about, holds: true }
 }
 
-/// All of them.
 pub const ALL: [Known; 10] = [
     sleeps("status-quo", &[], "leaves it to the network's timers"),
     sleeps(
@@ -91,8 +83,8 @@ pub const ALL: [Known; 10] = [
     ),
 ];
 
-/// A policy that is known by its name, or two: `makeidle+makeactive` sleeps like one and holds back
-/// like the other.
+/// A named policy, or two: `makeidle+makeactive` goes idle by the first and delays sessions by the
+/// second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Plan {
     sleeps: Sleeps,
@@ -113,7 +105,7 @@ enum Sleeps {
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Holds {
-    /// As long as it says, or by the fixed bound.
+    /// Seconds; `None` is the fixed bound of the trace.
     Fixed(Option<f64>),
     Learn {
         experts: usize,
@@ -121,22 +113,19 @@ enum Holds {
     },
 }
 
-/// What a trace as a whole says, for the policies that are granted to know it before.
+/// Properties of a whole trace, for policies that need them in advance.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Learned {
-    /// The [`Plan::quantile`] of its gaps, in seconds; never where it has no gap.
+    /// The [`Plan::quantile`] of the trace's gaps, in seconds; [`NEVER`] if the trace has no gap.
     pub gap: f64,
-    /// k: bursts from one release to the next where it is left to the network.
+    /// k: mean number of bursts from one release by the network to the next.
     pub bursts: f64,
 }
 
-/// Why there is no such policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{sentence}")]
 pub struct PlanError {
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: String,
 }
 
@@ -147,10 +136,10 @@ fn wrong(sentence: String, hint: impl Into<String>) -> PlanError {
 const ORDER: &str = "write first who sleeps and then who holds back, as in makeidle+makeactive";
 
 impl Plan {
-    /// The policy of that name, with other numbers than its own where some are given.
+    /// The policy of this name, with the given parameters instead of the defaults.
     ///
     /// # Errors
-    /// Where there is no such policy, or it has no such number.
+    /// Fails if the policy or one of its parameters is unknown, or a value is out of range.
     pub fn new(name: &str, given: &[(String, f64)]) -> Result<Self, PlanError> {
         let (sleeps, holds) = split(name)?;
         let known: Vec<&Number> =
@@ -194,11 +183,12 @@ impl Plan {
         Ok(Self { sleeps, holds })
     }
 
-    /// Reads `makeidle`, `makeidle:n=50`, `fixed:4.5`, `makeidle:50+makeactive:experts=20:gamma=0.01`.
-    /// A number without a name is the first one of its policy.
+    /// Parses `makeidle`, `makeidle:n=50`, `fixed:4.5`,
+    /// `makeidle:50+makeactive:experts=20:gamma=0.01`. A value without a name is for the policy's
+    /// first parameter.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// Fails as [`Plan::new`] does.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let mut names: Vec<&str> = Vec::new();
         let mut given = Vec::new();
@@ -230,13 +220,13 @@ impl Plan {
         Self::new(&names.join("+"), &given)
     }
 
-    /// Whether it holds anything back.
+    /// Whether the policy delays sessions.
     pub fn holds(&self) -> bool {
         self.holds.is_some()
     }
 
-    /// The longest time in seconds for which it holds anything back, where that is known beforehand; none
-    /// too where it holds nothing back.
+    /// Maximum delay of a session in seconds; `None` if unknown in advance, or if the policy does
+    /// not delay sessions.
     pub fn longest_hold(&self) -> Option<f64> {
         match self.holds? {
             Holds::Fixed(seconds) => seconds,
@@ -244,12 +234,12 @@ impl Plan {
         }
     }
 
-    /// Whether it knows what comes: it is no [`Policy`] then.
+    /// Whether this is the oracle, which does not implement [`Policy`].
     pub fn is_oracle(&self) -> bool {
         self.sleeps == Sleeps::Oracle
     }
 
-    /// How long it takes beside others, about: nanoseconds a packet.
+    /// Approximate computing time in nanoseconds per packet.
     pub fn weight(&self) -> u32 {
         let sleeps = match self.sleeps {
             Sleeps::MakeIdle { n } => 50 + 2 * n as u32,
@@ -259,12 +249,13 @@ impl Plan {
         sleeps + if self.holds() { 100 } else { 0 }
     }
 
-    /// The quantile of a trace's gaps that it asks for.
+    /// The quantile of a trace's gaps that the policy needs in [`Learned::gap`].
     pub fn quantile(&self) -> Option<f64> {
         if let Sleeps::Gaps { p } = self.sleeps { Some(p) } else { None }
     }
 
-    /// Ready to run. The oracle is none: it is asked by who runs it.
+    /// Creates the policy. For the oracle this is `StatusQuo`, because the caller evaluates the
+    /// oracle itself.
     pub fn policy(&self, profile: &Profile, learned: Learned) -> Box<dyn Policy + Send> {
         let choice = Choice::of(profile);
         let released = choice.stay.released();
@@ -291,12 +282,11 @@ impl Plan {
 }
 
 impl Number {
-    /// Whether it can be this.
     pub fn fits(&self, value: f64) -> bool {
         (self.least..=self.most).contains(&value) && !(self.is_whole && value.fract() != 0.0)
     }
 
-    /// Says that it cannot be this.
+    /// The error for a rejected value.
     pub fn refuses(&self, text: &str) -> PlanError {
         let kind = if self.is_whole { "a whole number" } else { "a number" };
         let sentence = format!("`{}` cannot be {}", self.name, quoted(text));
@@ -304,7 +294,7 @@ impl Number {
     }
 }
 
-/// Who says when to sleep, and who holds back.
+/// The policy that decides when to go idle, and the one that delays sessions.
 fn split(name: &str) -> Result<(&'static Known, Option<&'static Known>), PlanError> {
     let find = |name: &str| {
         let names = || ALL.iter().map(|known| known.name);
