@@ -1,22 +1,22 @@
-//! Which traffic may wait: a file of rules (TOML).
+//! Rules for delay-tolerant traffic (a TOML file).
 
 use manyways_unit::human::quoted;
 use manyways_unit::toml::{Entry, Fault, Table, document, place};
 
 use super::App;
 
-/// The longest file of rules, in bytes.
+/// Bytes of a rule file.
 pub const MAX_TEXT: usize = 64 << 10;
-/// The most rules in it, and the most entries of a rule's list.
+/// Limit of rules, and of entries in a list.
 pub const MAX_RULES: usize = 1_000;
 
-/// What may wait. Everything else never does.
+/// Rules for delay-tolerant traffic; all other traffic is never delayed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tolerant {
     rules: Vec<Rule>,
 }
 
-/// All that is given has to fit; of a list, any entry.
+/// All given criteria must match, each by any of its entries.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 struct Rule {
     applications: Vec<String>,
@@ -24,22 +24,20 @@ struct Rule {
     ports: Vec<(u16, u16)>,
 }
 
-/// What is wrong with a file, and where.
+/// A fault in a rule file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {sentence}")]
 pub struct TolerantError {
-    /// Counted from one.
+    /// From 1.
     pub line: usize,
-    /// In characters, counted from one.
+    /// In characters, from 1.
     pub column: usize,
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
 impl Tolerant {
-    /// These applications may wait, by their names; `*` stands for any characters.
+    /// Makes these applications delay-tolerant, by name; `*` matches any characters.
     pub fn applications(names: &[String]) -> Self {
         let applications = names.iter().map(|name| name.to_lowercase()).collect();
         match names.is_empty() {
@@ -48,19 +46,20 @@ impl Tolerant {
         }
     }
 
-    /// Reads a file: any number of `[[delay-tolerant]]`, each with one or more of these keys, whose
-    /// values are one entry or a list. All keys of a rule have to fit, and any entry of each.
+    /// Parses a file with any number of `[[delay-tolerant]]` tables, each with one or more of these
+    /// keys. A value is one entry or a list. All keys of a rule must match, each by any of its
+    /// entries.
     ///
-    /// | Key | Entry | Fits |
+    /// | Key | Entry | Matches |
     /// |---|---|---|
-    /// | `application` | `"mail"`, `"news*"` | the name that the trace has for it; `*` stands for any characters |
-    /// | `domain` | `"example.org"`, `"*.example.org"`, `".example.org"` | the name as the server's: itself; all below; both |
-    /// | `port` | `993`, `"5222-5228"` | the server's port, where the trace says it |
+    /// | `application` | `"mail"`, `"news*"` | the name in the trace; `*` matches any characters |
+    /// | `domain` | `"example.org"`, `"*.example.org"`, `".example.org"` | the name as that of the server: itself; all subdomains; both |
+    /// | `port` | `993`, `"5222-5228"` | the server's port, if the trace contains the port |
     ///
-    /// Small and capital letters are the same.
+    /// Case does not matter.
     ///
     /// # Errors
-    /// The first thing that is wrong, and where.
+    /// Returns the first fault and its place.
     pub fn parse(text: &str) -> Result<Self, TolerantError> {
         let read = match text.len() > MAX_TEXT {
             true => Err(Fault::new(0, format!("a file of rules has at most {MAX_TEXT} bytes"))),
@@ -72,18 +71,17 @@ impl Tolerant {
         })
     }
 
-    /// What either of them says.
+    /// The union of both rule sets.
     pub fn or(mut self, other: Self) -> Self {
         self.rules.extend(other.rules);
         self
     }
 
-    /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Whether the sessions of an application may wait.
+    /// Whether the sessions of an application are delay-tolerant.
     pub fn may_wait(&self, app: &App) -> bool {
         let name = app.name.to_lowercase();
         self.rules.iter().any(|rule| rule.fits(&name, app.port))
@@ -101,7 +99,7 @@ impl Rule {
     }
 }
 
-/// A star stands for any characters, also for none.
+/// `*` matches any number of characters, including none.
 fn glob(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {

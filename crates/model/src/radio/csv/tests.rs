@@ -37,7 +37,7 @@ fn a_trace_reads() {
             of(0, Direction::Up, 60, 0, 1),
             of(123_456_789, Direction::Down, 1_500, 0, 1),
             of(500_000_000, Direction::Up, 80, 1, 2),
-            // After 1.8 seconds it is another session.
+            // A packet after 1.8 s belongs to another session.
             of(2_000_000_000, Direction::Up, 80, 0, 3),
         ]
     );

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A network that lets go somewhere between two moments, later for some than for others, pages every
-/// 1.28 s and promotes in 0.26 s.
+/// A network that releases between two times, at random, with paging every 1.28 s and a promotion
+/// of 0.26 s.
 fn network(seed: u64, onset: f64, completion: f64) -> Vec<Probe> {
     let mut random = Random::new(seed);
     let mut probes = Vec::new();
@@ -43,12 +43,12 @@ fn a_network_that_does_not_let_go_at_once_has_two_ends() {
     assert!((12.5..14.2).contains(&found.completion.value), "{found:?}");
 }
 
-/// However wide the interval is.
+/// For any width of the interval.
 #[test]
 fn the_silence_before_is_the_one_before() {
     let mut is_wide = false;
     for seed in 1..20 {
-        // So few that it is not certain.
+        // Few probes, so that the interval is wide.
         let tried: Vec<Probe> = network(seed, 10.0, 14.0).into_iter().step_by(7).collect();
         let Ok(found) = released(&tried) else { continue };
         for one in [found.onset, found.completion] {
@@ -61,7 +61,7 @@ fn the_silence_before_is_the_one_before() {
     assert!(is_wide, "or this says nothing");
 }
 
-/// As `manyways radio probe` sends them unless it is told otherwise.
+/// With the defaults of `manyways radio probe`.
 #[test]
 fn a_short_timer_is_found() {
     for timer in [1.2, 1.7, 2.3, 3.6, 4.2] {
@@ -75,7 +75,7 @@ fn a_short_timer_is_found() {
     }
 }
 
-/// Looked at one by one they would take days.
+/// Without merging, the evaluation of this number of gaps would take days.
 #[test]
 fn silences_that_are_all_different_are_taken_together() {
     let timer = 10.0123;
@@ -89,7 +89,7 @@ fn silences_that_are_all_different_are_taken_together() {
     assert!((found.onset.value - timer).abs() < 1.5e-4, "{found:?}");
 }
 
-/// Round trips after silences, of real networks: the timers are those that others found in them.
+/// Round trips after gaps in real networks; the timers are those published with the traces.
 #[test]
 fn timers_of_real_networks() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces/rrc");
@@ -102,7 +102,7 @@ fn timers_of_real_networks() {
         ("S20US_TMobile_SA", false, 15.0),
     ] {
         let path = format!("{folder}/{file}.csv");
-        // The crate itself opens no file.
+        // The crate itself does not open files.
         #[expect(clippy::disallowed_methods)]
         let Ok(text) = std::fs::read_to_string(&path) else {
             println!("skipped: the shared traces are absent");

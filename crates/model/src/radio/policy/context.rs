@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(policy.observe(&packet(Direction::Up, 0), Some(60.0)), 0.0);
     }
 
-    /// The policy waits after a request and not after its answer. MakeIdle has seen as many short
+    /// The policy waits after a request but not after its answer. MakeIdle has seen as many short
     /// gaps as long ones and decides alike after both.
     #[test]
     fn it_waits_where_something_comes_and_not_where_nothing_does() {

@@ -91,8 +91,9 @@ impl System {
 /// - The effect of short rows: a promotion that lasts into the next row biases values without
 ///   scatter. This bias decreases with the length of rows, so it is estimated as twice the
 ///   difference to rows of twice the length.
-/// - The difference to the shifted rows, if all shifts between the two are equally likely. A value
-///   that the shifted rows do not determine has an error of its own size.
+/// - The difference to the shifted rows, if all shifts between the two are equally likely. If the
+///   shifted rows do not determine a value, the true one is assumed to lie between zero and twice
+///   the value.
 /// - The effect of the assumption.
 pub(super) fn solve(system: &System, shifted: &[System; 2]) -> Solved {
     let lengths = system.lengths();
@@ -145,8 +146,8 @@ fn scatter(
     let inverse = space.inverse();
     let reach = ((1.3 * (count as f64).sqrt()).ceil() as usize).clamp(1, count.max(1));
     let mut rest = 0.0;
-    // For each column: contributions of the last rows, their sum, and the sum of squares of all
-    // such sums, from before the first row to after the last one.
+    // For each column: contributions of the last rows, the sum of these, and the sum of squares of
+    // all these sums, from before the first row to after the last one.
     let mut added = vec![0.0; reach * told.len()];
     let mut sums = vec![0.0; told.len()];
     let mut squares = vec![0.0; told.len()];

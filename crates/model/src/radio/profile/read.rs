@@ -1,4 +1,4 @@
-//! The profile file (TOML): text in, a [`Profile`] or the place that is wrong out.
+//! Reads profile files (TOML).
 
 use manyways_unit::Span;
 use manyways_unit::human::quoted;
@@ -8,32 +8,29 @@ use manyways_unit::toml::{Entry, Fault, Table, document, place};
 use super::{Listens, Profile, State, Technology, Transfer};
 use crate::radio::{Energy, Power};
 
-/// The longest profile, in bytes.
+/// Bytes of a profile file.
 pub const MAX_TEXT: usize = 64 << 10;
-/// The most states of a radio.
 pub const MAX_STATES: usize = 8;
-/// The longest timer, gap or cycle.
+/// Of a timer, gap or cycle.
 pub const LONGEST: Span = Span::from_secs(86_400);
-/// The most that a radio takes, and the most that a change of state does.
+/// Of a state or transfer.
 pub const MOST_POWER: Power = Power::watts(1_000.0);
-/// See [`MOST_POWER`].
+/// Of a demotion, promotion or million bits.
 pub const MOST_ENERGY: Energy = Energy::joules(1_000.0);
 
-/// What is wrong with a profile, and where.
+/// A fault in a profile file, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {sentence}")]
 pub struct ProfileError {
-    /// Counted from one.
+    /// From 1.
     pub line: usize,
-    /// In characters, counted from one.
+    /// In characters, from 1.
     pub column: usize,
-    /// What is wrong.
     pub sentence: String,
-    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
-/// Reads a profile.
+/// Parses a profile.
 ///
 /// | Key | Value | Default |
 /// |---|---|---|
@@ -45,18 +42,18 @@ pub struct ProfileError {
 /// | `source` | a line | needed |
 /// | `[[state]]` `name` | a line, another for each | needed |
 /// | `power` | a power | needed |
-/// | `listen-every`, `listen-for`, `listen-power` | two times and a power: all three or none | none |
-/// | `timer` | a time, until the next state | needed, but for the last |
-/// | `demotion` | the energy to enter it | none |
-/// | `promotion`, `promotion-delay` | energy and time to be brought back | none |
-/// | `released` | whether coming back counts as a switch | of the last only |
-/// | `dormant` | `true` for the one into which the device can go by itself | the first released one |
+/// | `listen-every`, `listen-for`, `listen-power` | DRX cycle, on duration and its power: all three or none | none |
+/// | `timer` | a time, until the next state | needed, except in the last state |
+/// | `demotion` | the energy to enter the state | none |
+/// | `promotion`, `promotion-delay` | energy and duration of the promotion | none |
+/// | `released` | whether a promotion counts as a switch | only in the last state |
+/// | `dormant` | `true` for the state of fast dormancy | the first released one |
 /// | `source` | a line | needed |
 ///
 /// Limits: [`MAX_TEXT`], [`MAX_STATES`], [`LONGEST`], [`MOST_POWER`], [`MOST_ENERGY`].
 ///
 /// # Errors
-/// The first thing that is wrong, and where.
+/// Returns the first fault and its place.
 pub fn parse(text: &str) -> Result<Profile, ProfileError> {
     let read = match text.len() > MAX_TEXT {
         true => Err(Fault::new(0, format!("a profile has at most {MAX_TEXT} bytes"))),
