@@ -116,7 +116,8 @@ enum Holds {
 /// Properties of a whole trace, for policies that need them in advance.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Learned {
-    /// The [`Plan::quantile`] of the trace's gaps, in seconds; [`NEVER`] if the trace has no gap.
+    /// The [`Plan::quantile`] of the trace's gaps, in seconds; [`NEVER`](super::policy::NEVER) if
+    /// the trace has no gap.
     pub gap: f64,
     /// k: mean number of bursts from one release by the network to the next.
     pub bursts: f64,

@@ -1,4 +1,4 @@
-//! A bond that holds back what can wait.
+//! The bond client that delays delay-tolerant connections.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,56 +11,54 @@ use manyways_unit::{Span, Time};
 use crate::bond::control::{self, Answer, ControlError, End, Request};
 use crate::bond::hold::{Hold, Told, Wish};
 
-/// Its first answer is waited for so long.
+/// Timeout of the client's first answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From one attempt to reach it to the next.
+/// Interval between connection attempts.
 const AGAIN: Span = Span::from_secs(5);
-/// The longest line that it says.
+/// Bytes of a line from the client.
 const LINE: usize = 64 * 1024;
 
-/// A running client of a bond, whose new connections under some rules can wait.
+/// A running bond client with rules for delay-tolerant connections.
 #[derive(Debug)]
 pub struct Bond {
     name: String,
     hold: Hold,
     link: Option<Link>,
-    /// When to try to reach it.
+    /// Time of the next connection attempt.
     again: Time,
-    /// How often what waits was let go when it was told so last.
+    /// [`Gate::opened`] at the last report to the client.
     opened: u64,
-    /// Why it was not back, when that was said last.
+    /// The last logged reason for a failed reconnection.
     why: String,
 }
 
 #[derive(Debug)]
 struct Link {
     stream: UnixStream,
-    /// What has come of a line.
+    /// Received bytes of an incomplete line.
     said: Vec<u8>,
     has_answered: bool,
     is_shut: bool,
 }
 
-/// Why it does not hold anything back.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BondError {
-    /// It cannot be asked.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// It has answered something else.
+    /// An unexpected answer.
     #[error("the client of the bond does not hold anything back")]
     Answer(Answer),
-    /// It does not answer.
     #[error("the client of the bond does not answer: {0}")]
     Io(#[source] io::Error),
 }
 
 impl Bond {
-    /// Asks the client of that name.
+    /// Connects to the client of this name.
     ///
     /// # Errors
-    /// Where there is none, it has no such rules, or somebody else holds its connections back.
+    /// Fails if there is no such client, if it does not have such rules, or if another process
+    /// controls its delays.
     pub fn open(name: &str, hold: Hold) -> Result<Self, BondError> {
         let mut link = Link::open(name, &hold)?;
         let answer = link.stream.set_read_timeout(Some(PATIENCE)).and_then(|()| link.answer());
@@ -74,17 +72,17 @@ impl Bond {
         Ok(Self { name, hold, link: Some(link), again: Time::ZERO, opened: 0, why: String::new() })
     }
 
-    /// What is readable when it says something.
+    /// Readable when the client has sent an event; `None` while disconnected.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(|link| link.stream.as_fd())
     }
 
-    /// When to try again to reach it.
+    /// Time of the next connection attempt; `None` while connected.
     pub(super) fn again(&self) -> Option<Time> {
         self.link.is_none().then_some(self.again)
     }
 
-    /// Tries to reach it, where it has gone. Says whether there is something new to wait for.
+    /// Reconnects if due. Returns whether there is a new connection to poll.
     pub(super) fn seek(&mut self, now: Time) -> bool {
         if self.link.is_some() || now < self.again {
             return false;
@@ -95,7 +93,8 @@ impl Bond {
         self.link.is_some()
     }
 
-    /// What it says. Where it was there and has gone, after the last of it, an error: what waited there has passed.
+    /// Returns the events of the client, and the error if the connection was lost; delayed
+    /// connections have passed then.
     pub(super) fn take(&mut self, now: Time) -> (Vec<Said>, Option<io::Error>) {
         let mut said = Vec::new();
         let Some(link) = &mut self.link else { return (said, None) };
@@ -107,7 +106,7 @@ impl Bond {
         if end.is_some() {
             self.lose(now);
         }
-        // That one who has gone is not back is no news, but for the reason.
+        // A repeated failure to reconnect is logged only if its reason changed.
         let why = end.as_ref().filter(|_| !was_there).map(ToString::to_string);
         if let Some(why) = why.filter(|why| *why != self.why) {
             tracing::warn!("the bond does not hold anything back: {why}");
@@ -121,7 +120,7 @@ impl Bond {
         self.again = now + AGAIN;
     }
 
-    /// Sees that what can wait does as it should. An error where it has gone.
+    /// Sends the state of the gate to the client. Fails if the connection was lost.
     pub(super) fn keep(&mut self, now: Time, gate: Gate) -> io::Result<()> {
         let lets_go = std::mem::replace(&mut self.opened, gate.opened) != gate.opened;
         let Some(link) = self.link.as_mut().filter(|link| link.has_answered) else {
@@ -141,12 +140,11 @@ impl Bond {
     }
 }
 
-/// What a bond says.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Said {
-    /// It does what is wished, having been gone.
+    /// The client accepted the rules again after a reconnection.
     Back,
-    /// What becomes of a connection.
+    /// The state of a delayed connection.
     Told(Told),
 }
 
@@ -156,7 +154,7 @@ impl Link {
         Ok(Self { stream, said: Vec::new(), has_answered: false, is_shut: false })
     }
 
-    /// The first line, whenever it comes.
+    /// Blocks until the first line.
     fn answer(&mut self) -> io::Result<Answer> {
         loop {
             if let Some(line) = self.line()? {
@@ -166,7 +164,7 @@ impl Link {
         }
     }
 
-    /// A whole line of what has come.
+    /// A complete received line, if any.
     fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         let Some(end) = self.said.iter().position(|byte| *byte == b'\n') else {
             return match self.said.len() < LINE {
@@ -214,7 +212,7 @@ impl Link {
     fn wish(&mut self, wish: Wish) -> io::Result<()> {
         let mut line = serde_json::to_vec(&wish)?;
         line.push(b'\n');
-        // So few bytes go at once, or not at all.
+        // A write of so few bytes is complete or fails.
         self.stream.write_all(&line)?;
         self.is_shut = wish == Wish::Shut;
         Ok(())
@@ -227,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// One that is there, and the client's end of the line.
+    /// A connected bond, and the client's end of the connection.
     fn pair(has_answered: bool) -> (Bond, UnixStream) {
         let (stream, theirs) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
@@ -295,7 +293,7 @@ mod tests {
             theirs.write_all(text.as_bytes()).unwrap();
             let (said, end) = bond.take(Time::ZERO);
             assert!(said.is_empty() && end.is_some() && bond.fd().is_none(), "{text:.20}");
-            // It is nowhere to be found.
+            // There is no client to connect to.
             assert!(!bond.seek(Time::from_millis(4_999)) && !bond.seek(Time::from_millis(5_000)));
             assert_eq!(bond.again(), Some(Time::from_millis(10_000)));
         }

@@ -52,7 +52,7 @@ fn a_record_goes_on_where_it_was() {
     let text = std::fs::read_to_string(&path).unwrap();
     let line = "0.3,0.020500,0.301000,2,1.500";
     assert_eq!(text.lines().nth(1), Some(line));
-    // Killed amid a line.
+    // The process was killed within a line.
     std::fs::write(&path, format!("{text}0.1,0.1,0.1,0,17")).unwrap();
     let error = Record::open(&path, false).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);

@@ -12,7 +12,7 @@ fn open(path: &Path) -> Result<Trace, TraceError> {
     Trace::open(path, &Wanted::default(), &Progress::default())
 }
 
-/// A pcap file with datagrams of IP, at these milliseconds: from, to, port of each, bytes of payload.
+/// A pcap file with IP packets at these milliseconds: addresses, ports, payload bytes.
 fn capture(datagrams: &[(u64, [u8; 2], [u16; 2], u16)]) -> Vec<u8> {
     let mut file = Vec::new();
     file.extend(0xa1b2_3c4d_u32.to_le_bytes());
@@ -86,7 +86,7 @@ fn a_capture_is_a_trace_and_leaves_nothing_behind() {
     assert!(!temp.exists());
 }
 
-/// Without addresses of the device, who asks for an echo is.
+/// Without configured addresses, the sender of an echo request is the device.
 #[test]
 fn echo_requests_are_sent_and_replies_are_received() {
     let ping = [1_u64, 2].map(|second| (second * 1_000, [1, 2], [0, 0], 56));
@@ -191,7 +191,7 @@ fn it_stops_when_it_is_told_to() {
     assert!(seen.is_stopped && seen.packets < 10_000 + 2 * LOOK, "{seen:?}");
 }
 
-/// A table of packets: milliseconds, the network, the flow, and whether there is a direction.
+/// A table of packets: milliseconds, network, flow.
 fn table(path: &Path, rows: impl IntoIterator<Item = (u64, Option<&'static str>, Option<u64>)>) {
     use manyways_flows::analysis::{FlowId, FlowPacket};
     use manyways_record::table::Schema;
@@ -232,17 +232,17 @@ fn only_packets_of_one_kind_of_network_where_the_table_says_which() {
     assert_eq!(names, ["app-1", "app-2", ""]);
 }
 
-/// Threads that wrote a table may have changed the order of neighbours.
+/// Writer threads can swap neighbouring packets.
 #[test]
 fn packets_a_little_out_of_order_are_put_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("packets.parquet");
-    // Pieces of 1,000, the first of two behind the second.
+    // Blocks of 1 000 rows, swapped in pairs.
     let at = |row: u64| ((row / 1_000) ^ 1) * 1_000 + row % 1_000;
     table(&path, (0..20_000).map(|row| (at(row), None, Some(row % 7))));
     let (packets, _) = read(&mut open(&path).unwrap()).unwrap();
     assert!(packets.is_sorted_by_key(|packet| packet.at) && packets.len() == 20_000);
-    // What is further behind is not.
+    // A larger displacement is an error.
     table(&path, (0..20_000).map(|row| (20_000 - row, None, None)));
     let error = read(&mut open(&path).unwrap()).unwrap_err().to_string();
     assert!(error.contains("is earlier than those before it"), "{error}");
