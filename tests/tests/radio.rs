@@ -1,4 +1,4 @@
-//! `manyways radio` on traces: what people and programs read of them.
+//! `manyways radio` on traces: text and JSON output.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// An hour of heartbeats every 30 s, which a ruler can measure.
+/// An hour of heartbeats every 30 s, whose energy can be calculated by hand.
 fn beats(files: &Path) {
     radio(files, &["generate", "--heartbeat", "30s", "--lasts", "1h", "-o", "beats.csv"])
         .succeeded();
@@ -36,7 +36,7 @@ fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
     let found = document(&done);
     assert_eq!(found["schema"], "manyways.radio-energy/1");
     let one = &found["radios"][0];
-    // 121 beats, each with a whole tail, and a switch.
+    // 121 heartbeats, each with a whole tail and a switch.
     let each = 6.2 * 0.916 + 10.4 * 0.659 + 1.10;
     assert!((number(&one["joules"]) / (121.0 * each) - 1.0).abs() < 1e-9, "{one:#}");
     assert_eq!((&one["switches"], &one["packets"]), (&121.into(), &121.into()));
@@ -53,7 +53,7 @@ fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
     assert!((sum / number(&one["joules"]) - 1.0).abs() < 1e-6, "{sum}");
     let page = fs::read_to_string(files.path().join("a.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("heartbeat") && !page.contains("http:"));
-    // The same from standard input, for people.
+    // The same trace from standard input, with text output.
     let script = "\"$1\" radio energy - --profile att-hspa < beats.csv";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(manyways_path()).current_dir(files.path());
@@ -61,7 +61,7 @@ fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
     assert!(done.stdout.contains("the radio is brought back 121 times"), "{}", done.stdout);
 }
 
-/// Wi-Fi's packets count for Wi-Fi, the cellular ones for LTE, where the trace says which they are.
+/// If the trace contains the network, Wi-Fi packets count for Wi-Fi and cellular ones for LTE.
 #[test]
 fn a_device_has_several_radios() {
     let files = folder();
@@ -85,9 +85,11 @@ fn batching_saves_what_it_should() {
     let expected =
         ["as it is", "batch 60 s", "batch 5 min", "shift 60 s", "prefetch 5 min", "without"];
     assert_eq!(changes, expected);
-    // Beats at 0, 30, 60 … wait for whole minutes: 61 of them are left, and for five minutes 13.
+    // Heartbeats at 0, 30, 60 … wait for whole minutes: 61 switches remain, and 13 for five
+    // minutes.
     let switches: Vec<u64> = lines.iter().map(|line| line["switches"].as_u64().unwrap()).collect();
-    // One that is held back for a minute is held at 30 s, and takes the ones at 60 and 90 along.
+    // With a delay of at most a minute, the heartbeat at 30 s is delayed and takes those at 60 and
+    // 90 s along.
     assert_eq!(switches, [121, 61, 13, 41, 11, 0]);
     let moves: Vec<&Value> = lines.iter().map(|line| &line["moves"]).collect();
     assert_eq!(moves, ["", "later", "later", "later", "sooner", ""]);
@@ -110,7 +112,7 @@ fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
     let found = document(&radio(files.path(), &all).succeeded());
     assert_eq!(found["schema"], "manyways.radio-simulate/1");
     let totals = found["totals"].as_array().unwrap();
-    // Seven that were asked for, the timers and the oracle, for two energies of a switch.
+    // Seven requested policies, the timers and the oracle, for two energies of a switch.
     assert_eq!(totals.len(), 2 * 9);
     assert_eq!(found["runs"].as_array().unwrap().len(), 2 * 2 * 9);
     for run in totals {
@@ -122,7 +124,7 @@ fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
             _ => assert!(share < 1.0 && run["held"] == 0, "{run:#}"),
         }
     }
-    // Two runs on as many cores as one likes are the same.
+    // Runs with any number of threads are equal.
     let words = [&all[..], &["--threads", "1"]].concat();
     assert_eq!(document(&radio(files.path(), &words).succeeded()), found);
     let table = fs::read(files.path().join("a.parquet")).unwrap();
@@ -135,7 +137,7 @@ fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
     }
 }
 
-/// Rules by domain and port, over what `manyways flows` wrote.
+/// Rules by domain and port, applied to the output of `manyways flows`.
 #[test]
 fn only_what_the_rules_name_is_held_back() {
     let files = folder();
@@ -154,7 +156,8 @@ fn only_what_the_rules_name_is_held_back() {
     let found = document(&radio(files.path(), &[&words[..], &policy].concat()).succeeded());
     let totals = found["totals"].as_array().unwrap();
     let run = totals.iter().find(|run| run["policy"] == "makeactive-fixed:hold=30").unwrap();
-    // Half of the sessions may wait, and each waits for the other half's next one.
+    // Half of the sessions are delay-tolerant, and each waits for the next session of the other
+    // half.
     assert_eq!((&run["sessions"], &run["held"]), (&200.into(), &200.into()));
     assert!((number(&run["mean_delay_seconds"]) - 20.5).abs() < 1e-6, "{run:#}");
     fs::write(files.path().join("rules.toml"), rules.replace("993", "99300")).unwrap();
@@ -192,15 +195,15 @@ fn a_profile_of_ones_own_is_checked_and_drawn() {
     assert!(names.contains(&"5g-sa") && names.contains(&"bluetooth"), "{names:?}");
 }
 
-/// What a monitor without noise sees of a timeline's pieces, from some moment on, a sample every so many
-/// seconds: CSV with watts at the middles of samples.
+/// Samples of a monitor without noise for the pieces of a timeline, from a time on, at a constant
+/// interval: CSV with watts at the middle of each sample.
 fn monitor(pieces: &str, from: f64, step: f64) -> String {
     let mut joules: Vec<f64> = Vec::new();
     for line in pieces.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let number = |place: usize| fields[place].parse::<f64>().expect("a number");
         let (begins, ends, spent) = (number(2) - from, number(3) - from, number(5));
-        // Pieces that begin on an edge are behind it.
+        // Pieces that start on an edge belong to the sample after it.
         let place = |at: f64| (at / step + 1e-7) as usize;
         let last = place(ends);
         if joules.len() <= last {
@@ -222,7 +225,7 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
     text
 }
 
-/// Numbers of a profile that a fit has found, and all numbers of the profile by what they are called.
+/// Values of a profile that a fit has found, and all values of the profile by name.
 fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> {
     let words = ["infer", trace, "--power", "monitor.csv", "--profile", profile, "--json"];
     let found = document(&radio(files, &[&words[..], more].concat()).succeeded());
@@ -254,7 +257,7 @@ fn powers_are_found_in_what_a_monitor_saw() {
     }
 }
 
-/// Of numbers that only come together none takes everything.
+/// The energy of quantities that only occur together is not attributed to one of them.
 #[test]
 fn what_cannot_be_told_apart_stays_as_it_is() {
     let files = folder();
@@ -285,12 +288,12 @@ fn what_cannot_be_told_apart_stays_as_it_is() {
     assert!(text.contains(together), "{text}");
 }
 
-/// A wrong profile of a radio becomes the right one, but for what nobody has measured.
+/// A fit corrects a wrong profile, except for values that were not measured.
 #[test]
 fn what_was_found_becomes_a_profile() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
-    // Heartbeats, each of which is awake for a second and then asleep; what else there is takes 0.3 W.
+    // Heartbeats, each connected for 1 s and then idle; the rest of the device takes 0.3 W.
     let beats = ["generate", "--heartbeat", "20s", "--lasts", "1h", "-o", "beats.csv"];
     radio(files.path(), &beats).succeeded();
     let mut monitor = "time,watts\n".to_owned();
@@ -327,16 +330,16 @@ fn what_was_found_becomes_a_profile() {
     assert!((number(&mine["tail_seconds"]) - 7.75).abs() < 0.3, "{mine:#}");
     let states = mine["states"].as_array().unwrap();
     let long = states.iter().find(|state| state["name"] == "long DRX").unwrap();
-    // What the profile says that it takes asleep, 20 mW, stays.
+    // The profile's power in idle, 20 mW, is unchanged.
     assert!((number(&long["mean_watts"]) - 1.02).abs() < 0.05, "{long:#}");
     let text = fs::read_to_string(path("mine.toml")).unwrap();
     assert!(text.contains("round trips after silences") && text.contains("a power monitor"));
-    // It stays as it is, unless one says so.
+    // The file is not replaced without --force.
     let again = [&words[..], &output].concat();
     assert_eq!(radio(files.path(), &again).code(), 2);
     assert_eq!(fs::read_to_string(path("mine.toml")).unwrap(), text);
     radio(files.path(), &[&again[..], &["--force"]].concat()).succeeded();
-    // What explains nothing makes none.
+    // A fit that explains nothing does not change a profile.
     let flat: String =
         (0..36_000).map(|step| format!("{:.2},1.5\n", f64::from(step) * 0.1)).collect();
     fs::write(path("monitor.csv"), "time,watts\n".to_owned() + &flat).unwrap();
@@ -354,7 +357,7 @@ fn what_was_found_becomes_a_profile() {
     assert!(done.code() == 2 && done.stderr.contains("cannot be a file's name"), "{}", done.stderr);
 }
 
-/// On one connection that stays, each heartbeat can be moved.
+/// Each heartbeat of a persistent connection can be moved.
 #[test]
 fn heartbeats_of_one_connection_are_batched_and_shifted() {
     let files = folder();
@@ -375,18 +378,18 @@ fn heartbeats_of_one_connection_are_batched_and_shifted() {
         panic!("{found:#}")
     };
     let switches = |line: &Value| line["switches"].as_u64().unwrap();
-    // The browser finds the radio awake, 10 s behind a heartbeat, ten times 60 s.
+    // The browser finds the radio connected, 10 s after a heartbeat.
     assert_eq!(switches(now), 120, "{found:#}");
-    // At 0, 5, … 60 minutes; the browser six times, 10 s behind them.
+    // At 0, 5, … 60 minutes; the browser six times, 10 s after them.
     assert!((13..=19).contains(&switches(batch)), "{found:#}");
-    // All wait for the browser; what comes behind its last visit has nobody to wait for.
+    // All wait for the browser; heartbeats after its last visit pass at their limit.
     assert!((6..=8).contains(&switches(shift)), "{found:#}");
     assert_eq!(switches(without), 6, "{found:#}");
     let saved = |line: &Value| number(&line["joules_saved"]);
     assert!(saved(now) == 0.0 && saved(without) > saved(batch) && saved(batch) > 0.0);
 }
 
-/// Every command takes a known name for the profile, and says so where a file has that name too.
+/// Every command uses the built-in profile, and reports if a file has that name too.
 #[test]
 fn a_known_name_stands_before_a_file() {
     let files = folder();
@@ -444,7 +447,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
     }
 }
 
-/// What is read stays what it is, and so does what is no file.
+/// Inputs are not overwritten, and neither are devices and pipes replaced.
 #[test]
 fn nothing_is_written_over_what_is_read() {
     let files = folder();
@@ -463,7 +466,7 @@ fn nothing_is_written_over_what_is_read() {
         assert!(done.stderr.contains("is used for two things"), "{words:?}: {}", done.stderr);
     }
     assert_eq!(fs::read(files.path().join("beats.csv")).unwrap(), before);
-    // A link stays one, and a pipe is written to.
+    // A symbolic link is kept, and a pipe is written to directly.
     let table = files.path().join("table");
     std::os::unix::fs::symlink("real.parquet", &table).unwrap();
     fs::write(files.path().join("real.parquet"), "old").unwrap();

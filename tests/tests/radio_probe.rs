@@ -1,4 +1,4 @@
-//! `manyways radio probe` on emulated links whose radio is known.
+//! `manyways radio probe` on emulated links with known radios.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use manyways_tests::{Finished, Need, Running, finish, folder, manyways, needs};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// Awake for 300 ms behind a packet, then 60 ms to be brought back; from 900 ms on 120 ms.
+/// Connected for 300 ms after a packet, then a promotion of 60 ms; from 900 ms on one of 120 ms.
 fn profile() -> String {
     let state = |name: &str, more: &str| {
         format!("[[state]]\nname = \"{name}\"\npower = \"1W\"\nsource = \"made up\"\n{more}\n")
@@ -24,7 +24,7 @@ fn profile() -> String {
     .concat()
 }
 
-/// A command in a lab with such a radio.
+/// A command in a lab with this radio.
 fn in_lab(files: &Path, words: &[&str]) -> Command {
     fs::write(files.join("radio.toml"), profile()).expect("room for a profile");
     let mut command = manyways();
@@ -76,7 +76,7 @@ fn the_timers_of_an_emulated_radio_are_found() {
 
     let text = fs::read_to_string(files.path().join("probes.csv")).expect("it is written");
     assert_eq!(text.lines().count(), 49, "{text}");
-    // Whoever goes on with it has nothing to do, and whoever does not say so is refused.
+    // With --resume there is nothing left to do; without it the existing file is refused.
     let mut words = [&words[..], &["--resume"]].concat();
     let done = finish(&mut in_lab(files.path(), &words)).succeeded();
     assert_eq!(document(&done)["timers"], found["timers"]);
@@ -86,7 +86,7 @@ fn the_timers_of_an_emulated_radio_are_found() {
     assert!(done.stderr.contains("probes.csv is there already\nhint: --resume"), "{}", done.stderr);
 }
 
-/// By TCP, where nobody listens; somebody else speaks now and then.
+/// By TCP to a closed port, while another program sends sometimes.
 #[test]
 fn silences_that_others_break_do_not_count() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
@@ -98,7 +98,7 @@ fn silences_that_others_break_do_not_count() {
     let found = document(&done);
     assert_eq!((&found["method"], &found["answered"]), (&"TCP to port 9".into(), &39.into()));
     assert!(found["disturbed"].as_u64().expect("a number") > 0, "{found:#}");
-    // Every silence that counts was one: behind the timer no probe found the radio awake.
+    // Every counted gap was undisturbed: after the timer no probe found the radio connected.
     let text = fs::read_to_string(files.path().join("radio-probe-lte.csv")).expect("written");
     let mut count = 0;
     for line in text.lines().skip(1) {
@@ -126,7 +126,7 @@ fn who_stops_it_can_go_on() {
     let mut running = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::null()));
     let stdout = running.stdout().expect("piped above");
     let mut lines = BufReader::new(stdout).lines();
-    // The lab has made its command by then, and passes a signal on to it.
+    // The lab has started its command by then, and forwards a signal to it.
     lines.next().expect("it starts").expect("a pipe can be read");
     let path = files.path().join("probes.csv");
     let written = || fs::read_to_string(&path).map_or(0, |text| text.lines().count());
@@ -192,7 +192,7 @@ fn what_makes_no_sense_is_refused() {
     let other = files.path().join("other.csv");
     fs::write(&other, "time,bytes\n").expect("room for a file");
     let name = other.display().to_string();
-    // The file is looked at before anybody is waited for, but a target has to answer first.
+    // The file is checked before the target is probed, but the target must answer first.
     let done = probe(&["--interface", "lo", "--target", "127.0.0.1:9", "-o", &name, "--resume"]);
     assert_eq!(done.code(), 1, "{}", done.stderr);
     assert!(

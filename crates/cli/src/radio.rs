@@ -1,4 +1,4 @@
-//! `manyways radio`: where the radio's energy goes, and how to save it.
+//! `manyways radio`: radio energy and policies.
 
 mod check;
 mod control;

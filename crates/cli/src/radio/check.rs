@@ -1,4 +1,4 @@
-//! `manyways radio check`: is a profile right, and what does it look like.
+//! `manyways radio check`: checks and draws a profile.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,9 +44,8 @@ pub struct Args {
     json: bool,
 }
 
-/// How wide bars are drawn on a terminal.
+/// In characters.
 const BAR: usize = 40;
-/// Points of a curve.
 const POINTS: usize = 800;
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -90,7 +89,7 @@ fn text(numbers: &Numbers) -> String {
     text
 }
 
-/// What it comes to, in sentences.
+/// Key figures as sentences.
 fn lines(numbers: &Numbers) -> Vec<String> {
     let mut lines = Vec::new();
     match numbers.tail_seconds.zip(numbers.tail_joules) {
@@ -164,7 +163,7 @@ fn html(profile: &Profile, numbers: &Numbers) -> String {
     page.html(&format!("manyways {} radio check", env!("CARGO_PKG_VERSION")))
 }
 
-/// Until when curves are drawn.
+/// End of the curves in seconds.
 fn end(choice: &Choice) -> f64 {
     let tail = choice.stay.released();
     if tail.is_finite() { (tail * 1.3).max(1e-3) } else { 60.0 }
@@ -174,7 +173,7 @@ fn power(profile: &Profile) -> Drawing {
     let choice = Choice::of(profile);
     let end = end(&choice);
     let mut points = Vec::new();
-    // A mean over each step, so that listening shows as what it takes.
+    // The mean over each step, so that DRX appears as its mean power.
     let step = end / POINTS as f64;
     for point in 0..POINTS {
         let at = point as f64 * step;
@@ -191,7 +190,7 @@ fn power(profile: &Profile) -> Drawing {
     curves.draw()
 }
 
-/// Joules of the states alone: changes of state take no time, and would be needles.
+/// Joules of the states alone; demotions take no time and would be spikes.
 fn spent(choice: &Choice, at: f64) -> f64 {
     choice.stay.parts(at).map(|(_, _, joules, _)| joules).sum()
 }

@@ -1,4 +1,4 @@
-//! `manyways radio control`: sends a radio to sleep as a policy says, while packets pass.
+//! `manyways radio control`: sends a radio to idle by a policy while packets pass.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             .hint("what was let go has to be seen before others are held back")
             .into());
     }
-    // Before any thread is started.
+    // Signals must be blocked before any thread is started.
     let termination = Termination::take().context("cannot watch for signals")?;
     let watch = if args.counters { Watch::Counters(args.step) } else { Watch::Capture };
     let source = Source::open(&args.interface, watch).map_err(|error| failure(&error))?;
@@ -142,7 +142,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let told = teller.begin(args, &profile_name).map_err(ControlError::Listener);
     let run = || control::run(source, &profile, policy, options, &termination, &mut teller);
     let outcome = match told.and_then(|()| run()) {
-        // Whoever reads has read enough.
+        // The reader of standard output has closed it.
         Err(ControlError::Listener(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(ExitCode::SUCCESS);
         }
@@ -176,12 +176,13 @@ fn no_bond(error: BondError) -> Failure {
     }
 }
 
-/// A connection that was to be let go and was not is let go by the bond itself so much later.
+/// Seconds after the maximum delay at which the bond itself releases a connection that was not
+/// released.
 const SLACK: f64 = 5.0;
-/// The gate is open for a second for what was let go.
+/// Maximum step of reads, because the gate is open for only 1 s after a release.
 const LONGEST_STEP: Span = Span::from_millis(250);
 
-/// What of the bond can wait, for a policy that holds something back for so long at most.
+/// The bond's delayed connections for a policy with this maximum delay.
 fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure> {
     match (longest, rules) {
         (None, []) => Ok(None),
@@ -197,12 +198,12 @@ fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure>
     }
 }
 
-/// Says what happens, as it does.
+/// Writes events to standard output.
 struct Teller {
     json: bool,
 }
 
-/// A line behind the header of an event log.
+/// A line after the header of an event log.
 #[derive(Serialize)]
 struct Line<'a> {
     time: f64,
@@ -280,7 +281,7 @@ impl Listener for Teller {
     }
 }
 
-/// At once: somebody may wait for it.
+/// Flushes at once, because a reader may wait for the line.
 fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -351,7 +352,7 @@ fn words(event: &Event) -> Option<String> {
     })
 }
 
-/// What it came to.
+/// Summary of a run.
 #[derive(Serialize)]
 struct Summary {
     seconds: f64,
@@ -362,22 +363,22 @@ struct Summary {
     late_packets: u64,
     sleeps: u64,
     false_sleeps: u64,
-    /// None where it never slept.
+    /// `None` without dormancies.
     mean_wait_seconds: Option<f64>,
     switches: u64,
     status_quo_switches: u64,
     joules: f64,
     status_quo_joules: f64,
-    /// Of all energy, and of that of the tails. None where there was none.
+    /// Share of all energy, and of the energy of tails. `None` if there was none.
     saved_share: Option<f64>,
     saved_tail_share: Option<f64>,
     commands: u64,
     failed_commands: u64,
-    /// Connections that could wait, those that were held back, and of these such as were given up.
+    /// Delay-tolerant connections, delayed ones, and delayed ones that were given up.
     connections: u64,
     held_connections: u64,
     given_up_connections: u64,
-    /// Of those that were held back and have passed. None where there was none.
+    /// Of the delayed connections that have passed. `None` if there are none.
     mean_hold_seconds: Option<f64>,
     median_hold_seconds: Option<f64>,
     p95_hold_seconds: Option<f64>,
@@ -484,8 +485,7 @@ impl Summary {
     }
 }
 
-/// A policy that can run while packets pass, and the longest time in seconds for which it holds
-/// anything back.
+/// Creates a policy that works on live traffic, and returns its maximum delay in seconds.
 fn policy(text: &str, profile: &Profile) -> Result<(Box<dyn Policy + Send>, Option<f64>), Failure> {
     let plan =
         Plan::parse(text).map_err(|error| Failure::usage(error.to_string()).hint(error.hint))?;
@@ -496,7 +496,7 @@ fn policy(text: &str, profile: &Profile) -> Result<(Box<dyn Policy + Send>, Opti
         }
         () if plan.holds() && longest.is_none() => "say for how long: makeactive-fixed:SECONDS",
         () => {
-            // It asks for nothing of what is learned.
+            // This policy does not use trace properties.
             return Ok((plan.policy(profile, Learned { gap: NEVER, bursts: 0.0 }), longest));
         }
     };
@@ -538,7 +538,7 @@ mod tests {
         assert!(hold(&[], None).unwrap().is_none());
         let wished = hold(&rules, Some(10.0)).unwrap().unwrap();
         assert!(wished.rules == rules && wished.longest_seconds > 10.0);
-        // The longest of all policies.
+        // The maximum delay of any policy.
         assert_eq!(hold(&rules, Some(86_400.0)).unwrap().unwrap().longest_seconds, 86_405.0);
         for failure in [hold(&rules, None).unwrap_err(), hold(&[], Some(1.0)).unwrap_err()] {
             assert!(failure.is_usage() && failure.hinted().is_some());

@@ -1,4 +1,4 @@
-//! `manyways radio energy`: what a trace takes on a network, and what for.
+//! `manyways radio energy`: energy of a trace and its causes.
 
 mod document;
 mod measure;
@@ -76,21 +76,21 @@ pub struct Args {
     json: bool,
 }
 
-/// What the battery holds.
+/// Capacity and voltage of the battery.
 #[derive(Clone, Copy)]
 pub struct Battery {
-    /// Ampere seconds; none where it was not said.
+    /// In mAh; `None` if not given.
     pub capacity: Option<f64>,
     pub volts: f64,
 }
 
 impl Battery {
-    /// So many joules in mAh.
+    /// Converts joules to mAh at the battery's voltage.
     pub fn mah(&self, joules: f64) -> f64 {
         joules / self.volts / 3.6
     }
 
-    /// Which part of it they are.
+    /// Joules as a share of the capacity; `None` without a capacity.
     pub fn share(&self, joules: f64) -> Option<f64> {
         self.capacity.map(|mah| self.mah(joules) / mah)
     }
@@ -115,11 +115,12 @@ pub fn volts(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a voltage from 0.1 to 1000, like 3.85 or 3.85V".to_owned())
 }
 
-/// A radio and what passes it.
+/// A radio and its trace.
 struct Asked {
     known: Known,
     trace: PathBuf,
-    /// Packets of other kinds of networks are not of this radio.
+    /// Whether the device has several radios, so that packets of other kinds of networks are
+    /// excluded.
     is_one_of_several: bool,
 }
 
@@ -217,7 +218,7 @@ impl Args {
     }
 }
 
-/// The moments in a file, a line each.
+/// The times in a file, one per line.
 fn inputs(path: &Path) -> Result<Vec<Time>> {
     const MOST: u64 = 64 << 20;
     let name = path.display();
@@ -238,17 +239,17 @@ fn inputs(path: &Path) -> Result<Vec<Time>> {
     Ok(times)
 }
 
-/// The timeline as a file.
+/// The timeline file.
 struct Sheet {
     path: PathBuf,
-    /// Where it is written until it is whole.
+    /// Temporary path until the file is complete.
     part: PathBuf,
     out: BufWriter<File>,
 }
 
 impl Sheet {
     fn create(path: &Path) -> Result<Self> {
-        // A link stays one, and what is no file is written to.
+        // A symbolic link is kept, and a device or pipe is written to directly.
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let is_file = std::fs::metadata(&path).map_or(true, |found| found.is_file());
         let mut part = path.clone().into_os_string();
@@ -301,14 +302,14 @@ impl Sheet {
 
 impl Drop for Sheet {
     fn drop(&mut self) {
-        // One that was closed has another name by now.
+        // A closed file was renamed already.
         if self.part != self.path {
             let _ = std::fs::remove_file(&self.part);
         }
     }
 }
 
-/// All radios together.
+/// Sum of all radios in joules.
 fn total(measured: &[Measured]) -> f64 {
     measured.iter().map(|one| one.account.total()).sum()
 }

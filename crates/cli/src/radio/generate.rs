@@ -1,4 +1,4 @@
-//! `manyways radio generate`: traces of applications from a seed.
+//! `manyways radio generate`: generates traces of applications from seeds.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -100,7 +100,7 @@ fn write(made: &Made, path: Option<&Path>, force: bool, progress: &Progress) -> 
     let mut trace = Trace::made(made.clone()).map_err(failure)?;
     let mut sheet = Sheet::create(path, force)?;
     let mut fault = None;
-    // The names are known before the first packet.
+    // Names are complete before the first packet.
     let names = made.begin().map_err(failure)?;
     let apps: Vec<App> =
         names.names().iter().map(|name| App { name: name.clone(), port: None }).collect();
@@ -128,7 +128,7 @@ fn write(made: &Made, path: Option<&Path>, force: bool, progress: &Progress) -> 
     }
 }
 
-/// A trace as lines of text. A file gets its name when it is whole.
+/// A trace as CSV. A file gets its final name when complete.
 struct Sheet {
     out: BufWriter<Box<dyn Write + Send>>,
     file: Option<(PathBuf, PathBuf)>,
@@ -147,7 +147,7 @@ impl Sheet {
                 }
                 let found = std::fs::metadata(path);
                 if found.as_ref().is_ok_and(|found| !found.is_file()) {
-                    // Into a pipe or a device nothing is lost.
+                    // A write to a pipe or device does not destroy data.
                     let file = File::options().write(true).open(path);
                     let file = file.with_context(|| format!("cannot write {}", path.display()))?;
                     return Self::begin(Box::new(file), None);
@@ -157,7 +157,7 @@ impl Sheet {
                         .hint("name another file, or replace it with --force")
                         .into());
                 }
-                // A link stays one.
+                // A symbolic link is kept.
                 let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
                 let mut part = path.as_os_str().to_owned();
                 part.push(".part");
@@ -193,7 +193,7 @@ impl Sheet {
         self.flush_line()
     }
 
-    /// Whether somebody reads on.
+    /// Returns whether the output still has a reader.
     fn flush_line(&mut self) -> Result<bool> {
         let written = self.out.write_all(self.line.as_bytes());
         self.line.clear();
@@ -222,7 +222,7 @@ impl Sheet {
 
 impl Drop for Sheet {
     fn drop(&mut self) {
-        // What is not whole is not kept.
+        // An incomplete file is removed.
         if let Some((part, _)) = &self.file {
             let _ = std::fs::remove_file(part);
         }

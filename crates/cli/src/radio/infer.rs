@@ -1,4 +1,4 @@
-//! `manyways radio infer`: a profile's numbers out of measurements.
+//! `manyways radio infer`: values of a profile from measurements.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -136,7 +136,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    /// Refuses options that have no effect beside the others.
+    /// Refuses options without effect in their combination.
     fn check(&self) -> Result<(), Failure> {
         let probes_only = self.power.is_none();
         refuse(&[
@@ -186,7 +186,7 @@ impl Args {
     }
 }
 
-/// Whether a profile can be written where it is wanted, and nothing is read twice.
+/// Fails if the profile cannot be written there, or if standard input would be read twice.
 fn check_output(args: &Args) -> Result<()> {
     let read = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
     if read.filter(|path| path.as_os_str() == "-").count() > 1 {
@@ -212,8 +212,8 @@ fn check_output(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The profile with the timers that were found, where it is to be written with them; the powers are then
-/// those of the states that these give.
+/// The profile with the measured timers, if it is to be written with them; the powers are then
+/// fitted to the states of these timers.
 fn adopt_timers(
     args: &Args,
     known: Option<&Known>,
@@ -234,9 +234,9 @@ fn adopt_timers(
     Ok(Some(Known { name: known.name.clone(), profile }))
 }
 
-/// When timers end, as a profile has it: in the middle between the longest silence before and the
-/// shortest one behind. One that ends sometimes here and always there ends in the middle between both,
-/// but where the device is inactive in between, as 5G has it, both are timers.
+/// Ends of the timers for a profile: the middle between the longest gap before a transition and the
+/// shortest one after it. For a gradual transition, the middle of onset and completion is used,
+/// except for profiles with an inactive state (5G), where both are timers.
 fn ends(timers: &[Timer], profile: &Profile) -> Vec<f64> {
     let middle = |estimate: &Estimate| (estimate.before + estimate.value) / 2.0;
     if let [timer] = timers
@@ -250,7 +250,7 @@ fn ends(timers: &[Timer], profile: &Profile) -> Vec<f64> {
     timers.iter().map(both).collect()
 }
 
-/// Says where a profile's promotion takes less than it took at least.
+/// Warns if the profile's promotion delay is below the measured minimum.
 fn compare(timers: &[Timer], profile: &Profile) {
     let Some(last) = timers.last() else { return };
     let Some(released) = profile.states.iter().find(|state| state.is_released) else { return };
@@ -263,10 +263,10 @@ fn compare(timers: &[Timer], profile: &Profile) {
 }
 
 const MEASURED: &str = ", with what was measured";
-/// A fit that explains less makes no profile.
+/// A fit with a smaller explained share does not change a profile.
 const LEAST_EXPLAINED: f64 = 0.5;
 
-/// Writes the profile with what was found.
+/// Writes the profile with the measured values.
 fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Result<()> {
     let mut changed = known.profile.clone();
     let (mut rest, mut negative) = (Some(0.0), Vec::new());
@@ -315,7 +315,7 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
 
 type Found = (usize, Result<Vec<Timer>, NoTimer>);
 
-/// Hands out the lines of a file.
+/// Passes the lines of a file to a callback.
 fn lines(
     path: &Path,
     stop: &Arc<AtomicBool>,
@@ -385,7 +385,7 @@ fn powers(args: &Args, file: &Path, trace: &Path, known: &Known) -> Result<Power
     }
 }
 
-/// What a power monitor saw.
+/// Reads the samples of a power monitor.
 fn monitor(args: &Args, file: &Path, stop: &Arc<AtomicBool>) -> Result<Monitor> {
     let mut monitor = Monitor::new(args.window());
     let mut reader = None;
@@ -410,7 +410,7 @@ fn monitor(args: &Args, file: &Path, stop: &Arc<AtomicBool>) -> Result<Monitor> 
     Ok(monitor)
 }
 
-/// What people call a quantity of a profile.
+/// Name of a quantity for the user.
 fn name(quantity: Quantity, profile: &Profile) -> String {
     let state = |place: usize| profile.states.get(place).map_or("", |state| &state.name);
     match quantity {
@@ -424,7 +424,7 @@ fn name(quantity: Quantity, profile: &Profile) -> String {
     }
 }
 
-/// A number in the unit of a quantity.
+/// A value in the unit of a quantity.
 fn show(quantity: Quantity, value: f64) -> String {
     if quantity.is_power() { watts(value) } else { joules(value) }
 }
@@ -472,7 +472,7 @@ fn of_powers(powers: &Powers, known: &Known) -> String {
     text
 }
 
-/// What there is to know of numbers that are not told, or not well.
+/// Notes on values that are not determined, or vague.
 fn notes(powers: &Powers, profile: &Profile) -> Vec<String> {
     let names = |quantities: &[Quantity]| {
         let names: Vec<String> = quantities.iter().map(|one| name(*one, profile)).collect();

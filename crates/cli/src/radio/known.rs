@@ -1,4 +1,4 @@
-//! Profiles by name, and those of a user.
+//! Profiles by name or file, and rule files.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,15 +11,15 @@ use manyways_unit::nearest::nearest;
 
 use crate::failure::Failure;
 
-/// A profile and what the user calls it.
+/// A profile with the name or path given by the user.
 #[derive(Clone, Debug)]
 pub struct Known {
     pub name: String,
     pub profile: Profile,
 }
 
-/// The profile of that name, or in that file. A known name stands before a file of the same name, in
-/// every command.
+/// The built-in profile of this name, or the profile in this file. In every command a built-in name
+/// takes precedence over a file.
 pub fn profile(text: &str) -> Result<Known, Failure> {
     let path = Path::new(text);
     if let Some(read) = profiles::named(text) {
@@ -55,7 +55,7 @@ pub fn file(path: &Path) -> Result<(Profile, String), Failure> {
     Ok((profile, text))
 }
 
-/// What may wait, by a file of rules.
+/// Delay-tolerant traffic by a rule file.
 pub fn tolerant(path: &Path) -> Result<Tolerant, Failure> {
     let name = path.display().to_string();
     let text = text(path, tolerant::MAX_TEXT)
@@ -64,7 +64,7 @@ pub fn tolerant(path: &Path) -> Result<Tolerant, Failure> {
         .map_err(|error| at(&name, (error.line, error.column), &error.sentence, error.hint))
 }
 
-/// As much of a file as is read at most, and a byte more where there is one.
+/// At most `most` bytes of a file, plus one byte if the file is longer.
 fn text(path: &Path, most: usize) -> Result<String, String> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -77,7 +77,7 @@ fn wrong(name: &str, error: ProfileError) -> Failure {
     at(name, (error.line, error.column), &error.sentence, error.hint)
 }
 
-/// What is wrong in a file that the user has written, and where.
+/// An error in a user's file, with its place.
 fn at(name: &str, (line, column): (usize, usize), sentence: &str, hint: Option<String>) -> Failure {
     let failure = Failure::usage(format!("{name}:{line}:{column}: {sentence}"));
     hint.into_iter().fold(failure, Failure::hint)

@@ -1,4 +1,4 @@
-//! `manyways radio probe`: the timers of a radio, probed on an interface that is there.
+//! `manyways radio probe`: probes the timers of a radio on an interface.
 
 use std::io::{self, ErrorKind, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             .hint("write it like example.org, 192.0.2.1:443 or [2001:db8::1]:443")
     })?;
     let ladder = Ladder { least: args.from, most: args.to, step: args.step, rounds: args.rounds };
-    // Before a file is made for it.
+    // Checked before the file is created.
     let wrong = |error| Failure::usage(format!("{error}")).hint("choose --from, --to and --step");
     Plan::new(&ladder, args.seed, &[]).map_err(wrong)?;
     let interface = interface_named(&args.interface)?;
@@ -107,7 +107,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut stopped = None;
     let mut pause = |plan: &Plan, span: Span| {
         show(&bar, plan);
-        // Rounded up: a silence is rather too long than looked at twice.
+        // Rounded up, because a slightly longer gap is better than a second look.
         let millis = span.as_nanos().div_ceil(1_000_000).min(1_000) as u16;
         match termination.within(millis, &waker) {
             Ok((None, _)) => true,

@@ -1,4 +1,4 @@
-//! `manyways radio profiles`: the radios that are known.
+//! `manyways radio profiles`: lists built-in profiles.
 
 use std::process::ExitCode;
 
@@ -41,7 +41,7 @@ struct Document {
     profiles: Vec<Numbers>,
 }
 
-/// What a profile comes to.
+/// Key figures of a profile.
 #[derive(Serialize)]
 pub struct Numbers {
     pub name: String,
@@ -53,11 +53,11 @@ pub struct Numbers {
     pub receive_joules_per_mbit: f64,
     pub burst_gap_seconds: f64,
     pub states: Vec<State>,
-    /// None where the network never lets go of it.
+    /// `None` if the network never releases the radio.
     pub tail_seconds: Option<f64>,
     pub tail_joules: Option<f64>,
     pub switch_joules: f64,
-    /// None where it is never worth it.
+    /// `None` if immediate fast dormancy never saves energy.
     pub threshold_seconds: Option<f64>,
 }
 
@@ -65,7 +65,7 @@ pub struct Numbers {
 pub struct State {
     pub name: String,
     pub watts: f64,
-    /// With what listening takes, over a cycle.
+    /// Mean over a DRX cycle.
     pub mean_watts: f64,
     pub timer_seconds: Option<f64>,
     pub listen_every_seconds: Option<f64>,
@@ -117,13 +117,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&table(&rows))
 }
 
-/// One document, of however many.
+/// One document for any number of profiles.
 pub fn json(profiles: Vec<Numbers>) -> Result<String> {
     let document = Document { schema: "manyways.radio-profiles/1", profiles };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// What a profile comes to.
 pub fn numbers(name: &str, profile: &Profile) -> Numbers {
     let choice = Choice::of(profile);
     let finite = |value: f64| value.is_finite().then_some(value);

@@ -1,4 +1,4 @@
-//! `manyways radio simulate`: which policy saves how much.
+//! `manyways radio simulate`: compares policies on traces.
 
 mod document;
 mod page;
@@ -104,15 +104,14 @@ pub struct Args {
     json: bool,
 }
 
-/// What came of a trace.
+/// Results of a trace.
 pub struct OfTrace {
     pub trace: String,
     pub seen: Seen,
-    /// As many as there are runs, in their order.
+    /// One entry per run, in the order of runs.
     pub ran: Vec<Ran>,
 }
 
-/// Sums over traces.
 #[derive(Clone, Copy, Default)]
 pub struct Sum {
     pub joules: f64,
@@ -122,7 +121,7 @@ pub struct Sum {
     pub switches: u64,
     pub status_quo_switches: u64,
     pub oracle_switches: u64,
-    /// Right, wrong, stayed, missed.
+    /// Gaps: right, false, stayed, missed.
     pub decided: [u64; 4],
     pub sleeps: u64,
     pub waits: f64,
@@ -153,32 +152,32 @@ impl Sum {
         self.delays += outcome.delays.sum;
     }
 
-    /// Of all the energy under the network's timers, this share.
+    /// Saved share of all energy under the network's timers.
     pub fn saved(&self) -> f64 {
         1.0 - self.joules / self.status_quo
     }
 
-    /// Of what is not transfer.
+    /// Saved share of the energy without transfers.
     pub fn saved_of_tail(&self) -> f64 {
         (self.status_quo - self.joules) / self.status_quo_tail
     }
 
-    /// Of what who knows what comes saves.
+    /// Share of the oracle's saving.
     pub fn of_oracle(&self) -> f64 {
         (self.status_quo - self.joules) / (self.status_quo - self.oracle)
     }
 
-    /// Times as many as under the network's timers.
+    /// Ratio to the switches under the network's timers.
     pub fn switches(&self) -> f64 {
         self.switches as f64 / self.status_quo_switches as f64
     }
 
-    /// Times as many as who knows what comes.
+    /// Ratio to the switches of the oracle.
     pub fn switches_of_oracle(&self) -> f64 {
         self.switches as f64 / self.oracle_switches as f64
     }
 
-    /// Joules that are saved for each time that the radio is brought back.
+    /// Saved joules per switch.
     pub fn saved_per_switch(&self) -> f64 {
         (self.status_quo - self.joules) / self.switches.max(1) as f64
     }
@@ -195,25 +194,24 @@ impl Sum {
         missed / (missed + right)
     }
 
-    /// Mean wait of those that ended in sleep, in seconds.
+    /// Mean wait before a dormancy in seconds.
     pub fn wait(&self) -> f64 {
         self.waits / self.sleeps as f64
     }
 
-    /// Mean delay of sessions that were held back, in seconds.
+    /// Mean delay of delayed sessions in seconds.
     pub fn delay(&self) -> f64 {
         self.delays / self.held as f64
     }
 }
 
-/// What there is to show.
 pub struct Results {
     pub variants: Variants,
     pub traces: Vec<OfTrace>,
 }
 
 impl Results {
-    /// A run over all traces.
+    /// Sum of a run over all traces.
     pub fn sum(&self, run: usize) -> Sum {
         let mut sum = Sum::default();
         for trace in &self.traces {
@@ -222,7 +220,7 @@ impl Results {
         sum
     }
 
-    /// A run over one of them.
+    /// Sum of a run over one trace.
     pub fn one(&self, trace: &OfTrace, run: usize) -> Sum {
         let mut sum = Sum::default();
         self.add(&mut sum, trace, run);
@@ -236,7 +234,7 @@ impl Results {
         sum.add(outcome(run), outcome(status_quo), outcome(oracle));
     }
 
-    /// Says so where nothing could be held back though somebody would have.
+    /// Warns if a policy delays sessions but no session is delay-tolerant.
     fn warn(&self) {
         let holds = |run: &usize| self.variants.jobs[*run].plan.holds();
         let mut runs = (0..self.variants.jobs.len()).filter(holds).peekable();
@@ -249,7 +247,7 @@ impl Results {
         }
     }
 
-    /// The delay that so large a share of the held sessions of all traces does not exceed.
+    /// Quantile of the delays of delayed sessions over all traces.
     pub fn delay(&self, run: usize, share: f64) -> Option<f64> {
         let mut all = manyways_model::radio::simulate::Delays::default();
         for trace in &self.traces {
@@ -302,7 +300,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 &variants.jobs,
                 &tolerant,
                 threads,
-                // Only those of the first one are drawn.
+                // Only decisions of the first trace are drawn.
                 keeps && results.is_empty(),
                 progress,
             )

@@ -1,4 +1,4 @@
-//! The timers of a radio in words, for people and for programs.
+//! Timers of a radio as text and JSON.
 
 use manyways_model::radio::infer::Estimate;
 use manyways_model::radio::ladder::Timer;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use manyways_report::number::seconds;
 
-/// What is known of each, a sentence a line.
+/// One sentence per line.
 pub fn sentences(all: &[Timer]) -> String {
     let mut text = String::new();
     for (place, timer) in all.iter().enumerate() {
@@ -37,9 +37,8 @@ fn between(estimate: &Estimate) -> String {
     )
 }
 
-/// The same for programs.
 pub fn document(all: &[Timer]) -> Vec<Value> {
-    // Infinite where the longest silences do not say.
+    // The upper bound is infinite if the longest gaps do not determine it.
     let finite = |secs: f64| if secs.is_finite() { json!(secs) } else { Value::Null };
     let estimate = |one: &Estimate| {
         json!({

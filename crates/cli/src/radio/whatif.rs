@@ -1,4 +1,4 @@
-//! `manyways radio whatif`: what an application would cost if it sent at other times.
+//! `manyways radio whatif`: energy if an application sent at other times.
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -66,13 +66,13 @@ pub struct Args {
     json: bool,
 }
 
-/// A line of the answer.
+/// A row of the result.
 struct What {
     name: String,
     joules: f64,
     switches: u64,
     moved: Moved,
-    /// Which way sessions go.
+    /// Direction of the shifts.
     way: &'static str,
 }
 
@@ -84,7 +84,7 @@ struct Document {
     applications: Vec<String>,
     packets: u64,
     seconds: f64,
-    /// Stopped by a signal: lines are missing.
+    /// Whether a signal stopped the run, so that rows are missing.
     stopped: bool,
     lines: Vec<Line>,
 }
@@ -94,7 +94,7 @@ struct Line {
     change: String,
     joules: f64,
     joules_saved: f64,
-    /// Of what is taken without a change.
+    /// Share of the energy without a change.
     saved: f64,
     mah: f64,
     switches: u64,
@@ -102,7 +102,7 @@ struct Line {
     moved: u64,
     mean_move_seconds: Option<f64>,
     most_move_seconds: Option<f64>,
-    /// `later`, `sooner`, or none.
+    /// `later`, `sooner`, or empty.
     moves: &'static str,
 }
 
@@ -136,7 +136,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let mut trace = args.traces.open(path, None, progress)?;
         let mut count = Count::new(profile);
         let seen = trace.read(progress, |packet| count.push(packet)).map_err(failure)?;
-        // Whatever changes, the same time is looked at: until the radio is released as it is.
+        // All rows cover the same time: until the radio is released after the unchanged trace.
         let released = Choice::of(profile).stay.released();
         let tail = Span::from_secs_f64(if released.is_finite() { released } else { 0.0 });
         let until = seen.last.unwrap_or_default() + tail;
@@ -178,7 +178,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 Some(change) => changed(&mut trace, profile, *change, &chosen, horizon, progress)?,
                 None => shifted(&mut trace, profile, *hold, &chosen, progress)?,
             };
-            // Of a part of the trace only: that compares with nothing.
+            // Results of a part of the trace cannot be compared.
             if progress.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -242,13 +242,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    /// Which applications change: domains as such, the rest by name.
+    /// Applications that change: domains as domains, other values by name.
     fn named(&self) -> Result<Tolerant> {
         let (domains, names): (Vec<String>, Vec<String>) =
             self.app.iter().cloned().partition(|app| app.starts_with('.') || app.starts_with("*."));
         let mut all = Tolerant::applications(&names);
         for domain in domains {
-            // As the rules' own reader takes it.
+            // As the parser of rules expects.
             let quoted = domain.replace(['"', '\\'], "");
             let rule = format!("[[delay-tolerant]]\ndomain = \"{quoted}\"\n");
             let rule = Tolerant::parse(&rule).map_err(|error| {
@@ -261,7 +261,7 @@ impl Args {
     }
 }
 
-/// Counts what the radio takes under the network's timers.
+/// Sums the energy under the network's timers.
 struct Count {
     meter: Meter,
     first: Option<Time>,
@@ -284,12 +284,12 @@ impl Count {
         self.last = Some(self.last.map_or(packet.at, |last| last.max(packet.at)));
     }
 
-    /// The account until then, at the least: of the same time as that of the trace as it is.
+    /// The account at least until `until`, to cover the same time as the unchanged trace.
     fn end(mut self, until: Time) -> f64 {
         let stay = &self.meter.choice().stay;
         let released = stay.released().next_up();
         let Some(last) = self.last else { return 0.0 };
-        // Released for longer, as its last packet comes sooner.
+        // If the last packet is earlier, the radio is released for longer.
         let longer = until.since(last).as_secs_f64();
         let idle = (stay.energy(released.max(longer)) - stay.energy(released)).max(0.0);
         self.meter.end(NEVER);
@@ -315,17 +315,17 @@ fn changed(
         .map_err(failure)?;
     changed.end(|packet| count.push(&packet));
     let switches = count.meter.account().switches;
-    // Of a trace of which nothing is left, the radio is released throughout.
+    // If no packet remains, the radio is released throughout.
     let idle =
         Decay::from(profile, profile.states.len() - 1).energy(until.since(first).as_secs_f64());
     let asleep = Decay::from(profile, profile.states.len() - 1);
-    // Those that are left may begin later, and until then it is released as well.
+    // The remaining packets may start later; before them the radio is released.
     let before = count.first.map_or(0.0, |begins| asleep.energy(begins.since(first).as_secs_f64()));
     let joules = if count.last.is_some() { before + count.end(until) } else { idle };
     Ok((joules, switches, changed.moved()))
 }
 
-/// Held back while the radio is released, as MakeActive does with a constant time.
+/// Delayed while the radio is released, as MakeActive does with a constant delay.
 fn shifted(
     trace: &mut Trace,
     profile: &Profile,

@@ -1,4 +1,4 @@
-//! The result as a page.
+//! The result as an HTML page.
 
 use manyways_model::radio::timeline::Phase;
 
@@ -11,15 +11,15 @@ use manyways_report::number::{bytes, count, joules, percent, seconds};
 use manyways_report::svg::Drawing;
 use manyways_report::{self as report, Column, Page};
 
-/// So many seconds of the beginning are drawn exactly, if it has that many pieces.
+/// Seconds from the start that are drawn individually.
 const CLOSE: f64 = 120.0;
-/// Pieces below this are not drawn, in seconds.
+/// Shorter segments are not drawn, in seconds.
 const SHORT: f64 = 5e-3;
 
 pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usize) -> String {
     let lead = "What the radio took for a trace of packets, and what for.";
     let mut page = Page::new("Where the radio's energy goes", lead);
-    // Radios that are alternatives do not add up.
+    // Alternative radios do not add up.
     if is_device || measured.len() == 1 {
         let switches = measured.iter().map(|one| one.account.switches).sum();
         let mut highlights = vec![("Energy".to_owned(), joules(total(measured)))];
@@ -60,7 +60,7 @@ pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
 }
 
 fn shares(measured: &[Measured]) -> Drawing {
-    // Radios differ in their states: what they have in common are transfer, awake, asleep, switches.
+    // Radios have different states; common to all are transfer, connected, released, switches.
     let legend =
         ["transfer", "awake without one", "released", "let go and brought back"].map(str::to_owned);
     let bars = measured.iter().map(|one| {
@@ -121,7 +121,7 @@ fn over_time(one: &Measured) -> Drawing {
     .draw()
 }
 
-/// Power by state, until the pieces that were kept end.
+/// Power by state, until the end of the stored segments.
 fn beginning(one: &Measured) -> Option<Drawing> {
     let first = one.head.first()?.begins;
     let since = |time: manyways_unit::Time| time.since(first).as_secs_f64();
@@ -145,11 +145,11 @@ fn beginning(one: &Measured) -> Option<Drawing> {
         let mut points = vec![(0.0, 0.0)];
         for segment in &one.head {
             let (from, to) = (since(segment.begins), since(segment.ends));
-            // A packet that takes energy and hardly any time would be a needle.
+            // A packet with energy but hardly any time would be a spike.
             if segment.phase != *wanted || to - from < SHORT || from > end {
                 continue;
             }
-            // One that goes on has no notch.
+            // A segment that continues the previous one has no gap.
             points.pop_if(|last| *last == (from, 0.0) && from > 0.0);
             points.push((from, segment.joules / (to - from)));
             points.push((to.min(end), 0.0));

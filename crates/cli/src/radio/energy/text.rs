@@ -1,4 +1,4 @@
-//! The result for people.
+//! The result as text.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub fn text(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
     text
 }
 
-/// Joules a day of all of them; none where one is too short to tell.
+/// Joules a day of all radios; `None` if one trace is too short.
 pub fn days(measured: &[Measured]) -> Option<f64> {
     measured.iter().map(Measured::a_day).sum()
 }
@@ -101,7 +101,7 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
     text
 }
 
-/// The name, and what is divided among those of its kind.
+/// Name and share of each owner in the table.
 pub fn owners_rows(one: &Measured, top: usize) -> Vec<(String, Share)> {
     let mut rows: Vec<(String, Share)> = one.owners.iter().take(top).cloned().collect();
     let rest = one.owners.iter().skip(top).map(|(_, share)| share).chain([&one.others]);

@@ -1,4 +1,4 @@
-//! The results as a page.
+//! The results as an HTML page.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use manyways_report::number::{count, digits, percent, seconds};
 use manyways_report::svg::Drawing;
 use manyways_report::{self as report, Column, Page};
 
-/// So many traces have lines of their own.
+/// Maximum number of traces with separate rows.
 const TRACES: usize = 40;
-/// So many are drawn beside each other.
+/// Minimum number of traces for charts across traces.
 const MANY: usize = 4;
 
 pub fn html(results: &Results) -> String {
@@ -92,7 +92,7 @@ pub fn html(results: &Results) -> String {
     page.html(&format!("manyways {} radio simulate", env!("CARGO_PKG_VERSION")))
 }
 
-/// Who says when to sleep, and who holds back.
+/// The policy that decides when to go idle, and the one that delays sessions.
 fn split(policy: &str) -> (String, String) {
     match policy.split_once('+') {
         Some((sleeps, holds)) => (sleeps.to_owned(), format!("+ {holds}")),
@@ -189,10 +189,10 @@ fn all(page: &mut Page, results: &Results, profile: usize) {
     page.table("All traces together", &columns, &lines);
 }
 
-/// Savings and switches of each trace, beside each other.
+/// Charts of savings and switches by trace.
 fn across(page: &mut Page, results: &Results, profile: usize) {
     let variants = &results.variants;
-    /// A title, a scale, what is drawn, and a caption.
+    /// Title, axis, value of a sum, caption.
     type Chart = (&'static str, Axis, fn(&Sum) -> f64, &'static str);
     let charts: [Chart; 3] = [
         (
@@ -220,7 +220,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
         let line = |run: usize| {
             let values = results.traces.iter().map(|trace| value(&results.one(trace, run)));
             let mut points: Vec<(f64, f64)> = (0..).map(f64::from).zip(values).collect();
-            // The last one is as wide as the others.
+            // The last step is as wide as the others.
             points.extend(points.last().copied().map(|(at, value)| (at + 1.0, value)));
             points.retain(|(_, value)| value.is_finite());
             Line { name: variants.policies[run].clone(), points, is_filled: false }
@@ -236,7 +236,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
     }
 }
 
-/// Savings and switches of each trace.
+/// Table of savings and switches by trace.
 fn traces(page: &mut Page, results: &Results, profile: usize) {
     let variants = &results.variants;
     let runs = variants.runs(profile);
@@ -263,13 +263,14 @@ fn traces(page: &mut Page, results: &Results, profile: usize) {
     }
 }
 
-/// Charts for each number that was tried, of a policy or of a radio: what is saved, and how wrong it is
-/// (figure 4-13).
+/// Charts for each swept parameter of a policy or radio: savings and errors (figure 4-13 of Deng's
+/// thesis).
 fn swept(results: &Results) -> Vec<(Drawing, String)> {
     let variants = &results.variants;
     let mut charts = Vec::new();
     for sweep in variants.sweeps.iter().filter(|sweep| sweep.values.len() > 1) {
-        // By the policy, a line for each radio; where the number is a radio's, the other way round.
+        // Grouped by policy with a line for each radio; for parameters of radios, the other way
+        // round.
         let mut groups: BTreeMap<String, BTreeMap<String, Vec<(f64, Sum)>>> = BTreeMap::new();
         for run in (0..variants.jobs.len()).filter(|run| !variants.hidden[*run]) {
             let (name, tried) = &variants.names[variants.jobs[run].profile];
@@ -327,7 +328,7 @@ fn swept(results: &Results) -> Vec<(Drawing, String)> {
     charts
 }
 
-/// The number behind a mark, up to one of these ends, and the text without both.
+/// The number after a mark, up to one of the end characters, and the text without both.
 fn without(text: &str, mark: &str, ends: &[char]) -> Option<(f64, String)> {
     let (before, rest) = text.split_once(mark)?;
     let end = rest.find(ends).unwrap_or(rest.len());
@@ -335,7 +336,7 @@ fn without(text: &str, mark: &str, ends: &[char]) -> Option<(f64, String)> {
     Some((value, format!("{before}{}", &rest[end..]).trim().to_owned()))
 }
 
-/// Waits and holds as they change, of the first trace.
+/// Waits and delays over time, of the first trace.
 fn decisions(page: &mut Page, results: &Results) {
     let variants = &results.variants;
     let Some(trace) = results.traces.first() else { return };

@@ -1,4 +1,4 @@
-//! The runs as a table.
+//! The runs as a Parquet table.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use manyways_record::table::{Batch, Data, Kind, Schema, Values};
 use super::Results;
 use super::document::{Run, runs};
 
-/// A column: its name, what is in it, and how a run says it.
+/// A column: name, description, and value of a run.
 type Column = (&'static str, &'static str, Value);
 
 enum Value {

@@ -1,4 +1,4 @@
-//! The results for people.
+//! The results as text.
 
 use manyways_unit::human::printable;
 
@@ -63,7 +63,7 @@ pub fn text(results: &Results, each: bool) -> String {
     text
 }
 
-/// What a sum comes to.
+/// Table cells of a sum.
 pub fn cells(sum: &Sum) -> Vec<String> {
     let number = |value: f64| {
         if value.is_finite() { format!("{value:.2}") } else { "–".to_owned() }

@@ -57,7 +57,7 @@ impl Bond {
     /// Connects to the client of this name.
     ///
     /// # Errors
-    /// Fails if there is no such client, if it does not have such rules, or if another process
+    /// Fails if no client has this name, if the client has no matching rules, or if another process
     /// controls its delays.
     pub fn open(name: &str, hold: Hold) -> Result<Self, BondError> {
         let mut link = Link::open(name, &hold)?;
