@@ -163,7 +163,7 @@ fn only_what_the_rules_name_is_held_back() {
     fs::write(files.path().join("rules.toml"), rules.replace("993", "99300")).unwrap();
     let done = radio(files.path(), &[&words[..], &policy].concat());
     assert_eq!(done.code(), 1);
-    let expected = "rules.toml: line 3, column 8: port: `99300` is neither a port nor several";
+    let expected = "rules.toml: line 3, column 8: port: `99300` is not a port or a range of ports";
     assert!(done.stderr.contains(expected), "{}", done.stderr);
 }
 
@@ -426,7 +426,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         (vec!["energy", "good.csv", "--profile", "ltee"], 2, "did you mean `lte`?"),
         (vec!["energy", "good.csv"], 2, "which radio is it"),
         (vec!["simulate", "good.csv", "--policy", "makeidel"], 2, "did you mean `makeidle`?"),
-        (vec!["simulate", "good.csv", "--policy", "makeidle:m=3"], 2, "it has: n"),
+        (vec!["simulate", "good.csv", "--policy", "makeidle:m=3"], 2, "its parameters are: n"),
         (vec!["simulate", "good.csv", "--policy", "makeactive"], 2, "nothing may be held back"),
         (vec!["simulate", "good.csv", "--sweep", "m=3"], 2, "it is one of e-switch"),
         (vec!["simulate", "--app", "mixedday"], 2, "mixed-day"),
@@ -437,7 +437,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         (vec!["energy", "good.csv", "--profile", "broken.toml"], 2, "broken.toml:2:1: "),
         (vec!["energy", "empty", "--profile", "lte"], 1, "hint: a folder must have the tables of"),
         (vec!["whatif", "good.csv", "--profile", "lte", "--batch", "0s"], 2, "above 0 and up to"),
-        (vec!["energy", "twice.csv", "--profile", "lte"], 1, "there are two columns `time`"),
+        (vec!["energy", "twice.csv", "--profile", "lte"], 1, "the column `time` occurs twice"),
         (vec!["infer", "--probes", "good.csv"], 1, "there is no column `idle`"),
     ] {
         let done = radio(files.path(), &words);

@@ -172,7 +172,7 @@ fn what_makes_no_sense_is_refused() {
         ),
         (
             &[&lo[..], &["--to", "100ms"]].concat(),
-            "there is no silence to probe",
+            "there is no gap to probe",
             "--from, --to and --step",
         ),
         (

@@ -8,7 +8,7 @@ use super::{Direction, Energy, Power, Profile};
 
 /// More timers were measured than the profile has states with a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{found} timers were found, but the profile's radio has {known}")]
+#[error("the measurement has {found} timers, but the profile has {known}")]
 pub struct TooManyTimers {
     pub found: usize,
     /// States of the profile with a timer.
@@ -208,7 +208,7 @@ fn set_timer(state: &mut State, seconds: f64, source: &str) {
 fn sourced(found: &[String], source: &str, before: &str) -> String {
     match found {
         [] => before.to_owned(),
-        _ => format!("{}: {source}; before that: {before}", found.join(", ")),
+        _ => format!("{}: {source}; previously: {before}", found.join(", ")),
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
         let lte = profile("lte").with_timers(&[11.576], "probes").unwrap();
         assert_eq!(timers(&lte), [0.1, 0.02, 11.456]);
         assert!((Choice::of(&lte).stay.released() - 11.576).abs() < 1e-9);
-        assert!(lte.states[2].source.starts_with("timer: probes; before that: lte.conf"));
+        assert!(lte.states[2].source.starts_with("timer: probes; previously: lte.conf"));
         assert!(!lte.states[0].source.contains("probes"));
         // Only the first timer changes; the inactive state keeps its duration.
         let nr = profile("5g-sa").with_timers(&[10.0], "probes").unwrap();
@@ -281,7 +281,7 @@ mod tests {
         assert!((after.transfer.send.as_watts() - 1.7).abs() < 1e-12);
         assert_eq!(after.transfer.receive, before.transfer.receive);
         assert!((after.states[0].power.as_watts() - 1.1).abs() < 1e-12);
-        assert_eq!(after.states[1], before.states[1], "nothing was found of it");
+        assert_eq!(after.states[1], before.states[1], "the state was not measured");
         assert_eq!(after.states[2].power, before.states[2].power);
         assert_eq!(after.states[2].promotion, Energy::joules(0.7));
         assert_eq!(after.states[2].demotion, Energy::joules(0.3));
@@ -345,7 +345,7 @@ mod tests {
         fitted.value = 0.0;
         let after = profile("lte").with_powers(&seen, "a monitor");
         let negative = [Quantity::PerMbit(Direction::Up), Quantity::Transfer(Direction::Up)];
-        assert_eq!(after.negative, negative, "less than what the rest of the device takes");
+        assert_eq!(after.negative, negative, "less than the rest of the device");
         assert_eq!(after.profile.transfer.send_per_mbit, Energy::ZERO);
         assert_eq!(after.profile.transfer.send, Power::watts(0.0));
     }

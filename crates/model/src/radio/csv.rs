@@ -114,7 +114,7 @@ impl Reader {
         if self.last.is_some_and(|last| at < last) {
             return Err(CsvError {
                 hint: Some("sort the lines by time".to_owned()),
-                ..wrong(self.line, "it is earlier than the line before".to_owned())
+                ..wrong(self.line, "the time is earlier than in the line before".to_owned())
             });
         }
         let bytes: u32 = field(columns.bytes).parse().map_err(|_| {
@@ -127,7 +127,7 @@ impl Reader {
             other => {
                 let sentence = format!("`{}` is not a direction", quoted(other));
                 return Err(CsvError {
-                    hint: Some("it is up, from the device, or down".to_owned()),
+                    hint: Some("a direction is up (from the device) or down".to_owned()),
                     ..wrong(self.line, sentence)
                 });
             }
@@ -136,7 +136,7 @@ impl Reader {
         let port = match port.is_empty() {
             true => None,
             false => Some(port.parse::<u16>().map_err(|_| {
-                wrong(self.line, format!("`{}` is not the number of a port", quoted(port)))
+                wrong(self.line, format!("`{}` is not a port number", quoted(port)))
             })?),
         };
         let app = self.apps.number(columns.app.map_or("", field), port);
@@ -164,14 +164,17 @@ pub(super) fn place(names: &[String], wanted: &[&str]) -> Result<Option<usize>, 
         None => Ok(first),
         Some((first, second)) => {
             let sentence = match names[first] == names[second] {
-                true => format!("there are two columns `{}`", quoted(&names[first])),
+                true => format!("the column `{}` occurs twice", quoted(&names[first])),
                 false => format!(
-                    "the columns `{}` and `{}` are for the same",
+                    "the columns `{}` and `{}` have the same meaning",
                     quoted(&names[first]),
                     quoted(&names[second])
                 ),
             };
-            Err(CsvError { hint: Some("remove or rename one".to_owned()), ..wrong(1, sentence) })
+            Err(CsvError {
+                hint: Some("remove or rename one of the columns".to_owned()),
+                ..wrong(1, sentence)
+            })
         }
     }
 }
@@ -204,7 +207,7 @@ pub fn time(text: &str) -> Option<Time> {
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut rest = line.trim_end_matches(['\r', '\n']);
     if rest.len() > MAX_LINE {
-        return Err(format!("it has more than {MAX_LINE} bytes"));
+        return Err(format!("the line has more than {MAX_LINE} bytes"));
     }
     let mut fields = Vec::new();
     loop {
@@ -213,7 +216,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
             rest = inside;
             loop {
                 let (part, behind) =
-                    rest.split_once('"').ok_or("a value in quotes does not end")?;
+                    rest.split_once('"').ok_or("a quoted value has no closing quote")?;
                 field.push_str(part);
                 match behind.strip_prefix('"') {
                     Some(more) => {
@@ -227,7 +230,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
                 }
             }
             if !rest.is_empty() && !rest.starts_with(',') {
-                return Err("something follows a value in quotes".to_owned());
+                return Err("text follows a quoted value".to_owned());
             }
         } else {
             let end = rest.find(',').unwrap_or(rest.len());

@@ -60,10 +60,10 @@ pub struct Released {
 pub enum NoTimer {
     /// Too few usable probes or too few different gaps.
     #[error(
-        "{0} usable probes are too few: at least {LEAST_PROBES} of {LEAST_STEPS} different silences are needed"
+        "{0} usable probes are too few: at least {LEAST_PROBES} of {LEAST_STEPS} different gaps are needed"
     )]
     TooFew(usize),
-    #[error("round trips after long silences are no slower than after short ones")]
+    #[error("round trips after long gaps are not slower than after short ones")]
     NoChange,
 }
 

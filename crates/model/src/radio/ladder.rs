@@ -31,10 +31,10 @@ pub struct Ladder {
 #[non_exhaustive]
 pub enum BadLadder {
     /// No gap length, or zero rounds.
-    #[error("there is no silence to probe")]
+    #[error("there is no gap to probe")]
     Empty,
     /// More than [`MOST_PROBES`] probes.
-    #[error("these are more than {MOST_PROBES} probes")]
+    #[error("the plan has more than {MOST_PROBES} probes")]
     TooMany,
 }
 

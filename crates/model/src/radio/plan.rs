@@ -47,39 +47,35 @@ const fn holds(name: &'static str, numbers: &'static [Number], about: &'static s
 }
 
 pub const ALL: [Known; 10] = [
-    sleeps("status-quo", &[], "leaves it to the network's timers"),
+    sleeps("status-quo", &[], "leaves the release to the network's timers"),
     sleeps(
         "fixed",
         &[number("seconds", Some(4.5), 0.0, LONGEST)],
-        "sleeps after the same time each time (Falaki et al., IMC 2010)",
+        "goes idle after a constant time (Falaki et al., IMC 2010)",
     ),
     sleeps(
         "iat",
         &[number("p", Some(0.95), 0.0, 1.0)],
-        "sleeps after the p-quantile of the trace's own gaps",
+        "goes idle after the p-quantile of the trace's gaps",
     ),
-    sleeps("threshold", &[], "sleeps after the time from which on sleeping at once is worth it"),
-    sleeps("oracle", &[], "knows what comes: the least that takes that delays nothing"),
+    sleeps("threshold", &[], "goes idle after the gap above which immediate dormancy saves energy"),
+    sleeps("oracle", &[], "knows the next gap: the lower bound without delays"),
     sleeps(
         "makeidle",
         &[whole("n", 100.0, 65_536.0)],
-        "sleeps after what would have been best for the last n gaps (Deng's thesis, 4.4.2)",
+        "goes idle after the wait that was best for the last n gaps (Deng's thesis, 4.4.2)",
     ),
-    sleeps("printed", &[], "makeidle by its equations as they are printed: sleeps at once"),
-    sleeps(
-        "context",
-        &[],
-        "sleeps after what has been best after packets like the last one (ours)",
-    ),
+    sleeps("printed", &[], "makeidle by its equations as printed: goes idle at once"),
+    sleeps("context", &[], "goes idle after the wait that was best after similar packets (ours)"),
     holds(
         "makeactive-fixed",
         &[number("hold", None, 0.0, LONGEST)],
-        "holds back what can wait, for the same time each time (Deng's thesis, 4.5.1)",
+        "delays sessions by a constant time (Deng's thesis, 4.5.1)",
     ),
     holds(
         "makeactive",
         &[whole("experts", 10.0, 3_600.0), number("gamma", Some(0.008), 0.0, 1e6)],
-        "holds back what can wait, for as long as it has learnt (Deng's thesis, 4.5.2)",
+        "delays sessions by a learned time (Deng's thesis, 4.5.2)",
     ),
 ];
 
@@ -134,7 +130,8 @@ fn wrong(sentence: String, hint: impl Into<String>) -> PlanError {
     PlanError { sentence, hint: hint.into() }
 }
 
-const ORDER: &str = "write first who sleeps and then who holds back, as in makeidle+makeactive";
+const ORDER: &str =
+    "write the policy for idle first and the one for delays second, as in makeidle+makeactive";
 
 impl Plan {
     /// The policy of this name, with the given parameters instead of the defaults.
@@ -149,10 +146,10 @@ impl Plan {
             let Some(number) = known.iter().find(|number| number.name == key) else {
                 let names: Vec<&str> = known.iter().map(|number| number.name).collect();
                 let hint = match names.is_empty() {
-                    true => "there is nothing to choose".to_owned(),
-                    false => format!("it has: {}", names.join(", ")),
+                    true => "the policy has no parameters".to_owned(),
+                    false => format!("its parameters are: {}", names.join(", ")),
                 };
-                return Err(wrong(format!("`{name}` has no `{}`", quoted(key)), hint));
+                return Err(wrong(format!("`{name}` has no parameter `{}`", quoted(key)), hint));
             };
             if !number.fits(*value) {
                 return Err(number.refuses(&value.to_string()));
@@ -203,8 +200,8 @@ impl Plan {
                     (Some((key, value)), _) => (key.trim(), value.trim()),
                     (None, Some(first)) => (first.name, word),
                     (None, None) => {
-                        let sentence = format!("`{}` has no number to choose", quoted(name));
-                        return Err(wrong(sentence, "write its name alone"));
+                        let sentence = format!("`{}` has no parameters", quoted(name));
+                        return Err(wrong(sentence, "write the name without a value"));
                     }
                 };
                 let number = known.and_then(|known| known.numbers.iter().find(|n| n.name == key));
@@ -291,7 +288,7 @@ impl Number {
     pub fn refuses(&self, text: &str) -> PlanError {
         let kind = if self.is_whole { "a whole number" } else { "a number" };
         let sentence = format!("`{}` cannot be {}", self.name, quoted(text));
-        wrong(sentence, format!("it is {kind} from {} to {}", self.least, self.most))
+        wrong(sentence, format!("give {kind} from {} to {}", self.least, self.most))
     }
 }
 
@@ -304,7 +301,7 @@ fn split(name: &str) -> Result<(&'static Known, Option<&'static Known>), PlanErr
             let meant = meant.map(|meant| format!("did you mean `{meant}`? ")).unwrap_or_default();
             let all: Vec<&str> = names().collect();
             let sentence = format!("there is no policy `{}`", quoted(name));
-            wrong(sentence, format!("{meant}they are: {}", all.join(", ")))
+            wrong(sentence, format!("{meant}the policies are: {}", all.join(", ")))
         })
     };
     let Some((one, other)) = name.split_once('+') else {
@@ -313,14 +310,14 @@ fn split(name: &str) -> Result<(&'static Known, Option<&'static Known>), PlanErr
     };
     let (sleeps, holds) = (find(one)?, find(other)?);
     if sleeps.holds {
-        return Err(wrong(format!("`{one}` says nothing of when to sleep"), ORDER));
+        return Err(wrong(format!("`{one}` does not decide when to go idle"), ORDER));
     }
     if !holds.holds {
-        return Err(wrong(format!("`{other}` holds nothing back"), ORDER));
+        return Err(wrong(format!("`{other}` does not delay sessions"), ORDER));
     }
     if sleeps.name == "oracle" {
-        let hint = "it knows what comes only where nothing is held back";
-        return Err(wrong("`oracle` goes with no other policy".to_owned(), hint));
+        let hint = "the oracle knows the next gap only if sessions are not delayed";
+        return Err(wrong("`oracle` cannot be combined with another policy".to_owned(), hint));
     }
     Ok((sleeps, Some(holds)))
 }
@@ -356,16 +353,22 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_and_what_there_is() {
-        assert!(fault("makeidel").contains("did you mean `makeidle`? they are: status-quo, fixed"));
-        assert!(fault("makeidle:m=3").starts_with("`makeidle` has no `m`; it has: n"));
-        assert!(fault("oracle:3").starts_with("`oracle` has no number to choose"));
-        assert!(fault("makeidle:n=x").starts_with("`n` cannot be x; it is a whole number from 1"));
+        assert!(
+            fault("makeidel")
+                .contains("did you mean `makeidle`? the policies are: status-quo, fixed")
+        );
+        assert!(
+            fault("makeidle:m=3")
+                .starts_with("`makeidle` has no parameter `m`; its parameters are: n")
+        );
+        assert!(fault("oracle:3").starts_with("`oracle` has no parameters"));
+        assert!(fault("makeidle:n=x").starts_with("`n` cannot be x; give a whole number from 1"));
         assert!(fault("makeidle:n=1.5").starts_with("`n` cannot be 1.5"));
         assert!(fault("fixed:-1").starts_with("`seconds` cannot be -1"));
         assert!(fault("fixed:NaN").starts_with("`seconds` cannot be NaN"));
-        assert!(fault("makeactive+makeidle").starts_with("`makeactive` says nothing"));
-        assert!(fault("makeidle+fixed").starts_with("`fixed` holds nothing back"));
-        assert!(fault("oracle+makeactive").starts_with("`oracle` goes with no other"));
+        assert!(fault("makeactive+makeidle").starts_with("`makeactive` does not decide"));
+        assert!(fault("makeidle+fixed").starts_with("`fixed` does not delay sessions"));
+        assert!(fault("oracle+makeactive").starts_with("`oracle` cannot be combined"));
         assert!(fault("").starts_with("there is no policy ``"));
         assert!(fault("makeidle+makeactive+makeactive").starts_with("there is no policy"));
     }

@@ -101,10 +101,10 @@ impl Powers {
 #[non_exhaustive]
 pub enum NoPowers {
     /// Too few usable windows.
-    #[error("only {0} windows have both packets' states and samples of power: too few")]
+    #[error("only {0} windows have both known states and samples of power: too few")]
     TooFew(usize),
     /// More than [`MAX_WINDOWS`] windows.
-    #[error("the monitor's samples make more than {MAX_WINDOWS} windows")]
+    #[error("the monitor's samples fill more than {MAX_WINDOWS} windows")]
     TooLong,
 }
 

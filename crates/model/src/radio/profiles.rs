@@ -47,7 +47,7 @@ mod tests {
             assert!(!profile.transfer.source.is_empty(), "{name}");
             assert!(profile.states.iter().all(|state| !state.source.is_empty()), "{name}");
         }
-        assert!(all().is_sorted(), "they are listed by name");
+        assert!(all().is_sorted(), "the list is sorted by name");
         assert!(named("lte").is_some() && named("wimax").is_none());
     }
 

@@ -137,7 +137,7 @@ fn rules(root: Table<'_>) -> Result<Tolerant, Fault> {
     const WHAT: &str = "delay-tolerant";
     let root = root.only(&[WHAT])?;
     let Some(entry) = root.entry(WHAT) else {
-        return Err(Fault::new(0, "there is no rule in it")
+        return Err(Fault::new(0, "the file has no rule")
             .hint("write [[delay-tolerant]] and below it application = \"mail\""));
     };
     let tables = entry.tables("a rule")?;
@@ -153,8 +153,8 @@ fn rule(table: Table<'_>) -> Result<Rule, Fault> {
     let at = table.at;
     let table = table.only(&KEYS)?;
     if KEYS.iter().all(|key| table.entry(key).is_none()) {
-        return Err(Fault::new(at, "a rule says what may wait")
-            .hint("give it an application, a domain or a port"));
+        return Err(Fault::new(at, "the rule has no criterion")
+            .hint("add an application, a domain or a port"));
     }
     Ok(Rule {
         applications: each(&table, "application", word)?,
@@ -179,7 +179,7 @@ fn each<T>(
 fn word(entry: &Entry<'_>) -> Result<String, Fault> {
     let text = entry.one_line()?;
     match text.trim().is_empty() {
-        true => Err(entry.fault("it is empty")),
+        true => Err(entry.fault("the name is empty")),
         false => Ok(text.to_lowercase()),
     }
 }
@@ -190,14 +190,14 @@ fn domain(entry: &Entry<'_>) -> Result<String, Fault> {
     match rest.is_empty() || rest.contains(['*', ' ', '/', ':']) || rest.starts_with('.') {
         true => Err(entry
             .fault(format!("`{}` is not a domain", quoted(&text)))
-            .hint("write example.org, *.example.org for all below, or .example.org for both")),
+            .hint("write example.org, *.example.org for all subdomains, or .example.org for both")),
         false => Ok(text),
     }
 }
 
 fn ports(entry: &Entry<'_>) -> Result<(u16, u16), Fault> {
     let wrong = |text: &str| {
-        let sentence = format!("`{}` is neither a port nor several", quoted(text));
+        let sentence = format!("`{}` is not a port or a range of ports", quoted(text));
         entry.fault(sentence).hint("write 993 or \"5222-5228\"")
     };
     if let Ok(number) = entry.whole() {
@@ -289,16 +289,16 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         let fault = |text: &str| Tolerant::parse(text).unwrap_err().to_string();
-        assert_eq!(fault(""), "line 1, column 1: there is no rule in it");
-        assert_eq!(fault("[[delay-tolerant]]"), "line 1, column 1: a rule says what may wait");
+        assert_eq!(fault(""), "line 1, column 1: the file has no rule");
+        assert_eq!(fault("[[delay-tolerant]]"), "line 1, column 1: the rule has no criterion");
         let rule = |line: &str| fault(&format!("[[delay-tolerant]]\n{line}"));
         assert_eq!(
             rule("port = 70000"),
-            "line 2, column 8: port: `70000` is neither a port nor several"
+            "line 2, column 8: port: `70000` is not a port or a range of ports"
         );
         assert_eq!(
             rule("port = \"9-1\""),
-            "line 2, column 8: port: `9-1` is neither a port nor several"
+            "line 2, column 8: port: `9-1` is not a port or a range of ports"
         );
         assert_eq!(
             rule("domain = \"a*b.org\""),
@@ -308,7 +308,10 @@ mod tests {
             rule("application = []"),
             "line 2, column 15: application: a list has 1 to 1000 entries"
         );
-        assert_eq!(rule("application = \" \""), "line 2, column 15: application: it is empty");
+        assert_eq!(
+            rule("application = \" \""),
+            "line 2, column 15: application: the name is empty"
+        );
         assert!(rule("app = \"x\"").contains("app"), "{}", rule("app = \"x\""));
         assert!(fault(&"#".repeat(MAX_TEXT + 1)).contains("at most"));
     }

@@ -63,14 +63,14 @@ fn what_is_wrong_is_said_with_its_line() {
     for (text, line, sentence) in [
         ("", 1, "there is no column `time`"),
         ("time,bytes\n", 1, "there is no column `direction`"),
-        ("time,bytes,direction,Time\n", 1, "there are two columns `time`"),
-        ("time,bytes,direction,flow,flow\n", 1, "there are two columns `flow`"),
+        ("time,bytes,direction,Time\n", 1, "the column `time` occurs twice"),
+        ("time,bytes,direction,flow,flow\n", 1, "the column `flow` occurs twice"),
         (
             "time,bytes,direction,application,app\n",
             1,
-            "the columns `application` and `app` are for the same",
+            "the columns `application` and `app` have the same meaning",
         ),
-        (&format!("{head}1,60,up\n0.9,60,up"), 3, "it is earlier than the line before"),
+        (&format!("{head}1,60,up\n0.9,60,up"), 3, "the time is earlier than in the line before"),
         (&format!("{head}-1,60,up"), 2, "`-1` is not a time"),
         (&format!("{head}NaN,60,up"), 2, "`NaN` is not a time"),
         (&format!("{head},60,up"), 2, "`` is not a time"),
@@ -79,9 +79,9 @@ fn what_is_wrong_is_said_with_its_line() {
         (&format!("{head}1,-60,up"), 2, "`-60` is not a number of bytes"),
         (&format!("{head}1,60,sideways"), 2, "`sideways` is not a direction"),
         (&format!("{head}1,60"), 2, "2 values for 3 columns"),
-        (&format!("{head}1,60,\"up"), 2, "a value in quotes does not end"),
-        (&format!("{head}1,60,\"up\"x"), 2, "something follows a value in quotes"),
-        (&format!("{head}1,60,{}", "u".repeat(MAX_LINE)), 2, "it has more than 4096 bytes"),
+        (&format!("{head}1,60,\"up"), 2, "a quoted value has no closing quote"),
+        (&format!("{head}1,60,\"up\"x"), 2, "text follows a quoted value"),
+        (&format!("{head}1,60,{}", "u".repeat(MAX_LINE)), 2, "the line has more than 4096 bytes"),
     ] {
         let error = read(text).unwrap_err();
         assert_eq!((error.line, &*error.sentence), (line, sentence));

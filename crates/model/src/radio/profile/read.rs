@@ -73,7 +73,7 @@ fn profile(root: Table<'_>) -> Result<Profile, Fault> {
     let entry = root.required("state")?;
     let tables = entry.tables("a state")?;
     if !(2..=MAX_STATES).contains(&tables.len()) {
-        let hint = "the first is that in which data passes, the last that in which it stays";
+        let hint = "the first state transfers data, the last one is the state without traffic";
         return Err(
             Fault::new(entry.at(), format!("a radio has 2 to {MAX_STATES} states")).hint(hint)
         );
@@ -86,18 +86,21 @@ fn profile(root: Table<'_>) -> Result<Profile, Fault> {
         let (state, is_dormant) = state(table, place == last)?;
         let before = states.last();
         if states.iter().any(|other| other.name == state.name) {
-            let sentence = format!("two states are called `{}`", quoted(&state.name));
+            let sentence = format!("two states have the name `{}`", quoted(&state.name));
             return Err(Fault::new(at, sentence));
         }
         if place == 0 && state.is_released {
-            return Err(Fault::new(at, "in the first state data passes: it cannot be released"));
+            return Err(Fault::new(at, "the first state transfers data and cannot be released"));
         }
         if before.is_some_and(|before| before.is_released && !state.is_released) {
-            let sentence = format!("behind a released state, `{}` is one too", quoted(&state.name));
+            let sentence = format!(
+                "`{}` follows a released state and must be released too",
+                quoted(&state.name)
+            );
             return Err(Fault::new(at, sentence));
         }
         if is_dormant && (dormant.is_some() || !state.is_released) {
-            let sentence = "one state that is released can be the dormant one";
+            let sentence = "only one state, a released one, can be dormant";
             return Err(Fault::new(at, sentence));
         }
         dormant = dormant.or(is_dormant.then_some(place));
@@ -114,7 +117,7 @@ fn technology(entry: &Entry<'_>) -> Result<Technology, Fault> {
         let names = Technology::NAMES.map(|(name, _)| name);
         let hint = match nearest(text, names) {
             Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("it is one of {}", names.join(", ")),
+            None => format!("use one of {}", names.join(", ")),
         };
         entry.fault(format!("there is no `{}`", quoted(text))).hint(hint)
     })
@@ -156,7 +159,7 @@ fn state(table: Table<'_>, is_last: bool) -> Result<(State, bool), Fault> {
     ])?;
     let timer = match is_last {
         true => match table.entry("timer") {
-            Some(entry) => return Err(entry.fault("nothing comes behind the last state")),
+            Some(entry) => return Err(entry.fault("the last state has no timer")),
             None => None,
         },
         false => Some(span(&table.required("timer")?)?),
@@ -164,7 +167,7 @@ fn state(table: Table<'_>, is_last: bool) -> Result<(State, bool), Fault> {
     let flag = |key| table.entry(key).map(|entry| entry.flag()).transpose();
     let is_released = flag("released")?.unwrap_or(is_last);
     if is_last && !is_released {
-        return Err(Fault::new(table.at, "the last state is one that is released"));
+        return Err(Fault::new(table.at, "the last state must be released"));
     }
     let is_dormant = flag("dormant")?.unwrap_or(false);
     let state = State {
@@ -193,7 +196,7 @@ fn listens(table: &Table<'_>) -> Result<Option<Listens>, Fault> {
         power: power(&table.required(KEYS[2])?)?,
     };
     if listens.cycle.is_zero() || listens.lasts > listens.cycle {
-        return Err(lasts.fault("it cannot listen for longer than from one time to the next"));
+        return Err(lasts.fault("the on duration cannot exceed the cycle"));
     }
     Ok(Some(listens))
 }
@@ -209,7 +212,7 @@ fn optional<T>(
 fn words(entry: &Entry<'_>) -> Result<String, Fault> {
     let text = entry.one_line()?;
     match text.trim().is_empty() {
-        true => Err(entry.fault("it is empty")),
+        true => Err(entry.fault("the text is empty")),
         false => Ok(text.to_owned()),
     }
 }
@@ -232,7 +235,7 @@ where
 {
     let value: T = entry.read()?;
     if value > most {
-        return Err(entry.fault(format!("at most {most} can be given")));
+        return Err(entry.fault(format!("the maximum is {most}")));
     }
     Ok(value)
 }

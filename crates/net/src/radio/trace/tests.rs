@@ -145,10 +145,13 @@ fn what_is_wrong_is_said() {
     assert_eq!(fault(&write("b", b"time,bytes,direction\n")), "there is no packet in /b");
     assert_eq!(fault(&write("c", b"time,bytes\n")), "/c, line 1: there is no column `direction`");
     let unsorted = b"time,bytes,direction\n2,1,up\n1,1,up\n";
-    assert_eq!(fault(&write("d", unsorted)), "/d, line 3: it is earlier than the line before");
+    assert_eq!(
+        fault(&write("d", unsorted)),
+        "/d, line 3: the time is earlier than in the line before"
+    );
     assert_eq!(fault(&write("e", b"time,bytes,direction\n\xff\n")), "/e, line 2: it is not text");
     let long = [b"time,bytes,direction\n1,1,".as_slice(), &[b'x'; 1 << 20]].concat();
-    assert_eq!(fault(&write("f", &long)), "/f, line 2: it has more than 4096 bytes");
+    assert_eq!(fault(&write("f", &long)), "/f, line 2: the line has more than 4096 bytes");
     assert!(fault(&folder.path().join("none")).starts_with("cannot read /none"));
     assert_eq!(fault(folder.path()), " has no tables of flows");
     assert_eq!(fault(&write("g", &capture(&[]))), "there is no packet in /g");
