@@ -429,8 +429,8 @@ fn an_interface_that_goes_away_ends_it() {
         finish(cable.inside("ip").args(["link", "del", "near"])).succeeded();
         assert_eq!(control.running.wait(PATIENCE).and_then(|status| status.code()), Some(1));
         let last = control.rest();
-        assert_eq!(last[0]["fault"], "the interface is not there any more");
-        assert_eq!(last[1], "manyways: near: the interface is not there any more");
+        assert_eq!(last[0]["fault"], "the interface was removed");
+        assert_eq!(last[1], "manyways: near: the interface was removed");
     }
 }
 

@@ -112,7 +112,7 @@ pub enum ControlError {
         error: io::Error,
     },
     /// The [`Listener`] failed.
-    #[error("cannot write what happens: {0}")]
+    #[error("cannot write events: {0}")]
     Listener(#[source] io::Error),
 }
 
@@ -188,7 +188,7 @@ pub fn run(
             tick = now + TICK;
             let is_up = source.is_up().map_err(system)?;
             if is_up.is_none() {
-                pump.outcome.fault = Some("the interface is not there any more".to_owned());
+                pump.outcome.fault = Some("the interface was removed".to_owned());
             } else if is_up == Some(false) && !was_down {
                 pump.tell(now, &Event::Down).map_err(|error| error.into(&interface))?;
             }
@@ -289,7 +289,7 @@ impl<P: Policy> Pump<'_, P> {
         }
         let kept = bond.keep(now, self.controller.gate(now));
         if let Some(error) = end.or(kept.err()) {
-            tracing::warn!("the bond does not hold anything back any more: {error}");
+            tracing::warn!("bond: control connection lost, connections are not delayed: {error}");
             self.controller.gate_lost();
             self.tell(now, &Event::Bond { is_there: false })?;
         }

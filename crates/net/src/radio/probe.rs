@@ -58,13 +58,13 @@ pub enum ProbeError {
     #[error("{0} does not answer {1}")]
     Silent(IpAddr, String),
     /// The target no longer answers.
-    #[error("{MOST_LOST} probes in a row had no answer")]
+    #[error("{MOST_LOST} consecutive probes had no answer")]
     Lost,
     #[error("cannot send probes: {0}")]
     Send(#[source] io::Error),
-    #[error("cannot read how many packets have passed: {0}")]
+    #[error("cannot read the packet counters: {0}")]
     Count(#[source] io::Error),
-    #[error("cannot write down what was measured: {0}")]
+    #[error("cannot write the results: {0}")]
     Record(#[source] io::Error),
 }
 

@@ -91,8 +91,8 @@ enum Form {
 #[derive(Debug)]
 enum Kept {
     Nothing,
-    Spool(#[allow(dead_code, reason = "as long as it is there, its file is")] Spool),
-    Folder(#[allow(dead_code, reason = "as long as it is there, so is it")] TempFolder),
+    Spool(#[allow(dead_code, reason = "keeps the file until drop")] Spool),
+    Folder(#[allow(dead_code, reason = "keeps the folder until drop")] TempFolder),
 }
 
 /// Parameters of a generated trace.
@@ -128,7 +128,7 @@ pub enum TraceError {
     NoPackets(String),
     #[error("there is no packet in {0}")]
     Empty(String),
-    #[error("{name}: packet {number} is earlier than those before it")]
+    #[error("{name}: packet {number} is earlier than the packets before it")]
     Unsorted {
         name: String,
         /// From 1.
@@ -143,10 +143,10 @@ pub enum TraceError {
         what: &'static str,
     },
     /// The analysis of a capture failed.
-    #[error("cannot look through {name}: {why}")]
+    #[error("cannot analyse {name}: {why}")]
     Capture { name: String, why: String },
     /// The application of a generated trace is unknown.
-    #[error("there is no trace `{0}` to be made")]
+    #[error("there is no trace model `{0}`")]
     Unknown(String),
 }
 
@@ -155,32 +155,32 @@ impl TraceError {
         match self {
             // The hint for captures would also name folders and patterns.
             Self::Source(SourceError::Compressed { .. }) => {
-                "decompress the file first; gzip and zstd need no such step".to_owned()
+                "decompress the file first, or use gzip or zstd, which are read directly".to_owned()
             }
             Self::Source(_) => FORMS.to_owned(),
             Self::Line { error, .. } => error.hint.clone().unwrap_or_else(|| {
-                "a trace is CSV: time,bytes,direction[,app][,port][,flow]".to_owned()
+                "the columns of a CSV trace are time,bytes,direction[,app][,port][,flow]".to_owned()
             }),
             Self::Read { .. } => FORMS.to_owned(),
             Self::Tables(TablesError::Version { .. }) => {
                 "write the tables again with this version of manyways".to_owned()
             }
             Self::Tables(_) => {
-                "a folder must have the tables of: manyways flows CAPTURE -o DIR --packets"
+                "write the tables of the folder with: manyways flows CAPTURE -o DIR --packets"
                     .to_owned()
             }
             Self::NoPackets(_) => {
                 "write one with: manyways flows CAPTURE -o DIR --packets".to_owned()
             }
-            Self::Empty(_) => "a trace has at least one packet".to_owned(),
-            Self::Unsorted { .. } => "sort it by time first".to_owned(),
+            Self::Empty(_) => "give a trace with at least one packet".to_owned(),
+            Self::Unsorted { .. } => "sort the trace by time first".to_owned(),
             Self::Lacks { .. } => {
-                "each packet has a time, a number of bytes and a direction".to_owned()
+                "give each packet a time, a number of bytes and a direction".to_owned()
             }
-            Self::Capture { .. } => "manyways flows says more about it".to_owned(),
+            Self::Capture { .. } => "run manyways flows on the capture for details".to_owned(),
             Self::Unknown(_) => {
                 let names: Vec<&str> = APPS.iter().map(|app| app.name).collect();
-                format!("it is mixed-day, or one of {}", names.join(", "))
+                format!("use mixed-day, or one of {}", names.join(", "))
             }
         }
     }
@@ -389,7 +389,11 @@ fn lines(
             break;
         }
         let text = str::from_utf8(&line).map_err(|_| {
-            wrong(CsvError { line: number, sentence: "it is not text".to_owned(), hint: None })
+            wrong(CsvError {
+                line: number,
+                sentence: "the line is not UTF-8 text".to_owned(),
+                hint: None,
+            })
         })?;
         match &mut reader {
             None => reader = Some(csv::Reader::new(text).map_err(wrong)?),

@@ -47,9 +47,9 @@ pub enum BondError {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// An unexpected answer.
-    #[error("the client of the bond does not hold anything back")]
+    #[error("the bond client does not delay connections")]
     Answer(Answer),
-    #[error("the client of the bond does not answer: {0}")]
+    #[error("the bond client does not answer: {0}")]
     Io(#[source] io::Error),
 }
 
@@ -109,7 +109,7 @@ impl Bond {
         // A repeated failure to reconnect is logged only if its reason changed.
         let why = end.as_ref().filter(|_| !was_there).map(ToString::to_string);
         if let Some(why) = why.filter(|why| *why != self.why) {
-            tracing::warn!("the bond does not hold anything back: {why}");
+            tracing::warn!("bond: connections are not delayed: {why}");
             self.why = why;
         }
         (said, end.filter(|_| was_there))
@@ -169,7 +169,10 @@ impl Link {
         let Some(end) = self.said.iter().position(|byte| *byte == b'\n') else {
             return match self.said.len() < LINE {
                 true => Ok(None),
-                false => Err(io::Error::new(io::ErrorKind::InvalidData, "it says too much")),
+                false => Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "the bond client sent a line that is too long",
+                )),
             };
         };
         let rest = self.said.split_off(end + 1);
@@ -179,7 +182,10 @@ impl Link {
     fn more(&mut self) -> io::Result<()> {
         let mut piece = [0; 4096];
         match self.stream.read(&mut piece)? {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended")),
+            0 => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the bond client has closed the connection",
+            )),
             count => {
                 self.said.extend(&piece[..count]);
                 Ok(())

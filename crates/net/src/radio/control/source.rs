@@ -89,13 +89,15 @@ pub enum OpenError {
 impl OpenError {
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Missing { others, .. } => Some(format!("there are: {}", others.join(", "))),
+            Self::Missing { others, .. } => {
+                Some(format!("the interfaces are: {}", others.join(", ")))
+            }
             Self::Forbidden => Some(
-                "run it as root, give the program the right to (sudo setcap cap_net_raw+ep \
-                 \"$(command -v manyways)\"), or watch the counters: --counters"
+                "run as root, grant the capability (sudo setcap cap_net_raw+ep \
+                 \"$(command -v manyways)\"), or watch the counters (--counters)"
                     .into(),
             ),
-            Self::Down(name) => Some(format!("switch it on: ip link set {name} up")),
+            Self::Down(name) => Some(format!("bring the interface up: ip link set {name} up")),
             Self::System { .. } => None,
         }
     }
@@ -329,7 +331,7 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
         };
         assert_eq!(packets([100, 1], [450, 4]), [116, 116, 118]);
         assert_eq!(packets([100, 1], [100, 1]), [0; 0]);
-        assert_eq!(packets([100, 9], [50, 2]), [0; 0], "they began anew");
+        assert_eq!(packets([100, 9], [50, 2]), [0; 0], "counters were reset");
         assert_eq!(packets([0, 0], [u64::MAX, 1]), [u32::MAX]);
         assert_eq!(packets([0, 0], [0, u64::MAX]).len(), 1 << 16);
     }

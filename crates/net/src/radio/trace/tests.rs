@@ -149,7 +149,10 @@ fn what_is_wrong_is_said() {
         fault(&write("d", unsorted)),
         "/d, line 3: the time is earlier than in the line before"
     );
-    assert_eq!(fault(&write("e", b"time,bytes,direction\n\xff\n")), "/e, line 2: it is not text");
+    assert_eq!(
+        fault(&write("e", b"time,bytes,direction\n\xff\n")),
+        "/e, line 2: the line is not UTF-8 text"
+    );
     let long = [b"time,bytes,direction\n1,1,".as_slice(), &[b'x'; 1 << 20]].concat();
     assert_eq!(fault(&write("f", &long)), "/f, line 2: the line has more than 4096 bytes");
     assert!(fault(&folder.path().join("none")).starts_with("cannot read /none"));
@@ -248,5 +251,5 @@ fn packets_a_little_out_of_order_are_put_in_order() {
     // A larger displacement is an error.
     table(&path, (0..20_000).map(|row| (20_000 - row, None, None)));
     let error = read(&mut open(&path).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("is earlier than those before it"), "{error}");
+    assert!(error.contains("is earlier than the packets before it"), "{error}");
 }
