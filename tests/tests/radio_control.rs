@@ -452,7 +452,7 @@ fn who_may_not_capture_may_count() {
     assert_eq!(refused.code(), 1);
     assert!(refused.stderr.contains("capturing packets is not allowed"), "{}", refused.stderr);
     assert!(refused.stderr.contains("--counters"), "{}", refused.stderr);
-    assert!(without(&["--counters"]).succeeded().stdout.contains("Sleeps     none"));
+    assert!(without(&["--counters"]).succeeded().stdout.contains("Dormancy   none"));
 }
 
 #[test]
@@ -464,10 +464,14 @@ fn what_makes_no_sense_is_said() {
     for (arguments, code, words) in [
         (&[][..], 1, "there is no interface no-such0"),
         (&["--policy", "makeidel"], 2, "did you mean `makeidle`?"),
-        (&["--policy", "oracle"], 2, "oracle has to know beforehand what passes"),
-        (&["--policy", "makeidle+makeactive"], 2, "holds back what can wait, which is nothing"),
-        (&["--policy", "makeactive-fixed", "--hold", "mail"], 2, "has to know beforehand"),
-        (&["--hold", "mail"], 2, "no policy that does"),
+        (&["--policy", "oracle"], 2, "oracle needs the whole trace in advance"),
+        (&["--policy", "makeidle+makeactive"], 2, "--hold names no rules"),
+        (
+            &["--policy", "makeactive-fixed", "--hold", "mail"],
+            2,
+            "needs the whole trace in advance",
+        ),
+        (&["--hold", "mail"], 2, "--hold has no effect"),
         (
             &["--policy", "makeactive", "--hold", "mail", "--counters", "--step", "1s"],
             2,

@@ -33,7 +33,7 @@ Examples:
   manyways radio control --interface wwan0 --profile verizon-lte
   manyways radio probe --interface wwan0 --target example.org
 
-Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
+Exit code: 0; 1 when it fails; 2 when the arguments are invalid.")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

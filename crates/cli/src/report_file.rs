@@ -13,8 +13,8 @@ pub fn check_folder(file: &Path) -> Result<(), Failure> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
-            Err(Failure::usage(format!("there is no folder {}", folder.display()))
-                .hint("make it, or name another file"))
+            Err(Failure::usage(format!("the folder {} does not exist", folder.display()))
+                .hint("create the folder, or name another file"))
         }
         _ => Ok(()),
     }
@@ -27,13 +27,14 @@ pub fn keep_apart(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
         let Some(own) = place(output) else { continue };
         let is_taken = |other: &&&Path| place(other).as_ref() == Some(&own);
         if inputs.iter().chain(&outputs[..number]).any(|other| is_taken(&other)) {
-            let failure = Failure::usage(format!("{} is used for two things", output.display()));
+            let failure = Failure::usage(format!("{} is used twice", output.display()));
             return Err(failure.hint("write to another file"));
         }
         let into = |input: &&&Path| input.is_dir() && is_in(output, input);
         if let Some(input) = inputs.iter().find(into) {
             let (output, input) = (output.display(), input.display());
-            let failure = Failure::usage(format!("{output} would be in {input}, which is read"));
+            let failure =
+                Failure::usage(format!("{output} would be in {input}, which is an input"));
             return Err(failure.hint("write to another folder"));
         }
     }

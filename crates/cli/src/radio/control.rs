@@ -39,18 +39,18 @@ Examples:
   manyways radio control --interface wwan0 --profile lte --hold backup,mail \\
       --policy makeidle+makeactive
 
-Policies are those of `manyways radio simulate` that know nothing beforehand: status-quo,
+Policies are those of `manyways radio simulate` that do not need the trace in advance: status-quo,
 fixed:SECONDS, threshold, makeidle[:N] and context; and +makeactive[:EXPERTS] or
-+makeactive-fixed:SECONDS behind them. These two hold back new connections of applications, through
-a `manyways bond client` that runs here: those for which the rules of its policy decide that --hold
-names, while the radio sleeps. All others pass at once, and what wakes the radio lets all pass.
++makeactive-fixed:SECONDS after them. These two delay new connections of applications, through
+a running `manyways bond client`: connections that match the rules of its policy which --hold
+names are delayed while the radio is idle. Other connections pass at once, and a promotion releases all.
 
-The command is run by /bin/sh, one at a time, and finds MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
-MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. What asks a
-modem for dormancy differs from one to another: try it by hand first.
+The command is run by /bin/sh, one at a time, with MANYWAYS_INTERFACE, MANYWAYS_PROFILE,
+MANYWAYS_POLICY, MANYWAYS_IDLE_SECONDS and MANYWAYS_WAIT_SECONDS in its environment. The command that asks a
+modem for fast dormancy depends on the modem: try it by hand first.
 
-Exit code: 0 when its time is up or a signal ends it; 1 when it fails, or the interface goes away; 2
-when the request makes no sense.")]
+Exit code: 0 after --for or a signal; 1 when the run fails or the interface is removed; 2
+when the arguments are invalid.")]
 pub struct Args {
     /// The interface whose packets to watch.
     #[arg(long, value_name = "IFACE")]
@@ -111,7 +111,7 @@ fn at_least_a_millisecond(text: &str) -> Result<Span, String> {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     if args.command.is_some() && args.actuator != Actuator::Exec {
-        let failure = Failure::usage("there is a --command, but nothing that runs it");
+        let failure = Failure::usage("--command has no effect without --actuator exec");
         return Err(failure.hint("add --actuator exec").into());
     }
     let Known { name: profile_name, profile } = known::profile(&args.profile)?;
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if hold.is_some() && args.counters && args.step > LONGEST_STEP {
         let failure = Failure::usage("with --hold, --step is at most 250ms");
         return Err(failure
-            .hint("what was let go has to be seen before others are held back")
+            .hint("released connections must be seen before others are delayed")
             .into());
     }
     // Signals must be blocked before any thread is started.
@@ -189,10 +189,12 @@ fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure>
         (Some(longest), [_, ..]) => {
             Ok(Some(Hold { rules: rules.to_vec(), longest_seconds: longest + SLACK }))
         }
-        (None, _) => Err(Failure::usage("there is something to --hold, but no policy that does")
-            .hint("add +makeactive to the --policy")),
+        (None, _) => {
+            Err(Failure::usage("--hold has no effect: the policy does not delay connections")
+                .hint("add +makeactive to the --policy"))
+        }
         (Some(_), []) => {
-            Err(Failure::usage("the policy holds back what can wait, which is nothing")
+            Err(Failure::usage("the policy delays connections, but --hold names no rules")
                 .hint("--hold RULE names rules of the policy of `manyways bond client`"))
         }
     }
@@ -256,7 +258,7 @@ impl Teller {
             eprintln!("manyways: watching {what}");
             if !args.hold.is_empty() {
                 let rules = args.hold.join(", ");
-                eprintln!("manyways: holding back {rules} of the bond {}", args.bond);
+                eprintln!("manyways: delaying {rules} of the bond {}", args.bond);
             }
             return Ok(());
         }
@@ -317,36 +319,39 @@ fn what(event: &Event) -> Option<What<'static>> {
 fn words(event: &Event) -> Option<String> {
     Some(match event {
         Event::Sleep(sleep) => format!(
-            "asleep   nothing for {} (wait {})",
+            "idle       no packet for {} (wait {})",
             seconds(sleep.idle.as_secs_f64()),
             seconds(sleep.wait)
         ),
         Event::Wake(wake) => format!(
-            "awake    after {}{}",
+            "connected  after {}{}",
             seconds(wake.slept.as_secs_f64()),
-            if wake.is_false { ": that took more than it saved" } else { "" }
+            if wake.is_false { ": dormancy saved no energy" } else { "" }
         ),
         Event::Command(Ended { how, lasts }) => {
             let after = seconds(lasts.as_secs_f64());
             match how {
-                How::Exit(0) => format!("command  done after {after}"),
-                How::Exit(code) => format!("command  failed with exit code {code} after {after}"),
-                How::Signal(signal) => format!("command  ended by signal {signal} after {after}"),
-                How::TimedOut => format!("command  killed: it took more than {after}"),
-                How::Stopped => format!("command  killed at the end, after {after}"),
+                How::Exit(0) => format!("command    done after {after}"),
+                How::Exit(code) => format!("command    failed with exit code {code} after {after}"),
+                How::Signal(signal) => format!("command    ended by signal {signal} after {after}"),
+                How::TimedOut => format!("command    killed: timeout after {after}"),
+                How::Stopped => format!("command    killed at the end, after {after}"),
                 How::NotStarted(number) => {
-                    format!("command  not started: {}", io::Error::from_raw_os_error(*number))
+                    format!("command    not started: {}", io::Error::from_raw_os_error(*number))
                 }
             }
         }
-        Event::Down => "down     the interface is down".to_owned(),
+        Event::Down => "down       the interface is down".to_owned(),
         Event::Hold(hold) => {
-            format!("hold     what can wait does, for {} at most", seconds(hold.as_secs_f64()))
+            format!(
+                "hold       connections are delayed for at most {}",
+                seconds(hold.as_secs_f64())
+            )
         }
-        Event::Pass(waited) => format!("pass     waited {}", seconds(waited.as_secs_f64())),
-        Event::Bond { is_there: true } => "bond     it is back".to_owned(),
+        Event::Pass(waited) => format!("pass       waited {}", seconds(waited.as_secs_f64())),
+        Event::Bond { is_there: true } => "bond       connected again".to_owned(),
         Event::Bond { is_there: false } => {
-            "bond     it has gone: nothing is held back until it is back".to_owned()
+            "bond       connection lost: connections are not delayed".to_owned()
         }
         _ => return None,
     })
@@ -434,11 +439,11 @@ impl Summary {
         };
         let mut lines = vec![("Watched", format!("{}, {packets}", seconds(self.seconds)))];
         lines.push((
-            "Sleeps",
+            "Dormancy",
             match self.mean_wait_seconds {
                 None => "none".to_owned(),
                 Some(wait) => format!(
-                    "{}, after {} on average; {} took more than they saved",
+                    "{}, after {} on average; {} of them saved no energy",
                     count(self.sleeps),
                     seconds(wait),
                     count(self.false_sleeps)
@@ -455,7 +460,7 @@ impl Summary {
         ));
         let shares = self.saved_share.zip(self.saved_tail_share);
         let saved = shares.map_or(String::new(), |(all, tail)| {
-            format!(": {} less, {} of the tails", percent(all), percent(tail))
+            format!("; saved {}, of the tails {}", percent(all), percent(tail))
         });
         let (now, before) = (joules(self.joules), joules(self.status_quo_joules));
         lines.push(("Energy", format!("{now}, with the network's timers {before}{saved}")));
@@ -474,7 +479,7 @@ impl Summary {
             if self.given_up_connections > 0 {
                 text += &format!(", {} given up", count(self.given_up_connections));
             }
-            lines.push(("Held back", text));
+            lines.push(("Delayed", text));
         }
         let often = if self.seconds > 0.0 { self.wakeups as f64 / self.seconds } else { 0.0 };
         lines.push((
@@ -492,15 +497,15 @@ fn policy(text: &str, profile: &Profile) -> Result<(Box<dyn Policy + Send>, Opti
     let longest = plan.longest_hold();
     let hint = match () {
         () if plan.is_oracle() || plan.quantile().is_some() => {
-            "take makeidle, context, threshold or fixed:SECONDS"
+            "use makeidle, context, threshold or fixed:SECONDS"
         }
-        () if plan.holds() && longest.is_none() => "say for how long: makeactive-fixed:SECONDS",
+        () if plan.holds() && longest.is_none() => "give the delay: makeactive-fixed:SECONDS",
         () => {
             // This policy does not use trace properties.
             return Ok((plan.policy(profile, Learned { gap: NEVER, bursts: 0.0 }), longest));
         }
     };
-    Err(Failure::usage(format!("{text} has to know beforehand what passes")).hint(hint))
+    Err(Failure::usage(format!("{text} needs the whole trace in advance")).hint(hint))
 }
 
 #[cfg(test)]

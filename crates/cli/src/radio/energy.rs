@@ -36,10 +36,10 @@ Examples:
   manyways radio energy --radio lte=phone.pcapng --radio wifi=phone.pcapng    one device, two radios
   manyways radio generate --app mixed-day | manyways radio energy - --profile lte
 
-With --radio, packets of another kind of network than the radio's are left out, where the trace says
-which it is. docs/radio.md says how each figure comes about.
-Exit code: 0; 1 when a trace or a profile cannot be read; 2 when the request makes no sense; 128 + n when
-signal n ends it.")]
+With --radio, packets of other kinds of networks than the radio's are excluded, if the trace has
+this information. docs/radio.md explains each figure.
+Exit code: 0; 1 when a trace or a profile cannot be read; 2 when the arguments are invalid; 128 + n when
+signal n ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
@@ -172,7 +172,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&text)?;
     Ok(match signal {
         Some(signal) => {
-            eprintln!("manyways: stopped before the end: this is of what was read until then");
+            eprintln!("manyways: stopped before the end: results of the packets read until then");
             ExitCode::from(128 + signal as u8)
         }
         None => ExitCode::SUCCESS,
@@ -194,11 +194,11 @@ impl Args {
             return Ok(asked);
         }
         if self.traces.paths().is_empty() {
-            let failure = Failure::usage("there is no trace");
+            let failure = Failure::usage("the trace is missing");
             return Err(failure.hint("manyways radio energy TRACE --profile lte").into());
         }
         if self.profile.is_empty() {
-            let failure = Failure::usage("which radio is it");
+            let failure = Failure::usage("the radio is missing");
             return Err(failure
                 .hint("name one with --profile; manyways radio profiles lists them")
                 .into());
@@ -206,7 +206,7 @@ impl Args {
         let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
         if self.profile.len() > 1 && self.traces.paths().iter().any(|path| is_stdin(&path)) {
             let failure = Failure::usage("standard input can be read for one radio only");
-            return Err(failure.hint("write it to a file first").into());
+            return Err(failure.hint("write the input to a file first").into());
         }
         for trace in self.traces.paths() {
             for profile in &self.profile {

@@ -25,9 +25,9 @@ Examples:
   manyways radio generate --app mixed-day --lasts 7d --seed 1-20 -o traces
   manyways radio generate --heartbeat 30s --lasts 1h | manyways radio energy - --profile lte
 
-Columns: time in seconds, bytes with IP's header, direction, app, flow.
-Exit code: 0; 1 when nothing can be written; 2 when the request makes no sense; 128 + n when signal n
-ends it, and nothing is kept of what is not whole.")]
+Columns: time in seconds, bytes including the IP header, direction, app, flow.
+Exit code: 0; 1 when a trace cannot be written; 2 when the arguments are invalid; 128 + n when signal n
+ends the run, which removes incomplete files.")]
 pub struct Args {
     #[command(flatten)]
     made: MadeArgs,
@@ -61,19 +61,22 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Some(first) = made.first() else {
-        return Err(Failure::usage("which application is it")
+        return Err(Failure::usage("the application is missing")
             .hint("name one with --app, or give --heartbeat 30s")
             .into());
     };
     if made.len() > 1 && output.is_none() {
-        return Err(Failure::usage(format!("{} traces do not fit standard output", made.len()))
-            .hint("name a folder with -o")
-            .into());
+        return Err(Failure::usage(format!(
+            "{} traces cannot be written to standard output",
+            made.len()
+        ))
+        .hint("name a folder with -o")
+        .into());
     }
     let is_one = made.len() == 1;
     if !is_one && let Some(folder) = output {
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let (count, signal) = watched(|progress| {
         if is_one {
@@ -153,8 +156,8 @@ impl Sheet {
                     return Self::begin(Box::new(file), None);
                 }
                 if found.is_ok() && !force {
-                    return Err(Failure::usage(format!("{} is there already", path.display()))
-                        .hint("name another file, or replace it with --force")
+                    return Err(Failure::usage(format!("{} already exists", path.display()))
+                        .hint("name another file, or replace the file with --force")
                         .into());
                 }
                 // A symbolic link is kept.

@@ -24,7 +24,7 @@ pub fn profile(text: &str) -> Result<Known, Failure> {
     let path = Path::new(text);
     if let Some(read) = profiles::named(text) {
         if path.is_file() {
-            eprintln!("manyways: `{text}` is the known profile, not the file of that name here");
+            eprintln!("manyways: `{text}` is the built-in profile, not the file of that name");
             eprintln!("hint: write ./{text} for the file");
         }
         let profile = read.map_err(|error| wrong(text, error))?;
@@ -49,7 +49,7 @@ pub fn file(path: &Path) -> Result<(Profile, String), Failure> {
     let name = path.display().to_string();
     let text = text(path, MAX_TEXT).map_err(|why| {
         Failure::new(format!("cannot read {name}: {why}"))
-            .hint("manyways radio profiles NAME prints one to begin with")
+            .hint("manyways radio profiles NAME prints a profile as a template")
     })?;
     let profile = profile::parse(&text).map_err(|error| wrong(&name, error))?;
     Ok((profile, text))
@@ -70,7 +70,7 @@ fn text(path: &Path, most: usize) -> Result<String, String> {
     File::open(path)
         .and_then(|file| file.take(most as u64 + 1).read_to_end(&mut bytes))
         .map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8 text".to_owned())
 }
 
 fn wrong(name: &str, error: ProfileError) -> Failure {

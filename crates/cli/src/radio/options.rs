@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 
 /// Hint for an option that has no effect.
-pub const LEAVE: &str = "leave it out";
+pub const LEAVE: &str = "leave out the option";
 
 /// Fails on the first combination that is given: whether it is given, error, hint.
 pub fn refuse(combinations: &[(bool, &str, &str)]) -> Result<(), Failure> {

@@ -37,7 +37,7 @@ Examples:
   manyways radio probe --interface wwan0 --target example.org --resume
   manyways radio probe --interface wwan0 --target example.org --rounds 2 --json
 
-Exit code: 0; 1 when it fails; 2 when the request makes no sense; 130 when it was stopped.")]
+Exit code: 0; 1 when the run fails; 2 when the arguments are invalid; 130 when a signal stops the run.")]
 pub struct Args {
     /// The interface of the radio.
     #[arg(long, value_name = "IFACE")]
@@ -83,12 +83,12 @@ fn silence(text: &str) -> Result<Span, String> {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let (host, port) = host_and_port(&args.target).map_err(|_| {
-        Failure::usage(format!("`{}` has no port behind its colon", args.target))
+        Failure::usage(format!("`{}` has no port after the colon", args.target))
             .hint("write it like example.org, 192.0.2.1:443 or [2001:db8::1]:443")
     })?;
     let ladder = Ladder { least: args.from, most: args.to, step: args.step, rounds: args.rounds };
     // Checked before the file is created.
-    let wrong = |error| Failure::usage(format!("{error}")).hint("choose --from, --to and --step");
+    let wrong = |error| Failure::usage(format!("{error}")).hint("change --from, --to and --step");
     Plan::new(&ladder, args.seed, &[]).map_err(wrong)?;
     let interface = interface_named(&args.interface)?;
     let path =
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn interface_named(name: &str) -> Result<Interface, Failure> {
     let all = interface::list().map_err(|error| Failure::new(error.to_string()))?;
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    let hint = format!("there is {}; `manyways paths` says what they are", names.join(", "));
+    let hint = format!("the interfaces are {}; `manyways paths` describes them", names.join(", "));
     let found = all.iter().find(|one| one.name == name).cloned();
     found.ok_or_else(|| Failure::usage(format!("there is no interface `{name}`")).hint(hint))
 }
@@ -152,7 +152,7 @@ fn address(interface: &Interface, host: &str) -> Result<std::net::IpAddr> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot look the target up")?;
+        .context("cannot resolve the target")?;
     let found = runtime.block_on(resolve::lookup(interface, host));
     let found = found.map_err(|error| Failure::new(error.to_string()))?;
     let nothing = || Failure::new(format!("the name {host} has no address"));
@@ -162,12 +162,10 @@ fn address(interface: &Interface, host: &str) -> Result<std::net::IpAddr> {
 fn unopened(error: &io::Error, path: &Path) -> Failure {
     let name = path.display();
     match error.kind() {
-        ErrorKind::AlreadyExists => Failure::usage(format!("{name} is there already"))
-            .hint("--resume goes on with it, and --output writes another one"),
-        ErrorKind::InvalidData => {
-            Failure::new(format!("{name} is something else than the probes of a radio"))
-                .hint("--output writes another file")
-        }
+        ErrorKind::AlreadyExists => Failure::usage(format!("{name} already exists"))
+            .hint("--resume continues the file, and --output writes another one"),
+        ErrorKind::InvalidData => Failure::new(format!("{name} is not a file of radio probes"))
+            .hint("--output writes another file"),
         _ => Failure::new(format!("cannot write {name}: {error}")),
     }
 }
@@ -224,23 +222,20 @@ fn show(bar: &ProgressBar, plan: &Plan) {
     }
     let mut words = format!("{} left", seconds(plan.left().as_secs_f64()));
     if let Some(idle) = plan.idle() {
-        words.push_str(&format!("; silent for {}", seconds(idle.as_secs_f64())));
+        words.push_str(&format!("; gap of {}", seconds(idle.as_secs_f64())));
     }
     if plan.disturbed() > 0 {
-        words.push_str(&format!(
-            "; {} by other packets",
-            counted(plan.disturbed() as usize, "break")
-        ));
+        words.push_str(&format!("; {} restarted", counted(plan.disturbed() as usize, "break")));
     }
     bar.set_position(plan.answered() as u64);
     bar.set_message(words);
 }
 
 fn words(plan: &Plan, probes: usize, found: &Result<Vec<Timer>, NoTimer>) -> String {
-    let mut text = format!("{} measured", counted(probes, "silence"));
+    let mut text = format!("{} measured", counted(probes, "gap"));
     let broken = plan.disturbed() as usize;
     if broken > 0 {
-        text.push_str(&format!("; {broken} broken by other packets and begun anew"));
+        text.push_str(&format!("; {broken} restarted because of other packets"));
     }
     if plan.lost() > 0 {
         text.push_str(&format!("; {} without an answer", counted(plan.lost() as usize, "probe")));
@@ -249,7 +244,7 @@ fn words(plan: &Plan, probes: usize, found: &Result<Vec<Timer>, NoTimer>) -> Str
     if !plan.given_up().is_empty() {
         let all: Vec<String> =
             plan.given_up().iter().map(|idle| seconds(idle.as_secs_f64())).collect();
-        text.push_str(&format!("Given up, as they were broken too often: {}.\n", all.join(", ")));
+        text.push_str(&format!("Given up after too many restarts: {}.\n", all.join(", ")));
     }
     let found = match found {
         Ok(found) => found,

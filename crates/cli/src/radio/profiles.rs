@@ -15,12 +15,12 @@ use manyways_report::text::table;
 #[command(after_help = "\
 Examples:
   manyways radio profiles
-  manyways radio profiles lte                  its file, with the source of every number
-  manyways radio profiles lte > mine.toml      to begin one of your own with
+  manyways radio profiles lte                  its file, with the source of every value
+  manyways radio profiles lte > mine.toml      as a template for your own
   manyways radio profiles --json
 
-`tail` is how long the radio stays awake behind the last packet, and what that takes. `threshold` is
-the silence from which on it is worth to send the radio to sleep at once.")]
+`tail` is the time from the last packet to the release, and its energy. `threshold` is
+the gap above which immediate fast dormancy saves energy.")]
 pub struct Args {
     /// Print the file of this one
     #[arg(value_name = "NAME", help = the_file_of())]
@@ -32,7 +32,7 @@ pub struct Args {
 
 fn the_file_of() -> String {
     let names: Vec<&str> = profiles::all().map(|(name, _)| name).collect();
-    format!("Print the file of this one: {}", names.join(", "))
+    format!("Print the file of this profile: {}", names.join(", "))
 }
 
 #[derive(Serialize)]

@@ -41,20 +41,20 @@ Examples:
 
 Policies:
   status-quo                 the network's timers
-  fixed[:SECONDS]            the same wait each time (4.5 s)
-  iat[:P]                    the P-quantile (0.95) of the trace's own gaps
-  threshold                  the wait from which on sleeping at once is worth it
-  oracle                     knows what comes
-  makeidle[:N]               what would have been best for the last N gaps (100)
+  fixed[:SECONDS]            a constant wait (4.5 s)
+  iat[:P]                    the P-quantile (0.95) of the trace's gaps
+  threshold                  the gap above which immediate dormancy saves energy
+  oracle                     knows the next gap
+  makeidle[:N]               the best wait for the last N gaps (100)
   printed                    makeidle by its equations as printed
-  context                    what has been best after packets like the last one
-  makeactive-fixed[:HOLD]    holds back what may wait, always for as long
-  makeactive[:EXPERTS]       holds back what may wait, for as long as it has learnt (10)
-  makeidle+makeactive        sleeps like one, holds back like the other
+  context                    the best wait after similar packets
+  makeactive-fixed[:HOLD]    delays sessions by a constant time
+  makeactive[:EXPERTS]       delays sessions by a learned time (10)
+  makeidle+makeactive        goes idle by the first, delays by the second
 
-Nothing is held back but what --tolerant or --rules name.
-Exit code: 0; 1 when a trace cannot be read; 2 when the request makes no sense; 128 + n when signal n
-ends it.")]
+Only sessions that --tolerant or --rules name are delayed.
+Exit code: 0; 1 when a trace cannot be read; 2 when the arguments are invalid; 128 + n when signal n
+ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
@@ -242,7 +242,7 @@ impl Results {
             self.traces.iter().map(move |one| one.ran[run].outcome.delays.count).sum::<u64>()
         };
         if runs.peek().is_some() && runs.all(|run| held(run) == 0) {
-            eprintln!("manyways: nothing in the traces is what may be held back");
+            eprintln!("manyways: the traces have no delay-tolerant sessions");
             eprintln!("hint: `manyways radio energy TRACE --profile lte` names its applications");
         }
     }
@@ -271,19 +271,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let variants = Variants::new(&known, &args.policy, &args.sweep)?;
     let tolerant = args.may_wait()?;
     if tolerant.is_empty() && variants.jobs.iter().any(|job| job.plan.holds()) {
-        let failure = Failure::usage("a policy holds sessions back, and nothing may be held back");
-        return Err(failure.hint("say what may: --tolerant email,news, or --rules FILE").into());
+        let failure = Failure::usage("a policy delays sessions, but no session is delay-tolerant");
+        return Err(failure
+            .hint("name applications with --tolerant email,news, or rules with --rules FILE")
+            .into());
     }
     let made = args.made.all();
     if args.traces.paths().is_empty() && made.is_empty() {
-        let failure = Failure::usage("there is no trace");
+        let failure = Failure::usage("the trace is missing");
         return Err(failure
-            .hint("name files, or have some made: --app mixed-day --seed 1-20")
+            .hint("name files, or generate traces: --app mixed-day --seed 1-20")
             .into());
     }
     if made.is_empty() && args.made.lasts().is_some() {
-        let failure = Failure::usage("--lasts is for traces that are made");
-        return Err(failure.hint("with --app; a file is as long as it is").into());
+        let failure = Failure::usage("--lasts has no effect on trace files");
+        return Err(failure.hint("use --lasts with --app").into());
     }
     let threads = args.threads.map_or_else(cores, usize::from);
     let keeps = args.report.is_some();
@@ -330,7 +332,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&text)?;
     Ok(match signal {
         Some(signal) => {
-            eprintln!("manyways: stopped before the end: this is of what was read until then");
+            eprintln!("manyways: stopped before the end: results of the packets read until then");
             ExitCode::from(128 + signal as u8)
         }
         None => ExitCode::SUCCESS,

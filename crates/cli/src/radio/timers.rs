@@ -12,18 +12,21 @@ pub fn sentences(all: &[Timer]) -> String {
     for (place, timer) in all.iter().enumerate() {
         let ends = &timer.ends;
         if place == 0 {
-            text.push_str(&format!("Awake, a round trip takes {}.\n", seconds(ends.awake)));
+            text.push_str(&format!(
+                "While connected, a round trip takes {}.\n",
+                seconds(ends.awake)
+            ));
         }
         let when = match ends.onset.value == ends.completion.value {
-            true => format!("After a silence of {}", between(&ends.onset)),
+            true => format!("After a gap of {}", between(&ends.onset)),
             false => format!(
-                "After a silence of {} sometimes, of {} always",
+                "After a gap of {} sometimes, of {} always",
                 between(&ends.onset),
                 between(&ends.completion)
             ),
         };
         let longer = seconds(timer.promotion);
-        text.push_str(&format!("{when} it takes at least {longer} longer.\n"));
+        text.push_str(&format!("{when} a round trip takes at least {longer} longer.\n"));
     }
     text
 }

@@ -125,7 +125,7 @@ impl TraceArgs {
         let trace = Trace::open(path, &wanted, progress).map_err(failure)?;
         for fault in trace.faults() {
             eprintln!("manyways: {}: {fault}", trace.name());
-            eprintln!("hint: the trace is what was read before");
+            eprintln!("hint: the results cover the packets before the fault");
         }
         Ok(trace)
     }

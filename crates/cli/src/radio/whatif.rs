@@ -32,10 +32,10 @@ Examples:
   manyways radio whatif phone.pcap --profile lte --app .example.org --shift 60s --without --json
   manyways radio generate --heartbeat 30s | manyways radio whatif - --profile lte --batch 5min
 
-A session is what a flow, or an application where the trace has no flows, does without a silence of
-1.5 s. Each of them moves as a whole.
-Exit code: 0; 1 when the trace cannot be read; 2 when the request makes no sense; 128 + n when signal n
-ends it.")]
+A session is the traffic of a flow, or of an application if the trace has no flows, without a gap of
+1.5 s. Each session moves as a whole.
+Exit code: 0; 1 when the trace cannot be read; 2 when the arguments are invalid; 128 + n when signal n
+ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
@@ -108,7 +108,7 @@ struct Line {
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let [path] = args.traces.paths() else {
-        let failure = Failure::usage("one trace is wanted");
+        let failure = Failure::usage("exactly one trace is needed");
         return Err(failure.hint("manyways radio whatif TRACE --profile lte --batch 5min").into());
     };
     let known = known::profile(&args.profile)?;
@@ -129,8 +129,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         changes.push(("without".to_owned(), Some(Change::Drop), 0.0));
     }
     if changes.is_empty() {
-        let failure = Failure::usage("nothing is to be changed");
-        return Err(failure.hint("say what: --batch 5min, --shift 60s, --prefetch 10min").into());
+        let failure = Failure::usage("no change is given");
+        return Err(failure
+            .hint("give changes: --batch 5min, --shift 60s, --prefetch 10min")
+            .into());
     }
     let ((seen, lines), signal) = watched(|progress| {
         let mut trace = args.traces.open(path, None, progress)?;
@@ -144,7 +146,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let times = args.batch.iter().chain(&args.prefetch).chain(&args.shift);
         if times.map(|span| span.as_secs_f64()).any(|span| span > lasts) {
             eprintln!(
-                "manyways: the trace lasts for {}, which is less than what is tried",
+                "manyways: the trace lasts {}, which is shorter than a given change",
                 seconds(lasts)
             );
         }
@@ -159,11 +161,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             known.truncate(20);
             let sentence = format!("{} has no application {}", trace.name(), args.app.join(", "));
             return Err(Failure::new(sentence)
-                .hint(format!("it has: {}", known.join(", ")))
+                .hint(format!("the applications are: {}", known.join(", ")))
                 .into());
         }
         let mut lines = vec![What {
-            name: "as it is".to_owned(),
+            name: "unchanged".to_owned(),
             joules,
             switches,
             moved: Moved::default(),
@@ -211,7 +213,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         false => {
             let mut rows = vec![
-                ["", "energy", "saved", "share", "mAh", "brought back", "sessions", "mean", "most"]
+                ["", "energy", "saved", "share", "mAh", "switches", "sessions", "mean", "most"]
                     .map(str::to_owned)
                     .to_vec(),
             ];
@@ -221,7 +223,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 false => args.app.join(", "),
             };
             format!(
-                "{} on {}: {} packets in {}; what changes is {}\n\n{}",
+                "{} on {}: {} packets in {}; changed: {}\n\n{}",
                 printable(&trace),
                 printable(&known.name),
                 count(seen.packets),
@@ -234,7 +236,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     super::print(&text)?;
     Ok(match signal {
         Some(signal) => {
-            eprintln!("manyways: stopped before the end: this is of what was read until then");
+            eprintln!("manyways: stopped before the end: results of the packets read until then");
             ExitCode::from(128 + signal as u8)
         }
         None => ExitCode::SUCCESS,

@@ -78,8 +78,8 @@ impl Measured {
         for (place, state) in self.states().into_iter().enumerate() {
             parts.push((state, Some(account.state_secs[place]), account.states[place]));
         }
-        parts.push(("released".to_owned(), None, account.demotions));
-        parts.push(("brought back".to_owned(), None, account.promotions));
+        parts.push(("demotions".to_owned(), None, account.demotions));
+        parts.push(("promotions".to_owned(), None, account.promotions));
         parts
     }
 }
@@ -90,8 +90,8 @@ pub fn phase(phase: Phase, states: &[String]) -> String {
         Phase::Transfer(Direction::Up) => "sending".to_owned(),
         Phase::Transfer(Direction::Down) => "receiving".to_owned(),
         Phase::State(place) => states.get(place).cloned().unwrap_or_default(),
-        Phase::Promotion(_) => "brought back".to_owned(),
-        Phase::Demotion(_) => "released".to_owned(),
+        Phase::Promotion(_) => "promotion".to_owned(),
+        Phase::Demotion(_) => "demotion".to_owned(),
     }
 }
 

@@ -17,8 +17,8 @@ const CLOSE: f64 = 120.0;
 const SHORT: f64 = 5e-3;
 
 pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usize) -> String {
-    let lead = "What the radio took for a trace of packets, and what for.";
-    let mut page = Page::new("Where the radio's energy goes", lead);
+    let lead = "Energy of the radio for a packet trace, by cause.";
+    let mut page = Page::new("Energy of the radio", lead);
     // Alternative radios do not add up.
     if is_device || measured.len() == 1 {
         let switches = measured.iter().map(|one| one.account.switches).sum();
@@ -26,11 +26,11 @@ pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
         if let Some(days) = days(measured) {
             highlights.push(("A day".to_owned(), a_day(days, battery)));
         }
-        highlights.push(("Brought back".to_owned(), count(switches)));
+        highlights.push(("Switches".to_owned(), count(switches)));
         page.highlights(&highlights);
     }
-    page.heading("What for");
-    page.figure(&shares(measured), "Shares of the energy; behind a bar how much it is.");
+    page.heading("Causes");
+    page.figure(&shares(measured), "Shares of the energy; the label after a bar is the energy.");
     for one in measured {
         page.heading(&format!("{} on {}", one.trace, one.known.name));
         page.notes(&[
@@ -50,7 +50,7 @@ pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
         if let Some(drawing) = beginning(one) {
             page.figure(
                 &drawing,
-                "The beginning, in the radio's states. To bring it back takes no time here.",
+                "The first seconds, by the radio's states. Promotions take no time here.",
             );
         }
         owners(&mut page, one, top);
@@ -61,8 +61,7 @@ pub fn html(measured: &[Measured], battery: &Battery, is_device: bool, top: usiz
 
 fn shares(measured: &[Measured]) -> Drawing {
     // Radios have different states; common to all are transfer, connected, released, switches.
-    let legend =
-        ["transfer", "awake without one", "released", "let go and brought back"].map(str::to_owned);
+    let legend = ["transfer", "connected, no transfer", "released", "switches"].map(str::to_owned);
     let bars = measured.iter().map(|one| {
         let account = &one.account;
         let all = account.total().max(f64::MIN_POSITIVE);
@@ -83,10 +82,11 @@ fn shares(measured: &[Measured]) -> Drawing {
         }
     });
     Bars {
-        title: "What the energy is for".to_owned(),
-        description: "A bar for each radio, divided into transfers, the time awake without one, \
-                      the time released, and changes of state."
-            .to_owned(),
+        title: "Energy by cause".to_owned(),
+        description:
+            "A bar for each radio, divided into transfers, connected time without a transfer, \
+                      released time, and switches."
+                .to_owned(),
         axis: "share of the energy".to_owned(),
         mark: None,
         legend: legend.to_vec(),
@@ -113,7 +113,7 @@ fn over_time(one: &Measured) -> Drawing {
     let points = one.steps.power().map(|(at, watts)| (at / unit, watts)).collect();
     Curves {
         title: "Power over time".to_owned(),
-        description: "The radio's mean power in each step.".to_owned(),
+        description: "Mean power of the radio in each step.".to_owned(),
         across: Axis::linear(&format!("{words} since the first packet")),
         up: Axis::linear("W"),
         lines: vec![Line { name: String::new(), points, is_filled: true }],
@@ -171,12 +171,12 @@ fn beginning(one: &Measured) -> Option<Drawing> {
 
 fn owners(page: &mut Page, one: &Measured, top: usize) {
     let columns = [
-        ("Who", Column::Words),
+        ("Owner", Column::Words),
         ("Energy", Column::Figures),
         ("Share", Column::Figures),
         ("Transfer", Column::Figures),
         ("Tail", Column::Figures),
-        ("Brought back", Column::Figures),
+        ("Switches", Column::Figures),
         ("Bytes", Column::Figures),
     ];
     let all = one.account.total();
@@ -209,7 +209,7 @@ fn owners(page: &mut Page, one: &Measured, top: usize) {
             faint: true,
         }))
         .collect();
-    page.table("Who the energy was for: a tail belongs to the packet before it", &columns, &lines);
+    page.table("Energy by owner: a tail belongs to the packet before it", &columns, &lines);
 }
 
 fn bursts(page: &mut Page, one: &Measured) {

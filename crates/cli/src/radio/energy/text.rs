@@ -56,15 +56,15 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
         bytes(account.bytes[1])
     );
     if one.seen.left_out > 0 {
-        let _ = writeln!(text, "{} packets of other networks left out", count(one.seen.left_out));
+        let _ = writeln!(text, "{} packets of other networks excluded", count(one.seen.left_out));
     }
     let _ = write!(text, "{}, {} mAh", joules(all), digits(battery.mah(all)));
     if let Some(day) = one.a_day() {
         let _ = write!(text, "; {}", a_day(day, battery));
     }
-    let _ = writeln!(text, "; the radio is brought back {} times\n", count(account.switches));
+    let _ = writeln!(text, "; {} switches\n", count(account.switches));
     let head = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
-    let mut rows = vec![head(["what for", "energy", "share", "time"])];
+    let mut rows = vec![head(["cause", "energy", "share", "time"])];
     for (name, secs, spent) in one.parts() {
         rows.push(vec![
             name,
@@ -130,7 +130,7 @@ fn owners(one: &Measured, top: usize) -> String {
     };
     let all = one.account.total();
     let mut rows = vec![
-        [what, "energy", "share", "transfer", "tail", "brought back", "bytes"]
+        [what, "energy", "share", "transfer", "tail", "switches", "bytes"]
             .map(str::to_owned)
             .to_vec(),
     ];

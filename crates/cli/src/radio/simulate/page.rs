@@ -19,14 +19,14 @@ pub fn html(results: &Results) -> String {
     let variants = &results.variants;
     let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
     let lead = format!(
-        "Policies that send the radio to sleep, over {} of {} packets.",
+        "Policies for the radio's idle state, over {} of {} packets.",
         match results.traces.len() {
             1 => "a trace".to_owned(),
             many => format!("{many} traces"),
         },
         count(packets)
     );
-    let mut page = Page::new("What a policy for the radio saves", &lead);
+    let mut page = Page::new("Energy saved by radio policies", &lead);
     for profile in 0..variants.profiles.len() {
         page.heading(&variants.name(profile));
         page.notes(&[variants.profiles[profile].title.clone()]);
@@ -41,11 +41,17 @@ pub fn html(results: &Results) -> String {
             "Energy saved over the network's timers (as figures 4-9 and 4-17 of Deng's thesis).",
         );
         page.figure(
-            &bars(results, profile, "Signalling", "times as many switches as under the network's timers", |sum| {
-                let about = format!("{} J saved each", digits(sum.saved_per_switch()));
-                (sum.switches(), format!("{:.2}", sum.switches()), about)
-            }),
-            "How often the radio is brought back (as figures 4-10, 4-11 and 4-18), and what each time \
+            &bars(
+                results,
+                profile,
+                "Signalling",
+                "times as many switches as under the network's timers",
+                |sum| {
+                    let about = format!("{} J saved each", digits(sum.saved_per_switch()));
+                    (sum.switches(), format!("{:.2}", sum.switches()), about)
+                },
+            ),
+            "Switches (as figures 4-10, 4-11 and 4-18), and the energy that each of them \
              saves.",
         );
         let share = |share: f64| match share.is_finite() {
@@ -53,19 +59,19 @@ pub fn html(results: &Results) -> String {
             false => (0.0, "there was none".to_owned(), String::new()),
         };
         let wrong = |sum: &Sum| share(sum.false_switches());
-        let axis = "% of the silences in which one who knows what comes stays awake";
+        let axis = "% of the gaps in which the oracle stays connected";
         page.figure(
             &bars(results, profile, "False switches", axis, wrong),
-            "Sleep that was wrong, beside one who knows what comes (as figure 4-12).",
+            "Releases that the oracle does not make (as figure 4-12).",
         );
         let missed = |sum: &Sum| share(sum.missed_switches());
-        let axis = "% of the silences in which one who knows what comes sleeps";
+        let axis = "% of the gaps in which the oracle goes idle";
         page.figure(
             &bars(results, profile, "Missed switches", axis, missed),
-            "Sleep that was missed (as figure 4-12).",
+            "Releases that only the oracle makes (as figure 4-12).",
         );
         if let Some(drawing) = delays(results, profile) {
-            page.figure(&drawing, "For how long sessions were held back (as figure 4-15).");
+            page.figure(&drawing, "Delays of sessions (as figure 4-15).");
         }
         all(&mut page, results, profile);
         if results.traces.len() >= MANY {
@@ -83,10 +89,10 @@ pub fn html(results: &Results) -> String {
     page.notes(&[
         "Sums over all traces are divided, not shares averaged. The network's timers alone are 100 %."
             .to_owned(),
-        "The oracle knows what comes and delays nothing: nobody who delays nothing saves more."
+        "The oracle knows the next gap and does not delay sessions: no policy without delays saves more."
             .to_owned(),
-        "False: of the silences in which the oracle stays awake, the share in which the radio was \
-         released. Missed: of those in which it sleeps, the share in which it was not."
+        "False: of the gaps in which the oracle stays connected, the share in which the radio was \
+         released. Missed: of the gaps in which the oracle goes idle, the share in which it was not."
             .to_owned(),
     ]);
     page.html(&format!("manyways {} radio simulate", env!("CARGO_PKG_VERSION")))
@@ -154,7 +160,7 @@ fn delays(results: &Results, profile: usize) -> Option<Drawing> {
     };
     let chart = Bars {
         title: "Delays".to_owned(),
-        description: "Mean delay of the sessions that were held back, by policy.".to_owned(),
+        description: "Mean delay of the delayed sessions, by policy.".to_owned(),
         axis: "seconds".to_owned(),
         mark: None,
         legend: Vec::new(),
@@ -316,7 +322,7 @@ fn swept(results: &Results) -> Vec<(Drawing, String)> {
             {
                 let chart = Curves {
                     title: caption.clone(),
-                    description: "Each value holds until the next one that was tried.".to_owned(),
+                    description: "Each value holds until the next one.".to_owned(),
                     across: Axis::linear(&sweep.key),
                     up: Axis { to: None, ..Axis::parts("share") },
                     lines,
@@ -351,7 +357,7 @@ fn decisions(page: &mut Page, results: &Results) {
         let curve = |title: &str, up: &str, points: Vec<(f64, f64)>| {
             Curves {
                 title: title.to_owned(),
-                description: "Changes as the trace goes on.".to_owned(),
+                description: "Changes over the trace.".to_owned(),
                 across: Axis::linear("hours since the first packet"),
                 up: Axis::linear(up),
                 lines: vec![Line { name: String::new(), points, is_filled: false }],
@@ -364,11 +370,11 @@ fn decisions(page: &mut Page, results: &Results) {
         let changes = |points: &[(f64, f64)]| points.windows(2).any(|pair| pair[0].1 != pair[1].1);
         if wait.is_none() && changes(&ran.waits) {
             let points = hours(&ran.waits, released(job.profile));
-            wait = Some((run, curve("Waits", "seconds to wait", points)));
+            wait = Some((run, curve("Waits", "wait in seconds", points)));
         }
         if hold.is_none() && changes(&ran.holds) {
             let points = hours(&ran.holds, f64::INFINITY);
-            hold = Some((run, curve("Holds", "seconds to hold back", points)));
+            hold = Some((run, curve("Holds", "delay in seconds", points)));
         }
     }
     let name = |run: usize| {
@@ -376,16 +382,16 @@ fn decisions(page: &mut Page, results: &Results) {
         format!("{} on {profile}, {}", variants.policies[run], trace.trace)
     };
     if let Some((run, drawing)) = wait {
-        page.heading("How waits change");
+        page.heading("Waits over time");
         let caption = format!(
-            "{}: after each packet, how long it would wait (as figure 4-14); the network's own timers \
+            "{}: the wait after each packet (as figure 4-14); the network's timers \
              are the highest value.",
             name(run)
         );
         page.figure(&drawing, &caption);
     }
     if let Some((run, drawing)) = hold {
-        page.heading("How delays are learnt");
+        page.heading("Learned delays");
         page.figure(&drawing, &format!("{} (as figure 4-16).", name(run)));
     }
 }

@@ -48,7 +48,7 @@ pub fn sweep(text: &str) -> Result<Sweep, String> {
         }
     }
     if !keys.contains(&key.as_str()) {
-        return Err(format!("it is one of {}", keys.join(", ")));
+        return Err(format!("use one of {}", keys.join(", ")));
     }
     let read = |value: &str| {
         let value = value.trim();
@@ -80,13 +80,13 @@ impl Variants {
     pub fn new(known: &[Known], policies: &[String], sweeps: &[Sweep]) -> Result<Self, Failure> {
         for (place, sweep) in sweeps.iter().enumerate() {
             if sweeps[..place].iter().any(|other| other.key == sweep.key) {
-                let failure = Failure::usage(format!("`{}` is tried twice", sweep.key));
+                let failure = Failure::usage(format!("`{}` is given twice", sweep.key));
                 return Err(failure.hint(format!("give all values at once: {}=A,B,C", sweep.key)));
             }
         }
         let all = sweeps.iter().map(|sweep| sweep.values.len()).try_fold(1, usize::checked_mul);
         if all.is_none_or(|all| all > MOST) {
-            let failure = Failure::usage("these are too many values at a time");
+            let failure = Failure::usage("the sweep has too many combinations");
             return Err(failure.hint(format!("try at most {MOST} combinations")));
         }
         let of_profiles: Vec<&Sweep> =
@@ -134,13 +134,15 @@ impl Variants {
         }
         for sweep in sweeps.iter().filter(|sweep| !is_of_profiles(&sweep.key)) {
             if !plans.iter().any(|(name, _)| name.contains(&format!(":{}=", sweep.key))) {
-                let sentence = format!("no policy that was asked for has a number `{}`", sweep.key);
-                return Err(Failure::usage(sentence).hint("name one that has it with --policy"));
+                let sentence = format!("no requested policy has a parameter `{}`", sweep.key);
+                return Err(
+                    Failure::usage(sentence).hint("name a policy with this parameter in --policy")
+                );
             }
         }
         if plans.len() * variants.profiles.len() > MOST {
             let sentence = format!("{} runs are too many", plans.len() * variants.profiles.len());
-            return Err(Failure::usage(sentence).hint("try fewer values at a time"));
+            return Err(Failure::usage(sentence).hint("try fewer values"));
         }
         for profile in 0..variants.profiles.len() {
             let first = variants.jobs.len();
@@ -264,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_said() {
-        assert!(sweep("x=1").unwrap_err().contains("it is one of e-switch"));
+        assert!(sweep("x=1").unwrap_err().contains("use one of e-switch"));
         assert!(sweep("n=a").unwrap_err().contains("`a` is not a number"));
         assert_eq!(sweep("turn-off=2").unwrap_err(), "`2` is not from 0 to 1");
         assert_eq!(sweep("e-switch=1e308").unwrap_err(), "`1e308` is not from 0 to 1000");

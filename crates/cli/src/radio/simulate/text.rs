@@ -52,8 +52,8 @@ pub fn text(results: &Results, each: bool) -> String {
     }
     let packets: u64 = results.traces.iter().map(|trace| trace.seen.packets).sum();
     text.push_str(&format!(
-        "\n{}, {} packets. saved: of the energy under the network's timers; switches: times the \
-         radio is brought back, by those under them.\n",
+        "\n{}, {} packets. saved: share of the energy under the network's timers; switches: \
+         ratio to those under these timers.\n",
         match &results.traces[..] {
             [one] => printable(&one.trace).into_owned(),
             all => format!("{} traces", all.len()),
