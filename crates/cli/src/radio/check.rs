@@ -17,29 +17,29 @@ use manyways_report::number::{joules, seconds, watts};
 use manyways_report::svg::Drawing;
 use manyways_report::text::table;
 
-/// Check a profile of your own, and draw it.
+/// Check a radio profile and draw it
 ///
-/// Points at the line that is wrong, or shows the states that the radio goes through after the last
-/// packet, and what a silence costs until a packet ends it.
+/// Reports the place of an error in the file, or prints the states of the radio after the last
+/// packet and the energy of a gap by its length.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   manyways radio check mine.toml
   manyways radio check mine.toml --report mine.html
-  manyways radio check lte --report lte.html       a known profile
+  manyways radio check lte --report lte.html       a built-in profile
   manyways radio check mine.toml --json
 
 A built-in name takes precedence over a file of that name: write ./lte for the file `lte`.
 Exit code: 0 when the profile is valid; 1 when the file cannot be read or the report not be written; 2 when
 the profile is not valid, or no profile has that name.")]
 pub struct Args {
-    /// A profile: a known name, or a file.
+    /// Profile: a built-in name or a file
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// Draw the profile: one HTML file that needs nothing else.
+    /// Write an HTML report with drawings, without external resources
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print all numbers as one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }

@@ -23,11 +23,11 @@ use crate::bond::status;
 use crate::failure::Failure;
 use manyways_report::number::{count, digits, joules, percent, seconds};
 
-/// Send the radio to sleep as a policy says, while packets pass.
+/// Send the radio to idle by a policy while packets pass
 ///
-/// Watches the packets of an interface, runs a policy on them, and says when the radio is to sleep, or
-/// runs a command that sends it. At the end it says what the radio has taken by its profile, and what
-/// it would have taken with the network's timers alone.
+/// Watches the packets of an interface, runs a policy on them, and prints when the radio should go
+/// idle, or runs a command that sends it to idle. The summary compares the energy by the profile
+/// with that under the network's timers alone.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -52,55 +52,55 @@ modem for fast dormancy depends on the modem: try it by hand first.
 Exit code: 0 after --for or a signal; 1 when the run fails or the interface is removed; 2
 when the arguments are invalid.")]
 pub struct Args {
-    /// The interface whose packets to watch.
+    /// Interface to watch
     #[arg(long, value_name = "IFACE")]
     interface: String,
-    /// The radio behind it: the name of a profile that is known, or a file.
+    /// Radio of the interface: a built-in profile or a file
     #[arg(long, value_name = "PROFILE")]
     profile: String,
-    /// When to sleep: status-quo, fixed:SECONDS, threshold, makeidle, makeidle:N or context; with
-    /// +makeactive behind it, what can wait is held back.
+    /// Policy: status-quo, fixed:SECONDS, threshold, makeidle, makeidle:N or context; with
+    /// +makeactive after it, new connections are delayed too
     #[arg(long, value_name = "POLICY", default_value = "makeidle")]
     policy: String,
-    /// Rules of the bond's policy whose new connections can wait.
+    /// Rules of the bond's policy whose new connections are delay-tolerant
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     hold: Vec<String>,
-    /// The bond's client, where it has a name: `bond client --name`.
+    /// Name of the bond client (`bond client --name`)
     #[arg(long, value_name = "NAME", default_value = "default", requires = "hold")]
     bond: String,
-    /// What to do then.
+    /// How to send the radio to idle
     #[arg(long, value_enum, default_value_t = Actuator::Log)]
     actuator: Actuator,
-    /// What `exec` runs.
+    /// Command that `exec` runs
     #[arg(long, value_name = "CMD", required_if_eq("actuator", "exec"))]
     command: Option<String>,
-    /// Kill the command when it takes longer.
+    /// Kill the command after this time
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = at_least_a_millisecond,
           requires = "command")]
     timeout: Span,
-    /// From one sleep to the next, at least.
+    /// Minimum time between two fast dormancies
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     every: Span,
-    /// Watch the interface's counters instead of its packets: less exact, but everybody may.
+    /// Read the interface's counters instead of its packets: less exact, but without privileges
     #[arg(long)]
     counters: bool,
-    /// How often to look at the counters.
+    /// Interval of reading the counters
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = at_least_a_millisecond,
           requires = "counters")]
     step: Span,
-    /// Print what happens as JSON, one object a line.
+    /// Print events as JSON, one object per line
     #[arg(long)]
     json: bool,
-    /// Stop after this: 90s, 15min.
+    /// Stop after this time: 90s, 15min
     #[arg(long = "for", value_name = "DURATION", value_parser = at_least_a_millisecond)]
     duration: Option<Span>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Actuator {
-    /// Say so.
+    /// Print the decision only
     Log,
-    /// Run a command.
+    /// Run a command
     Exec,
 }
 

@@ -21,11 +21,11 @@ use super::traces::{TraceArgs, watched};
 use crate::failure::Failure;
 use crate::report_file::{self, check_folder, keep_apart};
 
-/// What a trace of packets costs in energy on a network, and what for.
+/// Compute the energy of a packet trace on a network
 ///
-/// Says what transfers took and what the radio took to stay awake behind them, how often it was
-/// brought back, which applications that was for, and which kinds of bursts. Packets are taken to be
-/// where they are, whatever the radio does.
+/// Prints the energy of transfers and of tails, the number of switches, and the shares of
+/// applications and kinds of bursts. The times of packets are taken from the trace and do not
+/// depend on the radio.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -43,35 +43,35 @@ signal n ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
-    /// The radio: a name of `manyways radio profiles`, or a file; may be repeated to compare.
+    /// Radio: a name of `manyways radio profiles` or a file; may be repeated to compare
     #[arg(long, value_name = "PROFILE", value_delimiter = ',')]
     profile: Vec<String>,
-    /// A radio and what passed it; may be repeated: all of them are one device.
+    /// Radio and trace; may be repeated: all of them belong to one device
     #[arg(long, value_name = "PROFILE=TRACE", conflicts_with_all = ["traces", "profile"])]
     radio: Vec<String>,
-    /// The battery's capacity: what a day takes is told as a part of it.
+    /// Capacity of the battery: prints the energy of a day as a share of it
     #[arg(long, value_name = "CAPACITY", value_parser = capacity)]
     battery: Option<f64>,
-    /// The battery's voltage.
+    /// Voltage of the battery
     #[arg(long, value_name = "VOLTS", default_value = "3.85", value_parser = volts)]
     voltage: f64,
-    /// What to divide the energy among.
+    /// Attribute the energy to applications or to flows
     #[arg(long, value_name = "WHAT", default_value = "application")]
     by: By,
-    /// How many of those are shown; the rest is one line.
+    /// Number of applications or flows to print; the others are one line
     #[arg(long, value_name = "COUNT", default_value = "15")]
     top: usize,
-    /// When the user did something: a file with a time a line, as in the trace. Bursts within a second
-    /// behind are the user's.
+    /// Times of user inputs: a file with one time per line, on the trace's clock. Bursts within 1 s
+    /// after an input are of kind `user`
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
-    /// Write in which state the radio is when, as CSV.
+    /// Write the states of the radio over time as CSV
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Write a report to read and to share: one HTML file that needs nothing else.
+    /// Write an HTML report, without external resources
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }

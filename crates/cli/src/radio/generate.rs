@@ -13,11 +13,12 @@ use manyways_unit::Span;
 use super::traces::{MadeArgs, failure, span, watched};
 use crate::failure::Failure;
 
-/// Make traces of what applications send and receive, from seeds.
+/// Generate traces of applications from seeds
 ///
-/// Seven categories of applications after a study of radio energy (news, im, microblog, game-ad,
-/// email, social, finance), days of a user who has several of them (mixed-day), and plain heartbeats.
-/// The same seed gives the same trace. Seeds from 1000 on are meant to judge by: do not tune with them.
+/// Seven categories of applications from a study of radio energy (news, im, microblog, game-ad,
+/// email, social, finance), days of a user with several of them (mixed-day), and plain heartbeats.
+/// The same seed yields the same trace. Seeds from 1000 on are for evaluation: do not tune policies
+/// with them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,16 +32,16 @@ ends the run, which removes incomplete files.")]
 pub struct Args {
     #[command(flatten)]
     made: MadeArgs,
-    /// A packet from the device again and again, at this distance.
+    /// Packets from the device at this interval
     #[arg(long, value_name = "TIME", value_parser = span, conflicts_with_all = ["app", "seed"])]
     heartbeat: Option<Span>,
-    /// How many bytes each heartbeat has.
+    /// Bytes of each heartbeat
     #[arg(long, value_name = "BYTES", default_value = "100", requires = "heartbeat")]
     bytes: u32,
-    /// A file, or a folder for several traces. Without it, or with -, standard output.
+    /// File, or folder for several traces; default and -: standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// Replace files that are there.
+    /// Replace existing files
     #[arg(long, requires = "output")]
     force: bool,
 }

@@ -28,12 +28,12 @@ use crate::report_file::{self, keep_apart};
 use manyways_report::number::{count, joules, percent, seconds, watts};
 use manyways_report::text::table;
 
-/// Find a radio's timers and powers in measurements.
+/// Infer a radio's timers and powers from measurements
 ///
-/// From round trips after silences (--probes): when the network lets go of the radio, and at least how
-/// long it takes to come back. Idle round trips have paging in them, so that only the shortest ones say
-/// anything of the promotion. From what a power monitor saw while a trace of packets passed (--power):
-/// the powers of the states, by least squares, where the timers are those of a profile.
+/// From round trips after gaps (--probes): the release timers and a lower bound of the promotion
+/// delay. Round trips from idle contain paging, so only the shortest ones show the promotion. From
+/// samples of a power monitor and a packet trace (--power): the powers of the states, by least
+/// squares, with the timers of a profile.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,31 +54,30 @@ signal n ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
-    /// Round trips after silences, as CSV, also compressed; - for standard input.
+    /// Round trips after gaps, as CSV, also compressed; - for standard input
     #[arg(long, value_name = "FILE")]
     probes: Option<PathBuf>,
-    /// What a power monitor saw, as CSV, also compressed; - for standard input.
+    /// Samples of a power monitor, as CSV, also compressed; - for standard input
     #[arg(long, value_name = "FILE")]
     power: Option<PathBuf>,
-    /// Whose timers hold for the trace, and whose numbers stay where none is found: a name of
-    /// `manyways radio profiles`, or a file.
+    /// Profile with the timers of the trace, whose other values remain unless measured: a name of
+    /// `manyways radio profiles` or a file
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
-    /// Write the profile with what was found in it.
+    /// Write the profile with the measured values
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the file where it is there already.
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
-    /// Compare energy in windows of this length, which has to be longer than a promotion; one sample
-    /// of the monitor at least [default: 1s]
+    /// Window for the comparison of energy, longer than a promotion and at least one sample of the
+    /// monitor [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = span)]
     window: Option<Span>,
-    /// Seconds to add to the monitor's times, whose clock is behind the trace's by so much
-    /// [default: 0]
+    /// Seconds to add to the monitor's times if its clock is behind that of the trace [default: 0]
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     offset: Option<f64>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }

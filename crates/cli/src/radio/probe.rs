@@ -22,13 +22,13 @@ use super::timers;
 use crate::failure::Failure;
 use manyways_report::number::seconds;
 
-/// Find out when a network lets go of a radio, and how long coming back takes.
+/// Probe the release timers and promotion delays of a network
 ///
-/// Keeps still for a while, sends one small packet, and measures its round trip: it takes longer once
-/// the network has let go of the radio. That for silences from short to long, several times, in an
-/// order by chance. Silences that other packets break are begun anew, so use it where nothing else
-/// runs. What is measured is written down line by line: it can be stopped at any time, and go on later
-/// with --resume.
+/// Waits for a gap, sends one small packet, and measures its round trip, which is longer after the
+/// network has released the radio. Gap lengths from short to long are probed several times in
+/// random order. Gaps that other packets disturb are restarted, so use an interface without other
+/// traffic. Results are written line by line: the run can be stopped at any time and continued with
+/// --resume.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,35 +39,35 @@ Examples:
 
 Exit code: 0; 1 when the run fails; 2 when the arguments are invalid; 130 when a signal stops the run.")]
 pub struct Args {
-    /// The interface of the radio.
+    /// Interface of the radio
     #[arg(long, value_name = "IFACE")]
     interface: String,
-    /// Who is to answer: by ICMP echo, else by TCP to port 443 or 80; with a port, by TCP to that one.
+    /// Target: probed by ICMP echo, else by TCP to port 443 or 80; with a port, by TCP to that port
     #[arg(long, value_name = "HOST[:PORT]")]
     target: String,
-    /// The shortest silence.
+    /// Shortest gap
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = silence)]
     from: Span,
-    /// The longest silence.
+    /// Longest gap
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = silence)]
     to: Span,
-    /// From one silence to the next longer one: timers are found no finer than this.
+    /// Step between gap lengths, and so the resolution of timers
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = silence)]
     step: Span,
-    /// How often every silence is probed.
+    /// Probes of each gap length
     #[arg(long, value_name = "N", default_value_t = Ladder::USUAL.rounds,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
-    /// Seed of their order.
+    /// Seed of the order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Where to write down what is measured [default: radio-probe-IFACE.csv]
+    /// File for the results [default: radio-probe-IFACE.csv]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Go on with that file, if it is there.
+    /// Continue an existing file
     #[arg(long)]
     resume: bool,
-    /// Print what comes of it as one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }

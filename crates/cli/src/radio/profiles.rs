@@ -10,7 +10,7 @@ use super::known;
 use manyways_report::number::{joules, seconds, watts};
 use manyways_report::text::table;
 
-/// List the radios that are known, or print one of them as the file that it is.
+/// List the built-in radio profiles, or print one as a file
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -22,10 +22,10 @@ Examples:
 `tail` is the time from the last packet to the release, and its energy. `threshold` is
 the gap above which immediate fast dormancy saves energy.")]
 pub struct Args {
-    /// Print the file of this one
+    /// Print the file of this profile
     #[arg(value_name = "NAME", help = the_file_of())]
     name: Option<String>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }

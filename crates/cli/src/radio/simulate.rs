@@ -22,12 +22,11 @@ use super::traces::{MadeArgs, TraceArgs, failure, watched};
 use crate::failure::Failure;
 use crate::report_file::{self, check_folder, keep_apart};
 
-/// Run policies that send the radio to sleep over traces, and compare what they save.
+/// Compare policies for the radio's idle state on traces
 ///
-/// For every trace, radio and policy: energy saved over the network's timers, how often the radio is
-/// brought back, what was done wrong beside one who knows what comes, and how long sessions were held
-/// back. Packets are where they are, whatever the radio does, but for those of sessions that are held
-/// back.
+/// For every trace, radio and policy: energy saved compared with the network's timers, number of
+/// switches, errors compared with the oracle, and delays of sessions. The times of packets do not
+/// depend on the radio, except in delayed sessions.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +59,7 @@ pub struct Args {
     traces: TraceArgs,
     #[command(flatten)]
     made: MadeArgs,
-    /// Radios: names of `manyways radio profiles`, or files.
+    /// Radios: names of `manyways radio profiles` or files
     #[arg(
         long,
         value_name = "PROFILES",
@@ -68,7 +67,7 @@ pub struct Args {
         default_value = "att-hspa,tmobile-3g,verizon-3g,verizon-lte"
     )]
     profile: Vec<String>,
-    /// Policies.
+    /// Policies to compare
     #[arg(
         long,
         value_name = "POLICIES",
@@ -76,30 +75,29 @@ pub struct Args {
         default_value = "fixed,iat,threshold,makeidle,context,oracle"
     )]
     policy: Vec<String>,
-    /// Applications whose sessions may be held back, as the trace calls them; `*` stands for any
-    /// characters.
+    /// Applications with delay-tolerant sessions, by name in the trace; `*` matches any characters
     #[arg(long, value_name = "APPS", value_delimiter = ',')]
     tolerant: Vec<String>,
-    /// A file that says which traffic may be held back, by application, domain and port.
+    /// Rule file for delay-tolerant traffic, by application, domain and port
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// Try several values: e-switch (times as much as in the profile), turn-off (its share),
-    /// burst-gap, or a policy's number: n, seconds, p, experts, gamma, hold. May be repeated.
+    /// Sweep a parameter: e-switch (factor of the profile's value), turn-off (share), burst-gap, or
+    /// a policy's parameter: n, seconds, p, experts, gamma, hold; may be repeated
     #[arg(long, value_name = "KEY=VALUES", value_parser = plan::sweep)]
     sweep: Vec<Sweep>,
-    /// A line for each trace as well.
+    /// Print a line for each trace too
     #[arg(long)]
     each: bool,
-    /// How many cores run policies.
+    /// Number of threads for policies
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Write every run as a row of a Parquet table.
+    /// Write every run as a row of a Parquet table
     #[arg(long, value_name = "FILE")]
     parquet: Option<PathBuf>,
-    /// Write a report to read and to share: one HTML file that needs nothing else.
+    /// Write an HTML report, without external resources
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }

@@ -15,30 +15,30 @@ use manyways_unit::Span;
 
 use crate::failure::Failure;
 
-/// Where traces come from.
+/// Trace arguments.
 #[derive(clap::Args)]
 pub struct TraceArgs {
-    /// Traces: the folder or packet table of `manyways flows --packets`, a capture, CSV with the
-    /// columns time,bytes,direction and, if there, app, port and flow, or - for standard input.
+    /// Traces: folder or packet table of `manyways flows --packets`, capture, CSV with the columns
+    /// time,bytes,direction and optionally app, port and flow, or - for standard input
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// In captures, these addresses are the device's; may be repeated. Without it whoever begins a
-    /// flow is the device.
+    /// Addresses of the device in captures; may be repeated. Without this option the device is the
+    /// endpoint that starts a flow
     #[arg(long, value_name = "PREFIX", value_parser = prefix)]
     local: Vec<Prefix>,
 }
 
-/// Traces that are made from seeds.
+/// Arguments of generated traces.
 #[derive(clap::Args)]
 pub struct MadeArgs {
-    /// Make a trace: mixed-day, or one of news, im, microblog, game-ad, email, social, finance; may be
-    /// repeated.
+    /// Generate a trace: mixed-day, or one of news, im, microblog, game-ad, email, social, finance;
+    /// may be repeated
     #[arg(long, value_name = "APP", value_delimiter = ',')]
     app: Vec<String>,
-    /// Its seeds: 1, 1-20 or 1,5,9.
+    /// Seeds: 1, 1-20 or 1,5,9
     #[arg(long, value_name = "SEEDS", default_value = "1", value_parser = seeds, requires = "app")]
     seed: Seeds,
-    /// How long it is: 2h for an application and 2d for mixed-day where nothing is said.
+    /// Length of generated traces [default: 2h for an application, 2d for mixed-day]
     #[arg(long = "lasts", value_name = "TIME", value_parser = span)]
     lasts: Option<Span>,
 }

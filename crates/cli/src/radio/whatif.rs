@@ -21,9 +21,9 @@ use crate::failure::Failure;
 use manyways_report::number::{count, digits, joules, percent, seconds};
 use manyways_report::text::table;
 
-/// What an application would cost if it sent at other times.
+/// Compute the energy if an application sent at other times
 ///
-/// Every change is a line: what the radio takes then, and how far sessions are moved for it.
+/// Prints a line for every change: the energy, and how far sessions are shifted.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -39,29 +39,29 @@ ends the run.")]
 pub struct Args {
     #[command(flatten)]
     traces: TraceArgs,
-    /// The radio: a name of `manyways radio profiles`, or a file.
+    /// Radio: a name of `manyways radio profiles` or a file
     #[arg(long, value_name = "PROFILE")]
     profile: String,
-    /// The application, as the trace calls it (`*` stands for any characters), or .example.org for a
-    /// domain and all below; may be repeated. Without it, everything.
+    /// Application by its name in the trace (`*` matches any characters), or .example.org for a
+    /// domain and all subdomains; may be repeated. Default: all traffic
     #[arg(long, value_name = "APP", value_delimiter = ',')]
     app: Vec<String>,
-    /// Sessions begin together, at the next multiple of this.
+    /// Start sessions together, at the next multiple of this time
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     batch: Vec<Span>,
-    /// Sessions wait for the radio to be woken by others, for at most this.
+    /// Delay sessions by at most this time until other traffic causes a promotion
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     shift: Vec<Span>,
-    /// What would begin within this behind a session begins with it.
+    /// Start sessions that begin within this time after a session together with that session
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = span)]
     prefetch: Vec<Span>,
-    /// The application sends nothing.
+    /// Remove the application's traffic
     #[arg(long)]
     without: bool,
-    /// The battery's voltage, for mAh.
+    /// Voltage of the battery, for mAh
     #[arg(long, value_name = "VOLTS", default_value = "3.85", value_parser = volts)]
     voltage: f64,
-    /// Print one JSON document.
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
 }

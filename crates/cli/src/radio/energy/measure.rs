@@ -14,12 +14,12 @@ use manyways_unit::Time;
 use crate::radio::known::Known;
 use crate::radio::traces::failure;
 
-/// What energy is divided among.
+/// Owners to which energy is attributed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// Applications, as the trace calls them.
+    /// Applications by their names in the trace
     Application,
-    /// Flows, or sessions where the trace has no flows.
+    /// Flows, or sessions if the trace has no flows
     Flow,
 }
 
