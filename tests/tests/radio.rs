@@ -27,7 +27,7 @@ fn beats(files: &Path) {
 }
 
 #[test]
-fn the_energy_of_heartbeats_is_what_is_worked_out_by_hand() {
+fn the_energy_of_heartbeats_equals_the_closed_form() {
     let files = folder();
     beats(files.path());
     let words = ["energy", "beats.csv", "--profile", "att-hspa", "--json", "--report", "a.html"];
@@ -74,7 +74,7 @@ fn a_device_has_several_radios() {
 }
 
 #[test]
-fn batching_saves_what_it_should() {
+fn batching_saves_switches() {
     let files = folder();
     beats(files.path());
     let words = ["whatif", "beats.csv", "--profile", "att-hspa", "--json", "--batch", "1min,5min"];
@@ -102,7 +102,7 @@ fn batching_saves_what_it_should() {
 }
 
 #[test]
-fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
+fn policies_are_compared_and_none_beats_the_oracle() {
     let files = folder();
     let words = ["simulate", "--app", "mixed-day", "--seed", "1-2", "--lasts", "12h", "--json"];
     let what = ["--policy", "fixed,threshold,makeidle,context,makeidle+makeactive"];
@@ -139,7 +139,7 @@ fn policies_are_compared_and_nobody_beats_who_knows_what_comes() {
 
 /// Rules by domain and port, applied to the output of `manyways flows`.
 #[test]
-fn only_what_the_rules_name_is_held_back() {
+fn only_sessions_named_by_rules_are_delayed() {
     let files = folder();
     let mut trace = "time,bytes,direction,app,port,flow\n".to_owned();
     for beat in 0..200 {
@@ -229,7 +229,7 @@ fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> 
 }
 
 #[test]
-fn powers_are_found_in_what_a_monitor_saw() {
+fn powers_are_fitted_to_samples_of_a_monitor() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
     let day = ["--app", "mixed-day", "--lasts", "3h", "--seed", "5"];
@@ -255,7 +255,7 @@ fn powers_are_found_in_what_a_monitor_saw() {
 
 /// The energy of quantities that only occur together is not attributed to one of them.
 #[test]
-fn what_cannot_be_told_apart_stays_as_it_is() {
+fn indistinguishable_quantities_keep_their_values() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
     beats(files.path());
@@ -286,7 +286,7 @@ fn what_cannot_be_told_apart_stays_as_it_is() {
 
 /// A fit corrects a wrong profile, except for values that were not measured.
 #[test]
-fn what_was_found_becomes_a_profile() {
+fn measured_values_become_a_profile() {
     let files = folder();
     let path = |name: &str| files.path().join(name);
     // Heartbeats, each connected for 1 s and then idle; the rest of the device takes 0.3 W.
@@ -446,7 +446,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
 
 /// Inputs are not overwritten, and neither are devices and pipes replaced.
 #[test]
-fn nothing_is_written_over_what_is_read() {
+fn outputs_do_not_overwrite_inputs() {
     let files = folder();
     beats(files.path());
     let before = fs::read(files.path().join("beats.csv")).unwrap();

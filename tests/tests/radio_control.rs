@@ -201,13 +201,13 @@ fn sleeps_between(arguments: &[&str], header: u64) {
 }
 
 #[test]
-fn it_sleeps_between_what_it_captures() {
+fn dormancy_follows_captured_packets() {
     sleeps_between(&[], 0);
 }
 
 /// Counters include the link header of a packet.
 #[test]
-fn it_sleeps_between_what_is_counted() {
+fn dormancy_follows_counted_packets() {
     sleeps_between(&["--counters", "--step", "5ms"], 14);
 }
 
@@ -232,7 +232,7 @@ fn the_status_quo_sleeps_never_and_sees_all() {
 
 /// The radio goes idle whenever possible, and never while a packet is unreported.
 #[test]
-fn nothing_passes_unseen_before_a_sleep() {
+fn every_packet_is_reported_before_a_dormancy() {
     if let Some(lack) = cannot() {
         eprintln!("skipped: {lack}");
         return;
@@ -435,7 +435,7 @@ fn an_interface_that_goes_away_ends_it() {
 }
 
 #[test]
-fn who_may_not_capture_may_count() {
+fn counters_need_no_privileges() {
     if let Some(lack) = cannot() {
         eprintln!("skipped: {lack}");
         return;
@@ -456,7 +456,7 @@ fn who_may_not_capture_may_count() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_arguments_are_reported() {
     let control = |arguments: &[&str]| {
         let usual = ["radio", "control", "--interface", "no-such0", "--profile", "lte"];
         finish(manyways().args(usual).args(arguments))

@@ -88,7 +88,7 @@ fn the_timers_of_an_emulated_radio_are_found() {
 
 /// By TCP to a closed port, while another program sends sometimes.
 #[test]
-fn silences_that_others_break_do_not_count() {
+fn disturbed_gaps_do_not_count() {
     needs!(Need::Root, Need::Command("ip"), Need::Command("ping"));
     let files = folder();
     let script = "ping -q -i 1.7 198.18.0.1 > /dev/null & \
@@ -114,7 +114,7 @@ fn silences_that_others_break_do_not_count() {
 }
 
 #[test]
-fn who_stops_it_can_go_on() {
+fn a_stopped_run_can_be_resumed() {
     needs!(Need::Root, Need::Command("ip"));
     let files = folder();
     let ladder = ["--from", "50ms", "--to", "400ms", "--step", "10ms", "--rounds", "2"];
@@ -156,7 +156,7 @@ fn who_stops_it_can_go_on() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     let probe = |words: &[&str]| finish(manyways().args(["radio", "probe"]).args(words));
     let lo = ["--interface", "lo", "--target", "127.0.0.1"];
     for (words, sentence, hint) in [

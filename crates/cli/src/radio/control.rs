@@ -515,7 +515,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_that_know_no_more_than_what_was_can_run() {
+    fn policies_without_advance_knowledge_can_run() {
         let profile = profiles::named("att-hspa").unwrap().unwrap();
         let packet =
             Packet { at: Time::ZERO, direction: Direction::Up, bytes: 60, app: 0, session: 0 };
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_back_says_what() {
+    fn delaying_policies_name_their_rules() {
         let rules = ["mail".to_owned()];
         assert!(hold(&[], None).unwrap().is_none());
         let wished = hold(&rules, Some(10.0)).unwrap().unwrap();

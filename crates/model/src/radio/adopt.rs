@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_takes_the_place_of_that_which_ends_nearest() {
+    fn a_timer_replaces_the_one_with_the_nearest_end() {
         let lte = profile("lte").with_timers(&[11.576], "probes").unwrap();
         assert_eq!(timers(&lte), [0.1, 0.02, 11.456]);
         assert!((Choice::of(&lte).stay.released() - 11.576).abs() < 1e-9);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_timers_as_there_are_states_are_theirs() {
+    fn as_many_timers_as_states_replace_all() {
         let hspa = profile("att-hspa").with_timers(&[5.0, 17.5], "probes").unwrap();
         assert_eq!(timers(&hspa), [5.0, 12.5]);
         let fault = profile("att-hspa").with_timers(&[1.0, 2.0, 3.0], "probes").unwrap_err();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_rest_of_the_device_takes_is_taken_out() {
+    fn the_power_of_the_rest_of_the_device_is_subtracted() {
         let before = profile("att-hspa");
         let told = powers(&[
             (Quantity::Transfer(Direction::Up), 2.5),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_no_better_than_before_stays() {
+    fn vague_values_are_not_adopted() {
         let before = profile("lte");
         let mut seen = powers(&[
             (Quantity::PerMbit(Direction::Up), 0.1),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_listens_goes_on_to() {
+    fn drx_keeps_its_ratio_of_powers() {
         let before = profile("lte");
         let mean = before.states[2].mean_power().as_watts();
         assert!((mean - (1.06 * 38.0 + 1.68 * 2.0) / 40.0).abs() < 1e-12);

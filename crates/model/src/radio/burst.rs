@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_even_distances_is_periodic_from_the_first_on() {
+    fn bursts_at_equal_intervals_are_periodic() {
         let beats = |times: &[f64]| -> Vec<_> { times.iter().map(|at| (*at, 100, 1)).collect() };
         // Three periods of about 30 s.
         let found = bursts(&beats(&[0.0, 30.0, 60.5, 90.0]), &[]);

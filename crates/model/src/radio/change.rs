@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefetch_brings_what_comes_soon() {
+    fn a_prefetch_starts_sessions_that_would_begin_soon() {
         let (out, moved) = run(Change::Prefetch(Span::from_secs(10)), &trace());
         let expected = [(1_000, 0), (5_000, 1), (5_000, 1), (5_200, 1), (8_000, 0), (30_000, 1)];
         assert_eq!(out, expected);
@@ -215,7 +215,7 @@ mod tests {
 
     /// A persistent connection sends a heartbeat every 10 s; each one is a session.
     #[test]
-    fn a_silence_ends_a_session() {
+    fn a_gap_ends_a_session() {
         let beats: Vec<Packet> = (0..7).map(|beat| packet(10_000 * beat, 1, 9)).collect();
         let (out, moved) = run(Change::Batch(Span::from_secs(30)), &beats);
         let times: Vec<u64> = out.iter().map(|(at, _)| *at).collect();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_not_there() {
+    fn dropped_sessions_are_removed() {
         let (out, moved) = run(Change::Drop, &trace());
         assert_eq!(out, [(1_000, 0), (8_000, 0)]);
         assert_eq!((moved.sessions, moved.moved), (3, 3));
@@ -234,7 +234,7 @@ mod tests {
         /// No packet is lost, the output is in order, and the packets of other applications keep
         /// their times.
         #[test]
-        fn a_change_moves_only_what_it_is_about(
+        fn a_change_moves_only_its_sessions(
             gaps in prop::collection::vec((0_u64..20_000, 0_u16..2, 0_u32..20), 1..200),
             secs in 1_u64..60,
             is_batch: bool,

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_beyond_the_most() {
+    fn no_value_exceeds_the_maximum() {
         for draw in [
             Draw::Exponential { mean: 3.0, most: 4.0 },
             Draw::LogNormal { median: 3.0, sigma: 1.0, most: 4.0 },
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn either_is_drawn_as_often_as_it_says() {
+    fn either_is_drawn_with_its_probability() {
         const FEW: Draw = Draw::Always(1.0);
         const MANY: Draw = Draw::Always(2.0);
         let ones = drawn(&Draw::Either(0.25, &FEW, &MANY));

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_and_what_there_is() {
+    fn errors_name_the_fault_and_the_choices() {
         assert!(
             fault("makeidel")
                 .contains("did you mean `makeidle`? the policies are: status-quo, fixed")

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_their_line() {
         let fault = |error: CsvError| error.to_string();
         assert_eq!(fault(Probes::new("a,b").unwrap_err()), "line 1: there is no column `idle`");
         let mut probes = Probes::new("idle,rtt_ms").unwrap();

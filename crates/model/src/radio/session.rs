@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn stored_flows_and_applications_are_bounded() {
         let (mut sessions, mut apps) = (Sessions::default(), Apps::default());
         for number in 0..300_000 {
             sessions.of(Time::ZERO, 0, Some(number));

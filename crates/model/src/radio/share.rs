@@ -145,7 +145,7 @@ mod tests {
     use crate::radio::{profiles, workload};
 
     #[test]
-    fn shares_add_up_to_what_the_radio_takes() {
+    fn shares_add_up_to_the_total() {
         for (name, _) in profiles::all() {
             let profile = profiles::named(name).unwrap().unwrap();
             let mut shares = Shares::new(&profile, 4);

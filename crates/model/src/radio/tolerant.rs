@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn domains_are_themselves_or_what_is_below() {
+    fn domains_match_themselves_or_subdomains() {
         for (domain, name, expected) in [
             ("example.org", "example.org", true),
             ("example.org", "www.example.org", false),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn errors_name_their_place() {
         let fault = |text: &str| Tolerant::parse(text).unwrap_err().to_string();
         assert_eq!(fault(""), "line 1, column 1: the file has no rule");
         assert_eq!(fault("[[delay-tolerant]]"), "line 1, column 1: the rule has no criterion");

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read() {
+    fn displayed_values_are_parsed() {
         for (value, shown) in [
             (0.0, "0 mW"),
             (0.0205, "20.5 mW"),

@@ -401,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_told_from_the_rest() {
+    fn a_number_is_separated_from_the_text() {
         let of = |text: &str, mark: &str| without(text, mark, &[':', '+', ' ']);
         let both = "makeidle:n=50+makeactive:experts=20";
         let rest = "makeidle+makeactive:experts=20".to_owned();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_arguments_are_reported() {
         assert!(sweep("x=1").unwrap_err().contains("use one of e-switch"));
         assert!(sweep("n=a").unwrap_err().contains("`a` is not a number"));
         assert_eq!(sweep("turn-off=2").unwrap_err(), "`2` is not from 0 to 1");

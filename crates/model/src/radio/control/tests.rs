@@ -80,7 +80,7 @@ fn gaps() -> impl Strategy<Value = Vec<Packet>> {
 proptest! {
     /// Equal to the last bit, because the same values are added in the same order.
     #[test]
-    fn it_does_what_a_simulation_does(packets in gaps(), names in 0..4_usize) {
+    fn a_controller_equals_a_simulation(packets in gaps(), names in 0..4_usize) {
         let profile = profile(["att-hspa", "verizon-lte", "lte", "tmobile-3g"][names]);
         for make in POLICIES {
             let controller = Controller::new(&profile, make(&profile), Span::ZERO);
@@ -122,7 +122,7 @@ proptest! {
     /// With any polls: never within the wait or after the release, and never twice in a row or too
     /// soon.
     #[test]
-    fn it_never_sleeps_too_soon_or_for_nothing(
+    fn dormancy_is_never_too_soon_or_after_the_release(
         steps in prop::collection::vec((0_u64..9_000, any::<bool>()), 1..200),
         wait in 0_u64..9_000,
         every in 0_u64..5_000,
@@ -165,7 +165,7 @@ fn a_day_comes_to_the_same() {
 }
 
 #[test]
-fn a_sleep_that_took_more_than_it_saved_is_false() {
+fn a_dormancy_that_saves_no_energy_is_false() {
     // The threshold is 1.2 s; fast dormancy follows each packet at once.
     let profile = profile("att-hspa");
     let mut controller = Controller::new(&profile, Timer { wait: 0.0 }, Span::ZERO);
@@ -208,7 +208,7 @@ fn a_sleep_that_comes_too_soon_is_put_off() {
 }
 
 #[test]
-fn what_the_network_has_released_is_not_sent_to_sleep() {
+fn a_released_radio_is_not_sent_to_idle() {
     // The timers end 16.6 s after the last packet.
     let profile = profile("att-hspa");
     let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::from_secs(60));
@@ -239,7 +239,7 @@ fn a_wait_that_never_ends_or_is_no_number_is_left_to_the_network() {
 
 /// Heartbeats every 15 s, each answered 80 ms after the radio has carried it.
 #[test]
-fn while_it_comes_back_it_is_not_sent_to_sleep() {
+fn a_promotion_is_not_interrupted_by_dormancy() {
     let profile = profile("att-hspa");
     let delay = profile.states[profile.dormant].promotion_delay;
     assert!(delay > Span::from_secs(1), "or this says nothing");
@@ -274,7 +274,7 @@ fn while_it_comes_back_it_is_not_sent_to_sleep() {
 }
 
 #[test]
-fn only_what_is_sent_waits_for_the_radio_and_by_its_state() {
+fn only_sent_packets_wait_for_a_promotion() {
     let profile = profile("3g-i997");
     let [high, low, idle] = &profile.states[..] else { panic!("it has three states") };
     let wait = 0.25;
@@ -304,7 +304,7 @@ fn only_what_is_sent_waits_for_the_radio_and_by_its_state() {
 }
 
 #[test]
-fn a_packet_that_is_told_after_the_sleep_counts_before_it() {
+fn a_packet_reported_after_a_dormancy_counts_before_it() {
     let profile = profile("att-hspa");
     let mut controller = Controller::new(&profile, Timer { wait: 0.5 }, Span::ZERO);
     controller.packet(&millis(0));
@@ -452,7 +452,7 @@ impl<P: Policy> Keeper<P> {
 proptest! {
     /// If the delay is long enough for released sessions to pass before the next dormancy.
     #[test]
-    fn it_holds_back_what_a_simulation_does(
+    fn a_controller_delays_the_sessions_that_a_simulation_does(
         sessions in prop::collection::vec((1_u64..60_000, any::<bool>(), 1_u64..4), 1..60),
         learns in any::<bool>(),
         sleeps in any::<bool>(),
@@ -528,7 +528,7 @@ fn the_gate_is_shut_while_the_radio_is_released() {
 }
 
 #[test]
-fn what_waits_passes_when_its_time_is_up_and_then_the_next_ones_wait() {
+fn waiting_sessions_pass_after_the_delay_and_later_ones_wait() {
     let mut controller = holding(0.5, 5.0);
     assert_eq!(controller.begins(at(1_000), true), Some(Span::from_secs(5)));
     assert_eq!(controller.begins(at(3_000), true), None, "it waits for the same");
@@ -544,7 +544,7 @@ fn what_waits_passes_when_its_time_is_up_and_then_the_next_ones_wait() {
 }
 
 #[test]
-fn what_does_not_wait_begins_no_hold() {
+fn sessions_that_do_not_wait_start_no_delay() {
     let mut controller = holding(0.5, 5.0);
     assert_eq!(controller.begins(at(500), false), None, "it has found the gate open");
     assert_eq!(controller.next_gate(at(500)), None);
@@ -555,7 +555,7 @@ fn what_does_not_wait_begins_no_hold() {
 }
 
 #[test]
-fn a_hold_ends_with_who_kept_the_gate() {
+fn a_delay_ends_with_the_gate() {
     let mut controller = holding(0.5, 5.0);
     controller.begins(at(1_000), true);
     controller.gate_lost();
@@ -564,7 +564,7 @@ fn a_hold_ends_with_who_kept_the_gate() {
 }
 
 #[test]
-fn what_waits_passes_when_the_radio_could_not_be_sent_to_sleep() {
+fn waiting_sessions_pass_after_a_failed_dormancy() {
     let mut controller = holding(0.5, 5.0);
     controller.packet(&millis(0));
     controller.poll(at(600)).expect("it sleeps");
@@ -574,7 +574,7 @@ fn what_waits_passes_when_the_radio_could_not_be_sent_to_sleep() {
 }
 
 #[test]
-fn what_waits_passes_with_what_wakes_the_radio() {
+fn waiting_sessions_pass_with_a_promotion() {
     let mut controller = holding(0.1, 5.0);
     controller.begins(at(1_000), true);
     controller.packet(&millis(2_000));
@@ -605,7 +605,7 @@ fn a_packet_of_before_the_sleep_lets_nothing_go() {
 }
 
 #[test]
-fn what_is_held_back_for_no_time_passes() {
+fn sessions_with_a_delay_of_zero_pass() {
     let mut controller = holding(0.5, 0.0);
     assert_eq!(controller.begins(at(1_000), true), None);
     assert_eq!(controller.gate(at(1_000)), Gate { is_shut: false, opened: 1 });

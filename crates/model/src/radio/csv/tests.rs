@@ -58,7 +58,7 @@ fn columns_may_stand_in_any_order_and_flows_are_sessions() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn errors_name_their_line() {
     let head = "time,bytes,direction\n";
     for (text, line, sentence) in [
         ("", 1, "there is no column `time`"),
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(nanos in 0_u64..u64::MAX / 2, bytes in any::<u32>()) {
+    fn written_values_are_read(nanos in 0_u64..u64::MAX / 2, bytes in any::<u32>()) {
         let (secs, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
         let text = format!("time,bytes,direction\n{secs}.{rest:09},{bytes},down");
         let packets = read(&text).unwrap();

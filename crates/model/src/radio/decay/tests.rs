@@ -135,7 +135,7 @@ fn parts_add_up_to_the_whole() {
 }
 
 #[test]
-fn sleeping_is_worth_it_from_the_threshold_on() {
+fn dormancy_saves_energy_above_the_threshold() {
     let choice = Choice::of(&two_timers());
     is_close(choice.threshold(), 1.1 / 0.916);
     for profile in [two_timers(), listening()] {
@@ -153,7 +153,7 @@ fn sleeping_is_worth_it_from_the_threshold_on() {
 }
 
 #[test]
-fn who_sleeps_pays_for_the_wait_and_for_the_switch() {
+fn dormancy_costs_the_wait_and_the_switch() {
     let choice = Choice::of(&two_timers());
     is_close(choice.cost(10.0, 2.0), 2.0 * 0.916 + 1.1);
     // Fast dormancy happens strictly after the wait, and not after the release by the network.

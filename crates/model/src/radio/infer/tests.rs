@@ -45,7 +45,7 @@ fn a_network_that_does_not_let_go_at_once_has_two_ends() {
 
 /// For any width of the interval.
 #[test]
-fn the_silence_before_is_the_one_before() {
+fn the_value_before_is_the_next_shorter_gap() {
     let mut is_wide = false;
     for seed in 1..20 {
         // Few probes, so that the interval is wide.
@@ -77,7 +77,7 @@ fn a_short_timer_is_found() {
 
 /// Without merging, the evaluation of this number of gaps would take days.
 #[test]
-fn silences_that_are_all_different_are_taken_together() {
+fn many_different_gaps_are_merged() {
     let timer = 10.0123;
     let probe = |place: u32| {
         let idle = f64::from(place) * 1e-4;
@@ -128,7 +128,7 @@ fn timers_of_real_networks() {
 }
 
 #[test]
-fn what_never_changes_has_no_timer() {
+fn constant_round_trips_have_no_timer() {
     assert_eq!(released(&network(6, 30.0, 30.0)), Err(NoTimer::NoChange));
     assert_eq!(released(&[]), Err(NoTimer::TooFew(0)));
     let few = vec![Probe { idle: 1.0, round_trip: 0.1 }; 100];

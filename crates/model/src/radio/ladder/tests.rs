@@ -211,7 +211,7 @@ fn the_probes_own_late_packets_disturb_nobody() {
 }
 
 #[test]
-fn what_is_disturbed_too_often_comes_later_and_then_not_at_all() {
+fn disturbed_gaps_are_postponed_and_then_given_up() {
     let mut plan = Plan::new(&ladder(100, 1_000, 900, 1), 1, &[]).unwrap();
     let mut world = World::new(1);
     // Another program sends every 0.5 s.
@@ -245,7 +245,7 @@ fn a_lost_probe_comes_again_in_its_round() {
 }
 
 #[test]
-fn what_was_done_before_is_not_done_again() {
+fn completed_gaps_are_not_probed_again() {
     let ladder = ladder(50, 1_000, 50, 3);
     let mut world = World::new(1);
     let mut first = Plan::new(&ladder, 1, &[]).unwrap();

@@ -56,7 +56,7 @@ fn changes(machine: &mut Machine, now: Time) -> Vec<(Time, usize, usize)> {
 }
 
 #[test]
-fn the_first_packet_wakes_it_and_silence_lets_it_go() {
+fn the_first_packet_promotes_and_a_gap_demotes() {
     let mut machine = Machine::new(&radio());
     assert_eq!((machine.state(ms(5_000)), machine.next_wakeup()), (2, None));
     assert_eq!(machine.pass(ms(5_000), Direction::Up), ms(5_120));
@@ -80,7 +80,7 @@ fn the_first_packet_wakes_it_and_silence_lets_it_go() {
 }
 
 #[test]
-fn what_is_sent_to_it_waits_until_it_listens() {
+fn packets_to_the_device_wait_for_an_on_duration() {
     let mut machine = Machine::new(&radio());
     machine.pass(ms(0), Direction::Up);
     // Connected since 120 ms, DRX since 420 ms with 10 ms every 40 ms.
@@ -111,7 +111,7 @@ fn no_timer_runs_while_a_packet_waits() {
 }
 
 #[test]
-fn a_long_transfer_keeps_it_awake_to_its_end() {
+fn a_long_transfer_keeps_the_first_state_to_its_end() {
     let mut machine = Machine::new(&radio());
     machine.pass(ms(0), Direction::Up);
     assert_eq!(machine.pass(ms(200), Direction::Down), ms(200));
@@ -198,7 +198,7 @@ fn is_same(seen: &[(usize, f64)], wanted: impl Iterator<Item = (usize, f64)>) ->
 
 proptest! {
     #[test]
-    fn between_two_packets_it_goes_the_way_of_the_decay(
+    fn states_between_two_packets_are_those_of_the_decay(
         profile in profiles(),
         packets in prop::collection::vec((0..3_000_u64, directions()), 1..20),
     ) {
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn after_its_own_wish_it_goes_the_way_of_the_dormant_state(
+    fn states_after_fast_dormancy_are_those_of_the_decay(
         profile in profiles(),
         wait in 0..3_000_u64,
         more in 0..3_000_u64,

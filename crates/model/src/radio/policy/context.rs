@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn until_it_has_seen_enough_it_leaves_it_to_the_network() {
+    fn the_network_decides_before_enough_gaps() {
         let mut policy = policy();
         assert_eq!(policy.observe(&packet(Direction::Up, 0), None), NEVER);
         for _ in 0..ENOUGH as usize {
@@ -224,7 +224,7 @@ mod tests {
     /// The policy waits after a request but not after its answer. MakeIdle has seen as many short
     /// gaps as long ones and decides alike after both.
     #[test]
-    fn it_waits_where_something_comes_and_not_where_nothing_does() {
+    fn the_wait_depends_on_the_last_packet() {
         let mut policy = policy();
         let mut waits = (0.0, 0.0);
         for _ in 0..200 {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gap_before_says_what_follows() {
+    fn the_previous_gap_predicts_the_next() {
         let mut policy = policy();
         let mut waits = (0.0, 0.0);
         for _ in 0..300 {

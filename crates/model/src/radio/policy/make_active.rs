@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn before_it_has_learnt_it_takes_the_middle() {
+    fn the_first_prediction_is_the_middle() {
         assert!((Learn::new(10, 0.008).prediction() - 5.5).abs() < 1e-12);
         assert!((Learn::new(1, 0.008).hold(0.0) - 1.0).abs() < 1e-12);
     }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_over_is_not_learnt_from() {
+    fn unfinished_rounds_are_not_learned_from() {
         let mut learn = Learn::new(10, 0.008);
         learn.begins(0.0);
         learn.hold(0.0);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_how_long_is_worth_it() {
+    fn learned_delays_follow_the_sessions() {
         let rounds = |others: &[f64], gamma: f64| {
             let mut learn = Learn::new(10, gamma);
             for round in 0..300 {

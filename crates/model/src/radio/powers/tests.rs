@@ -151,7 +151,7 @@ fn assert_told(
 }
 
 #[test]
-fn what_can_be_told_is_told_of_every_profile_by_every_monitor() {
+fn every_determined_quantity_is_found_in_every_profile() {
     for (trace, packets) in traces() {
         for (name, _) in profiles::all() {
             let profile = profiles::named(name).unwrap().unwrap();
@@ -173,7 +173,7 @@ fn what_can_be_told_is_told_of_every_profile_by_every_monitor() {
 }
 
 #[test]
-fn what_can_be_told_is_told_by_a_fast_monitor() {
+fn a_fast_monitor_determines_every_quantity() {
     let lasts = Span::from_secs(180);
     let short = |packets: Vec<Packet>| -> Vec<Packet> {
         let end = packets[0].at + lasts;
@@ -197,7 +197,7 @@ fn what_can_be_told_is_told_by_a_fast_monitor() {
 
 /// A packet every 30 s: promotions, bits and demotions always occur together.
 #[test]
-fn of_heartbeats_only_what_lasts_is_told() {
+fn heartbeats_determine_only_states_with_duration() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let packets = heartbeats(30);
     let samples = monitor(&profile, &packets, 100_000_000, 0);
@@ -262,7 +262,7 @@ fn errors_are_as_large_as_noise_and_clocks_make_them() {
 
 /// Noise leaves large errors in two nearly equal columns.
 #[test]
-fn what_is_hardly_apart_is_vague() {
+fn nearly_equal_columns_are_vague() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let packets = app("im", 7, Span::from_secs(3_600));
     let mut samples = monitor(&profile, &packets, 100_000_000, 0);
@@ -406,7 +406,7 @@ fn windows_are_lost_to_no_rounding() {
 const COLUMNS: usize = 9;
 
 #[test]
-fn what_is_never_seen_is_not_told() {
+fn absent_quantities_are_not_determined() {
     let profile = profiles::named("att-hspa").unwrap().unwrap();
     // Always connected: the later states do not occur.
     let packets: Vec<Packet> =
@@ -424,7 +424,7 @@ fn what_is_never_seen_is_not_told() {
 }
 
 #[test]
-fn too_little_is_said_to_be() {
+fn too_few_windows_are_an_error() {
     let profile = profiles::named("lte").unwrap().unwrap();
     let mut monitor = Monitor::new(Span::from_secs(1));
     monitor.sample(Time::ZERO, 1.0);

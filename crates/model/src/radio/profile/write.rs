@@ -94,7 +94,7 @@ mod tests {
     use crate::radio::profiles;
 
     #[test]
-    fn every_profile_is_read_as_it_was() {
+    fn every_written_profile_is_read_back() {
         for (name, _) in profiles::all() {
             let profile = profiles::named(name).unwrap().unwrap();
             assert_eq!(parse(&write(&profile)), Ok(profile), "{name}");
@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_number_is_read_as_it_was(
+        fn any_written_value_is_read_back(
             watts in 0.0..1_000.0_f64,
             joules in 0.0..1e-3_f64,
             nanos in 0..86_400_000_000_000_u64,

@@ -79,7 +79,7 @@ fn sessions_wait_for_each_other_while_the_radio_sleeps() {
 }
 
 #[test]
-fn what_cannot_wait_passes_at_once_and_wakes_the_rest() {
+fn other_sessions_pass_at_once_and_release_delayed_ones() {
     let mut policy = holding();
     let packets = [packet(0, 1), packet(1_000, 2), packet(1_500, 1), packet(9_000, 2)];
     let tolerates = |packet: &Packet| packet.session == 1;
@@ -101,7 +101,7 @@ fn a_session_that_has_begun_is_not_held_back_again() {
 /// A persistent connection with a heartbeat every 10 s: each heartbeat is delayed as a session, and
 /// all of them pass together with the first.
 #[test]
-fn a_flow_may_begin_several_sessions_while_it_is_held_back() {
+fn a_delayed_flow_can_start_several_sessions() {
     let policy = Holding { sleeps: StatusQuo, holds: 60.0 };
     let mut notes = Notes { policy, passed: Vec::new() };
     let profile = profile("att-hspa");
@@ -128,7 +128,7 @@ fn sessions_are_forgotten_when_nothing_passes_for_long() {
 }
 
 #[test]
-fn switches_are_compared_with_those_of_who_knows() {
+fn switches_are_compared_with_the_oracle() {
     // Gaps of 0.3, 1, 2 and 30 s; the threshold is 1.2 s, the timer 0.5 s.
     let times = [0, 300, 1_300, 3_300, 33_300];
     let packets = || times.iter().map(|at| packet(*at, 0));
@@ -153,7 +153,7 @@ fn an_empty_trace_takes_nothing() {
 proptest! {
     /// Sessions that are not delay-tolerant are never delayed, and every packet passes once.
     #[test]
-    fn what_cannot_wait_is_not_held_back(
+    fn sessions_without_tolerance_are_not_delayed(
         all in prop::collection::vec((0_u64..60_000, 0_u32..12), 1..80), n in 1_usize..12,
     ) {
         let mut packets: Vec<Packet> =

@@ -123,7 +123,7 @@ fn people_sleep() {
 }
 
 #[test]
-fn nobody_writes_to_who_sleeps() {
+fn users_receive_no_messages_at_night() {
     let mut seen = std::collections::BTreeSet::new();
     let (mut night, mut day) = (0, 0);
     for packet in alone(&apps::IM, 1, THREE_DAYS * 10) {
@@ -139,7 +139,7 @@ fn nobody_writes_to_who_sleeps() {
 }
 
 #[test]
-fn users_have_what_their_share_says() {
+fn applications_are_installed_by_their_share() {
     let users = 400;
     let mut with_im = 0;
     for seed in 0..users {

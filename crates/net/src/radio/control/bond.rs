@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_what_has_changed() {
+    fn changes_of_the_gate_are_sent() {
         let (mut bond, mut theirs) = pair(true);
         let mut keep = |is_shut, opened| {
             bond.keep(Time::ZERO, Gate { is_shut, opened }).unwrap();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_back_is_told_again_once_it_has_answered() {
+    fn a_reconnected_client_receives_the_gate_after_its_answer() {
         let (mut bond, mut theirs) = pair(false);
         let shut = Gate { is_shut: true, opened: 3 };
         bond.keep(Time::ZERO, shut).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_talks_nonsense_is_left() {
+    fn a_client_with_malformed_lines_is_disconnected() {
         for text in ["nonsense\n", "{\"passes\":{}}\n", "\"holds\"\n", &"x".repeat(LINE)] {
             let (mut bond, mut theirs) = pair(true);
             theirs.write_all(text.as_bytes()).unwrap();

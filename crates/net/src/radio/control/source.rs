@@ -360,7 +360,7 @@ broken: 1 x 0 0 0 0 0 0 1 1 0 0 0
 
     proptest! {
         #[test]
-        fn whatever_stands_there_it_goes_on(
+        fn arbitrary_counters_do_not_panic(
             at in 0..TEXT.len(), byte in any::<u8>(), length in 0..TEXT.len(),
         ) {
             let mut text = TEXT.to_vec();

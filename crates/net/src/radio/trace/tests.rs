@@ -114,7 +114,7 @@ fn echo_requests_are_sent_and_replies_are_received() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
+fn folders_of_killed_processes_are_removed() {
     let home = tempfile::tempdir().unwrap();
     // No process has the number 0.
     let names =
@@ -129,7 +129,7 @@ fn what_a_killed_process_left_is_removed() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_fault() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -163,7 +163,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn a_capture_that_is_cut_says_so_and_has_what_was_before() {
+fn a_truncated_capture_reports_the_fault_and_keeps_its_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pcap");
     let whole = capture(&TALK);
@@ -184,7 +184,7 @@ fn a_trace_from_a_seed_is_the_same_each_time() {
 }
 
 #[test]
-fn it_stops_when_it_is_told_to() {
+fn reading_stops_on_request() {
     let made = Made { app: "mixed-day".to_owned(), seed: 7, lasts: Span::from_secs(30 * 86_400) };
     let mut trace = Trace::made(made).unwrap();
     let progress = Progress::default();

@@ -47,7 +47,7 @@ fn of_columns_that_are_not_apart_only_those_are_named() {
 
 /// By hand: the first and the last of three bounded fits.
 #[test]
-fn what_would_be_negative_is_zero_and_the_others_are_fitted_again() {
+fn negative_values_become_zero_and_the_others_are_fitted_again() {
     let rows: Vec<Vec<f64>> = (0..8).map(|row| vec![1.0, f64::from(row)]).collect();
     let seen: Vec<f64> = (0..8).map(|row| 7.0 - f64::from(row)).collect();
     let columns = solved(&system(2, &rows, &seen));
@@ -75,7 +75,7 @@ fn a_row_that_is_explained_by_one_column_alone_is_not_certain() {
 }
 
 #[test]
-fn what_is_assumed_is_in_the_error() {
+fn the_assumption_is_part_of_the_error() {
     let rows = vec![vec![1.0]; 20];
     let mut system = system(1, &rows, &[5.0; 20]);
     system.assumed = vec![0.3; 20];

@@ -36,7 +36,7 @@ fn a_profile_reads() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
+fn errors_name_their_line() {
     for (good, bad, line, sentence) in [
         ("power = \"1W\"\n", "", 7, "a state needs `power`"),
         ("timer = \"10s\"\n", "", 7, "a state needs `timer`"),
