@@ -548,7 +548,7 @@ def test_columns_that_are_missing(name):
 def test_files_that_make_no_sense(tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text("time,bytes,direction\n0,1,up\n0.5,1,upward\n")
-    with pytest.raises(ValueError, match="trace.csv: line 3: `upward` is not a direction; it is up"):
+    with pytest.raises(ValueError, match="trace.csv: line 3: `upward` is not a direction; a direction is up"):
         radio.trace(path)
     path.write_bytes(b"time,bytes,direction\n0,1,up\n\xff\n")
     with pytest.raises(ValueError, match="line 3 is no text; "):

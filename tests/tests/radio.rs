@@ -17,7 +17,7 @@ fn document(done: &Finished) -> Value {
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 /// An hour of heartbeats every 30 s, whose energy can be calculated by hand.
@@ -414,7 +414,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
     write("empty.csv", "");
     write("good.csv", "time,bytes,direction\n1,1,up\n");
     for (words, code, sentence) in [
-        (vec!["energy", "unsorted.csv", "--profile", "lte"], 1, "line 3: it is earlier than"),
+        (vec!["energy", "unsorted.csv", "--profile", "lte"], 1, "line 3: the time is earlier than"),
         (vec!["energy", "nan.csv", "--profile", "lte"], 1, "line 2: `NaN` is not a time"),
         (vec!["energy", "negative.csv", "--profile", "lte"], 1, "line 2: `-1` is not a time"),
         (vec!["energy", "sideways.csv", "--profile", "lte"], 1, "`left` is not a direction"),
@@ -424,7 +424,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         (vec!["energy", "good.csv"], 2, "the radio is missing"),
         (vec!["simulate", "good.csv", "--policy", "makeidel"], 2, "did you mean `makeidle`?"),
         (vec!["simulate", "good.csv", "--policy", "makeidle:m=3"], 2, "its parameters are: n"),
-        (vec!["simulate", "good.csv", "--policy", "makeactive"], 2, "nothing may be held back"),
+        (vec!["simulate", "good.csv", "--policy", "makeactive"], 2, "no session is delay-tolerant"),
         (vec!["simulate", "good.csv", "--sweep", "m=3"], 2, "use one of e-switch"),
         (vec!["simulate", "--app", "mixedday"], 2, "mixed-day"),
         (vec!["generate", "--app", "im", "--seed", "1-3"], 2, "name a folder with -o"),
@@ -432,7 +432,7 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         (vec!["infer"], 2, "neither --probes nor --power is given"),
         (vec!["check", "broken.toml"], 2, "broken.toml:2:1: the profile has no `titel`"),
         (vec!["energy", "good.csv", "--profile", "broken.toml"], 2, "broken.toml:2:1: "),
-        (vec!["energy", "empty", "--profile", "lte"], 1, "hint: a folder must have the tables of"),
+        (vec!["energy", "empty", "--profile", "lte"], 1, "hint: write the tables of the folder"),
         (vec!["whatif", "good.csv", "--profile", "lte", "--batch", "0s"], 2, "above 0 and up to"),
         (vec!["energy", "twice.csv", "--profile", "lte"], 1, "the column `time` occurs twice"),
         (vec!["infer", "--probes", "good.csv"], 1, "there is no column `idle`"),

@@ -142,7 +142,7 @@ impl Control {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => said.push(serde_json::from_str(&line).unwrap_or(line.into())),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return said,
-                Err(error) => panic!("somebody is left: {error}, {said:?}"),
+                Err(error) => panic!("the output is still open: {error}, {said:?}"),
             }
         }
     }

@@ -71,7 +71,7 @@ fn the_timers_of_an_emulated_radio_are_found() {
     let so_far = (&found["planned"], &found["answered"], &found["whole"]);
     assert_eq!(so_far, (&48.into(), &48.into(), &true.into()), "{found:#}");
     assert_eq!(found["method"], "ICMP echo");
-    assert!(done.stderr.contains("48 silences in about 30 s"), "{}", done.stderr);
+    assert!(done.stderr.contains("48 gaps in about 30 s"), "{}", done.stderr);
     is_the_profile(&found);
 
     let text = fs::read_to_string(files.path().join("probes.csv")).expect("it is written");
@@ -146,7 +146,7 @@ fn a_stopped_run_can_be_resumed() {
     let done = finish(&mut in_lab(files.path(), &[&words[..], &["--resume"]].concat())).succeeded();
     assert!(
         done.stderr.contains(&format!(
-            "Probing on to 198.18.0.1 over lte by ICMP echo: {} silences",
+            "Resumed probes to 198.18.0.1 over lte by ICMP echo: {} gaps",
             72 - before
         )),
         "{}",

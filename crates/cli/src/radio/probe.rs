@@ -171,14 +171,18 @@ fn unopened(error: &io::Error, path: &Path) -> Failure {
 }
 
 fn resume(path: &Path) -> String {
-    format!("{} has what was measured; go on with the same command and --resume", path.display())
+    format!(
+        "{} has the results so far; continue with the same command and --resume",
+        path.display()
+    )
 }
 
 fn failure(error: &ProbeError, path: Option<&Path>) -> Failure {
     let failure = Failure::new(error.to_string());
     match (error, path) {
-        (ProbeError::Silent(..), _) => failure
-            .hint("name another target, with a port where it listens on TCP, like example.org:443"),
+        (ProbeError::Silent(..), _) => {
+            failure.hint("name another target, with a TCP port that is open, like example.org:443")
+        }
         (_, Some(path)) => failure.hint(resume(path)),
         _ => failure,
     }
@@ -193,21 +197,21 @@ fn begin(
 ) -> ProgressBar {
     let left = plan.planned() - plan.answered();
     if left == 0 {
-        eprintln!("Nothing is left to probe: {} has it all.", path.display());
+        eprintln!("All gaps are probed: {} is complete.", path.display());
         return ProgressBar::hidden();
     }
     eprintln!(
         "{} to {target} over {interface} by {}: {} in about {}, written to {}.",
-        if plan.answered() == 0 { "Probing" } else { "Probing on" },
+        if plan.answered() == 0 { "Probes" } else { "Resumed probes" },
         line.method().words(),
-        counted(left, "silence"),
+        counted(left, "gap"),
         seconds(plan.left().as_secs_f64()),
         path.display(),
     );
     let bar = ProgressBar::no_length();
     if io::stderr().is_terminal() {
         bar.set_length(plan.planned() as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} silences, {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} gaps, {msg}") {
             bar.set_style(style);
         }
     } else {
@@ -225,7 +229,7 @@ fn show(bar: &ProgressBar, plan: &Plan) {
         words.push_str(&format!("; gap of {}", seconds(idle.as_secs_f64())));
     }
     if plan.disturbed() > 0 {
-        words.push_str(&format!("; {} restarted", counted(plan.disturbed() as usize, "break")));
+        words.push_str(&format!("; {} restarted", counted(plan.disturbed() as usize, "gap")));
     }
     bar.set_position(plan.answered() as u64);
     bar.set_message(words);

@@ -138,7 +138,7 @@ fn rules(root: Table<'_>) -> Result<Tolerant, Fault> {
     let root = root.only(&[WHAT])?;
     let Some(entry) = root.entry(WHAT) else {
         return Err(Fault::new(0, "the file has no rule")
-            .hint("write [[delay-tolerant]] and below it application = \"mail\""));
+            .hint("write [[delay-tolerant]] and, on the next line, application = \"mail\""));
     };
     let tables = entry.tables("a rule")?;
     if tables.len() > MAX_RULES {

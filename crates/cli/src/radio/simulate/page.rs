@@ -45,7 +45,7 @@ pub fn html(results: &Results) -> String {
                 results,
                 profile,
                 "Signalling",
-                "times as many switches as under the network's timers",
+                "ratio to the switches under the network's timers",
                 |sum| {
                     let about = format!("{} J saved each", digits(sum.saved_per_switch()));
                     (sum.switches(), format!("{:.2}", sum.switches()), about)
@@ -210,7 +210,7 @@ fn across(page: &mut Page, results: &Results, profile: usize) {
         ),
         (
             "Switches by trace",
-            Axis::linear("times as many switches"),
+            Axis::linear("ratio of switches"),
             Sum::switches,
             "Switches, by those under the network's timers, trace by trace (as figures 4-10b and \
              4-11b).",

@@ -242,7 +242,7 @@ fn a_wait_that_never_ends_or_is_no_number_is_left_to_the_network() {
 fn a_promotion_is_not_interrupted_by_dormancy() {
     let profile = profile("att-hspa");
     let delay = profile.states[profile.dormant].promotion_delay;
-    assert!(delay > Span::from_secs(1), "or this says nothing");
+    assert!(delay > Span::from_secs(1), "otherwise the test has no effect");
     let up = |at| Packet { at, direction: Direction::Up, ..millis(0) };
     let down = |at| Packet { at, direction: Direction::Down, ..millis(0) };
     let policy = || MakeIdle::new(Choice::of(&profile), 10);
@@ -508,7 +508,7 @@ fn holding(wait: f64, hold: f64) -> Controller<Holding<Timer, f64>> {
 fn the_gate_is_shut_while_the_radio_is_released() {
     let shut = |controller: &mut Controller<_>, millis| controller.gate(at(millis)).is_shut;
     let mut controller = holding(0.5, 5.0);
-    assert!(shut(&mut controller, 0), "nothing has woken it yet");
+    assert!(shut(&mut controller, 0), "there was no promotion yet");
     assert_eq!(controller.next_gate(at(0)), None);
     controller.packet(&millis(100));
     assert!(!shut(&mut controller, 100));

@@ -58,7 +58,7 @@ fn the_value_before_is_the_next_shorter_gap() {
             is_wide |= one.least < one.before;
         }
     }
-    assert!(is_wide, "or this says nothing");
+    assert!(is_wide, "otherwise the test has no effect");
 }
 
 /// With the defaults of `manyways radio probe`.

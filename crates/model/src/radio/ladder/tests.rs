@@ -255,7 +255,7 @@ fn completed_gaps_are_not_probed_again() {
     done.push(ms(7));
     let mut second = Plan::new(&ladder, 1, &done).unwrap();
     assert_eq!((second.planned(), second.answered(), second.left()), (60, 31, first.left()));
-    assert_eq!(second.idle(), first.idle(), "it goes on where it was");
+    assert_eq!(second.idle(), first.idle(), "the plan continues");
     samples.extend(world.run(&mut second, usize::MAX));
     let mut counts: HashMap<Span, u32> = HashMap::new();
     for sample in &samples {
@@ -276,7 +276,11 @@ fn a_ladder_without_rungs_or_with_too_many_is_none() {
     }
     assert_eq!(none(ladder(1, 1_000_000, 1, 1)), BadLadder::TooMany);
     assert_eq!(none(Ladder { rounds: u32::MAX, ..Ladder::USUAL }), BadLadder::TooMany);
-    assert_eq!(Plan::new(&ladder(0, 10, 5, 1), 1, &[]).unwrap().planned(), 2, "no silence is none");
+    assert_eq!(
+        Plan::new(&ladder(0, 10, 5, 1), 1, &[]).unwrap().planned(),
+        2,
+        "a gap of zero is not probed"
+    );
     assert_eq!(Plan::new(&Ladder::USUAL, 1, &[]).unwrap().planned(), 200);
 }
 
