@@ -548,7 +548,7 @@ def test_columns_that_are_missing(name):
 def test_files_that_make_no_sense(tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text("time,bytes,direction\n0,1,up\n0.5,1,upward\n")
-    with pytest.raises(ValueError, match="trace.csv: line 3: `upward` is not a direction; it is up"):
+    with pytest.raises(ValueError, match="trace.csv: line 3: `upward` is not a direction; a direction is up"):
         radio.trace(path)
     path.write_bytes(b"time,bytes,direction\n0,1,up\n\xff\n")
     with pytest.raises(ValueError, match="line 3 is no text; "):
@@ -586,16 +586,16 @@ def test_names_that_are_none(day):
         (lambda: radio.profile("moon"), "there is no profile `moon`; they are: 3g-i997"),
         (lambda: radio.profile(3), "3 is no profile; .*att-hspa"),
         (lambda: radio.profile("title = 1\n"), "line 1, column 9: .*"),
-        (lambda: radio.Policy("makeidel"), "`makeidel`; did you mean `makeidle`. they are: status-quo"),
-        (lambda: radio.simulate(day, "lte", "moon"), "there is no policy `moon`; they are: .*context"),
+        (lambda: radio.Policy("makeidel"), "`makeidel`; did you mean `makeidle`. the policies are: "),
+        (lambda: radio.simulate(day, "lte", "moon"), "there is no policy `moon`; the policies are: .*context"),
         (lambda: radio.compare(day, "lte", ["oracle", "moon"]), "there is no policy `moon`; "),
-        (lambda: radio.Policy("makeactive+makeidle"), "`makeactive` says nothing of when to sleep; "),
-        (lambda: radio.Policy("makeidle+fixed"), "`fixed` holds nothing back; .*makeidle.makeactive"),
+        (lambda: radio.Policy("makeactive+makeidle"), "`makeactive` does not decide when to go idle; "),
+        (lambda: radio.Policy("makeidle+fixed"), "`fixed` does not delay sessions; .*makeidle.makeactive"),
         (lambda: radio.Policy("makeidle+moon"), "there is no policy `moon`; "),
-        (lambda: radio.Policy("oracle+makeactive"), "`oracle` goes with no other policy; "),
-        (lambda: radio.Policy("fixed", n=3), "`fixed` has no `n`; it has: seconds"),
-        (lambda: radio.Policy("oracle", n=3), "`oracle` has no `n`; there is nothing to choose"),
-        (lambda: radio.Policy("makeidle", n=0), "`n` cannot be 0; it is a whole number from 1 to 65536"),
+        (lambda: radio.Policy("oracle+makeactive"), "`oracle` cannot be combined with another policy; "),
+        (lambda: radio.Policy("fixed", n=3), "`fixed` has no parameter `n`; its parameters are: seconds"),
+        (lambda: radio.Policy("oracle", n=3), "`oracle` has no parameter `n`; the policy has no parameters"),
+        (lambda: radio.Policy("makeidle", n=0), "`n` cannot be 0; give a whole number from 1 to 65536"),
         (lambda: radio.Policy("makeidle", n=1.5), "`n` cannot be 1.5; "),
         (lambda: radio.Policy("fixed", seconds=-1), "`seconds` cannot be -1; "),
         (lambda: radio.Policy("fixed", seconds=math.nan), "`seconds` cannot be nan; "),
