@@ -17,7 +17,7 @@ fn train(id: u64, segments: u32, segment: u64, last: u64) -> Train {
     Train { packet, first: 0, end: segments, arrived: Time::ZERO }
 }
 
-/// Admits, and says which segments went: `(id, first, count)`.
+/// Enqueues a train and returns the dropped segments: `(id, first, count)`.
 fn admit(queue: &mut Queue, train: Train) -> Vec<(u64, u32, u32)> {
     let mut gone = Vec::new();
     queue.admit(train, |train| gone.push((train.packet.id, train.first, train.count())));
@@ -65,7 +65,7 @@ fn a_limit_in_time_is_that_of_the_rate_and_at_least_one_packet() {
     // 1 ms × 1 Mbit/s = 125 bytes.
     let mut one = queue(QueueLimit::Time(Span::from_millis(1)), Discipline::DropTail);
     assert_eq!(admit(&mut one, train(1, 2, 1_500, 1_500)), [(1, 1, 1)]);
-    // Nothing to multiply with.
+    // There is no rate to multiply with.
     let spec = QueueSpec {
         limit: QueueLimit::Time(Span::from_millis(1)),
         discipline: Discipline::DropTail,
