@@ -105,7 +105,7 @@ fn a_radio_is_a_name_or_a_file() {
     assert_eq!(wrong("a:rrc=x.toml").to_string(), "rrc: cannot read `x.toml`: no such file");
     let sentence = "rrc: cannot read `broken.toml`: it is not UTF-8";
     assert_eq!(wrong("a:rrc=broken.toml").to_string(), sentence);
-    // Its sleep is for a link that runs, its profile for one that does not.
+    // A radio can sleep only while its link runs; its profile is set only before.
     let error = wrong("a:rrc=dormant");
     assert_eq!(error, LinkError::NotYet);
     assert!(error.hint().unwrap().contains("rrc=lte"));

@@ -1,11 +1,11 @@
-//! The formats of one entry a line.
+//! The formats with one entry per line.
 
 use super::{MAHIMAHI_PACKET, MAX_DELAY, MAX_ENTRIES, MAX_PERIOD, MAX_RATE, TraceError};
 use crate::{InvalidTrace, LinkTrace, Steps};
 use manyways_unit::human::{decimal, quoted};
 use manyways_unit::{Rate, Span};
 
-/// Lines with content and their numbers; blank lines and `#` comments are left out.
+/// Iterates over lines with content and their numbers; blank lines and `#` comments are skipped.
 fn content(bytes: &[u8]) -> impl Iterator<Item = Result<(usize, &str), TraceError>> {
     bytes.split(|byte| *byte == b'\n').enumerate().filter_map(|(index, line)| {
         let line = line.trim_ascii();
@@ -109,7 +109,7 @@ fn table<T>(
             )
         })?;
         let start = *start.get_or_insert(time);
-        // Earlier than the start saturates to zero, which is not later than the first step.
+        // Times before the start saturate to zero, which is not later than the first step.
         let since = time - start;
         if since > MAX_PERIOD {
             return Err(too_long(line));

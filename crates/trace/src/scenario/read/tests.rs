@@ -64,7 +64,7 @@ fn a_whole_scenario_reads() {
     let scenario = read(WHOLE).unwrap();
     assert_eq!((scenario.name.as_str(), scenario.seed), ("wifi-lte-outage", 7));
     assert_eq!((scenario.cc.as_str(), scenario.trace_offset), ("reno", Span::from_millis(1500)));
-    // wifi before lte, as in the file and not as in the alphabet.
+    // wifi before lte: the order of the file, not of the alphabet.
     let [wifi, lte] = &scenario.links[..] else { panic!() };
     assert_eq!((wifi.name.as_str(), lte.name.as_str()), ("wifi", "lte"));
     assert_eq!(wifi.down.capacity, CapacitySpec::Constant(Rate::from_mbps(10)));
@@ -103,7 +103,7 @@ fn an_event_for_one_direction_goes_after_the_common_one() {
     assert_eq!(ways, [Some(Direction::Both), Some(Direction::Up)]);
 }
 
-/// Each row: what is replaced in the whole scenario, by what, and the place and words that follow.
+/// Each row: replaced text, new text, expected position and message, expected hint.
 #[test]
 fn every_error_points_at_its_place() {
     let rows = [
