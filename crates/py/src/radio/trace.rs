@@ -223,7 +223,7 @@ impl Trace {
         let Some(last) = packets.last() else {
             return Err(wrong("the trace has no packets", "give at least one"));
         };
-        // Arrow has nanoseconds until then.
+        // Arrow's nanosecond timestamps end then.
         if begins.saturating_add(last.at.as_nanos()) > i64::MAX.unsigned_abs() {
             return Err(wrong("the trace ends too late", "times go until the year 2262"));
         }

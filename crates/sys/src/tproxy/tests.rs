@@ -1,5 +1,5 @@
-//! Rules in namespaces without a name: a host with one link to the rest of the world, where one
-//! server says `direct` to everybody, and a proxy on the host that says what it was asked for.
+//! Rules in unnamed namespaces: a host with one link to other hosts, of which one server answers
+//! `direct` to every client, and a proxy on the host that answers with the requested destination.
 
 mod world;
 
@@ -14,7 +14,7 @@ use world::{Proxy, V4, V6, World, ask_tcp, ask_udp, connect, udp_until};
 
 use super::*;
 
-/// Set in the process that is to be killed.
+/// Set in the process that will be killed.
 const CHILD: &str = "MANYWAYS_TEST_TPROXY_CHILD";
 
 /// Longer than any test.
@@ -32,7 +32,7 @@ fn rules(proxy: &Proxy) -> Rules {
     }
 }
 
-/// Rules that are good to be looked at.
+/// Returns valid rules that are only inspected.
 fn without_proxy() -> Rules {
     Rules {
         names: Names::default(),
@@ -61,7 +61,7 @@ fn all_that_the_host_sends_arrives_with_its_original_destination() {
         let proxy = Proxy::start();
         let rules = rules(&proxy).install().unwrap();
         for to in [V4, V6] {
-            // One after the other, so that leftovers of the first are met by the next.
+            // One after the other, so that the next query meets leftovers of the previous one.
             for _ in 0..3 {
                 assert_eq!(ask_tcp(to).unwrap(), proxied(to));
                 assert_eq!(ask_udp(to, None).unwrap(), proxied(to));
@@ -82,7 +82,7 @@ fn a_batch_of_datagrams_and_a_large_one_arrive_as_they_were_sent() {
         let _installed = rules(&proxy).install().unwrap();
         for (any, to) in [("0.0.0.0:0", V4), ("[::]:0", V6)] {
             let socket = world::datagrams(any, to);
-            // As libraries for QUIC send.
+            // Libraries for QUIC send like this.
             setsockopt(&socket, UdpGsoSegment, &1200).unwrap();
             socket.send(&[7; 3000]).unwrap();
             let mut buffer = [0; 64];
@@ -138,12 +138,12 @@ fn what_is_excluded_passes_by() {
             assert_eq!(world::as_user(4242, || ask_tcp(to)).unwrap(), "direct");
             assert_eq!(world::as_user(4243, || ask_tcp(to)).unwrap(), proxied(to));
         }
-        // The host's own address, and one of its subnet that is private.
+        // The host's own address, and a private address of its subnet.
         let listener = TcpListener::bind(world::OWN).unwrap();
         let near = connect(listener.local_addr().unwrap()).unwrap();
         assert_eq!(near.local_addr().unwrap(), listener.accept().unwrap().1);
         assert_eq!(ask_tcp(world::PRIVATE).unwrap(), "direct");
-        // Who chooses an interface means it.
+        // A socket bound to an interface is not redirected.
         assert_eq!(world::ask_tcp_through(V4, "wan").unwrap(), "direct");
         assert_eq!(world::ask_tcp_through(V6, "wan").unwrap(), "direct");
         installed.set_direct(&[]).unwrap();
@@ -242,7 +242,7 @@ fn a_connection_from_before_goes_on_as_it_began() {
         echo.write_all(b"pong").unwrap();
         echo.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"pong");
-        // The host serves: the first packet that the rules see is one of its answers.
+        // The host is the server: the first packet that the rules see is one of its answers.
         inside.write_all(b"data").unwrap();
         served.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"data");
@@ -260,7 +260,7 @@ fn without_its_proxy_traffic_flows_directly() {
         let installed = rules(&proxy).install().unwrap();
         assert_eq!(ask_tcp(V4).unwrap(), proxied(V4));
         drop(proxy);
-        // The first packet finds out, and is sent again.
+        // The first packet detects the dead proxy, and is retransmitted.
         for to in [V4, V6] {
             assert_eq!(ask_tcp(to).unwrap(), "direct");
             assert_eq!(udp_until(to, "direct"), "direct");
@@ -305,7 +305,7 @@ fn without_its_proxy_traffic_is_rejected_when_that_is_wanted() {
             for _ in 0..2 {
                 assert_eq!(ask_tcp(to).unwrap_err().kind(), ErrorKind::ConnectionRefused);
             }
-            // The datagram that finds out is lost; the next ones are rejected.
+            // The datagram that detects the dead proxy is lost; the next ones are rejected.
             let _ = ask_udp(to, None);
             assert_ne!(ask_udp(to, None).unwrap_err().kind(), ErrorKind::WouldBlock);
         }
@@ -328,7 +328,7 @@ fn what_comes_in_on_an_interface_is_taken_and_goes_on_without_a_proxy() {
         }
         let own = vec![Selection::All, Selection::From(vec!["lan".to_owned()])];
         let both = Rules { what: own, ..rules.clone() }.install().unwrap();
-        // Such as VPNs set, and distributions.
+        // Settings of VPNs and distributions.
         for (setting, value) in [("rp_filter", "1"), ("src_valid_mark", "1")] {
             for of in ["all", "lan", "wan"] {
                 fs::write(format!("/proc/sys/net/ipv4/conf/{of}/{setting}"), value).unwrap();
@@ -536,7 +536,7 @@ fn a_killed_process_leaves_what_the_next_one_takes_over() {
     });
 }
 
-/// Takes the far end's stream along, so that an answer can be awaited.
+/// Runs work on the other hosts; `far` returns a stream, so that a test can wait for an answer.
 impl World {
     fn far(&self, work: impl FnOnce() -> io::Result<TcpStream> + Send) -> io::Result<TcpStream> {
         self.far.run(work)
