@@ -22,10 +22,10 @@ pub enum PrefixError {
     #[error("`{0}` is not an address range: write it as 192.0.2.0/24 or 2001:db8::/32")]
     Address(String),
     /// The part after the slash is not a number of bits that the address can have.
-    #[error("`{0}` needs a length behind its slash: a number, up to 32 for IPv4 and 128 for IPv6")]
+    #[error("`{0}` needs a length after its slash: a number, up to 32 for IPv4 and 128 for IPv6")]
     Length(String),
     /// A bit after the prefix length is set.
-    #[error("`{0}` has bits behind its length: the network is {1}")]
+    #[error("`{0}` has bits set after its length: the network is {1}")]
     HostBits(String, Prefix),
 }
 
@@ -261,7 +261,7 @@ mod tests {
         }
         assert_eq!(
             wrong("10.0.0.5/8").to_string(),
-            "`10.0.0.5/8` has bits behind its length: the network is 10.0.0.0/8"
+            "`10.0.0.5/8` has bits set after its length: the network is 10.0.0.0/8"
         );
         assert!(matches!(wrong("::1/0"), PrefixError::HostBits(..)));
         assert!(matches!(wrong("192.0.2.1/24"), PrefixError::HostBits(..)));
