@@ -132,7 +132,7 @@ impl Ranges {
     fn keys(&self, drawing: &mut Drawing) {
         let x = legend(drawing, &self.legend, (LEFT, 18.0));
         drawing.rectangle((x, 8.0), (12.0, 12.0), 2.0, "open key");
-        drawing.text((x + 18.0, 18.0), Anchor::Start, "tick", "asked for, not there yet");
+        drawing.text((x + 18.0, 18.0), Anchor::Start, "tick", "requested, not received yet");
         if self.panels.iter().any(Panel::marked) {
             drawing.circle((x + 182.0, 14.0), 3.5, "sent key");
             drawing.text((x + 193.0, 18.0), Anchor::Start, "tick", "request sent");
