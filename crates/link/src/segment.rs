@@ -157,10 +157,10 @@ struct Layout {
 #[non_exhaustive]
 pub enum Malformed {
     /// The packet is empty or longer than any IP packet.
-    #[error("a packet of {0} bytes")]
+    #[error("invalid packet length: {0} bytes")]
     Length(usize),
     /// The checksum field is outside the packet or does not belong to the transport header.
-    #[error("the checksum's place is outside the packet, or not the transport header's")]
+    #[error("the checksum field is outside the packet or does not belong to the transport header")]
     Checksum,
     /// Unknown kind of segmentation.
     #[error("segmentation kind {0} is not known")]
@@ -169,7 +169,7 @@ pub enum Malformed {
     #[error("segments without payload")]
     SegmentSize,
     /// The headers do not match the kind of segmentation.
-    #[error("the headers do not fit the kind of segmentation")]
+    #[error("the headers do not match the kind of segmentation")]
     Headers,
 }
 

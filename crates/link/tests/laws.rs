@@ -353,7 +353,7 @@ proptest! {
         for (_, output) in outputs {
             let Output::Deliver { at, id, first, count } = output else { continue };
             let Action::Arrive { segments, segment, last } = steps[id as usize].action else {
-                panic!("{id} is no packet");
+                panic!("{id} is not a packet");
             };
             let sizes = (first..first + count)
                 .map(|index| if index + 1 == segments { last } else { segment });

@@ -154,7 +154,7 @@ fn header(line: &[u8]) -> Result<Header, HeaderError> {
     }
     // Parse the schema first: another version may have other fields.
     let Version { schema } = serde_json::from_slice(line).map_err(|error| {
-        HeaderError::Json(format!("no header of an event log: {}", what(&error)))
+        HeaderError::Json(format!("not a header of an event log: {}", what(&error)))
     })?;
     if schema != SCHEMA {
         return Err(HeaderError::Schema(quoted(&schema)));

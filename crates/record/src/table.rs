@@ -290,7 +290,7 @@ mod tests {
             column("at", Kind::Time, "when", |visit| visit.at.into()),
             column("whose", Kind::Text, "whose", |visit| visit.whose.into()),
             column("took", Kind::Number, "how long", |visit| visit.took.into()),
-            column("odd", Kind::Flag, "another kind than it says", |visit| visit.took.into()),
+            column("odd", Kind::Flag, "a value of another kind", |visit| visit.took.into()),
         ];
     }
 
