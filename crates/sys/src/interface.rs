@@ -227,7 +227,7 @@ impl Unusable {
             Self::PartOf { of } => format!("use {of} instead"),
             Self::NoAddress => "wait for DHCP, or give it an address".into(),
             Self::NoRoute => "add a default route through it, in the main table with a higher \
-                              metric or in a table of its own with an `ip rule` for its address"
+                              metric or in a separate table with an `ip rule` for its address"
                 .into(),
             Self::Forbidden => "look for prohibit, unreachable or blackhole in `ip rule` and \
                                 `ip route show table all`"
@@ -448,7 +448,7 @@ fn metered(kind: Kind, mark: Option<&Mark>, record: &Record) -> Metered {
         Kind::UsbTether | Kind::Bluetooth => {
             Metered::Guessed { metered: true, why: "it is a phone's connection" }
         }
-        _ => Metered::Guessed { metered: false, why: "nothing says that it is metered" },
+        _ => Metered::Guessed { metered: false, why: "no source reports it as metered" },
     }
 }
 

@@ -22,7 +22,7 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         match status.lines().find_map(|line| line.strip_prefix("THP_enabled:")) {
             Some(said) => assert_eq!(said.trim(), "0"),
-            None => println!("skipped: this kernel does not say whether pages are huge"),
+            None => println!("skipped: this kernel does not report whether pages are huge"),
         }
     }
 }

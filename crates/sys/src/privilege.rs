@@ -16,7 +16,7 @@ pub enum DropError {
     #[error("there is no user {0}: make one with `useradd --system {0}`")]
     NoUser(String),
     /// The user is root, so that no privileges would be dropped.
-    #[error("the user {0} is root: name one that may do nothing else")]
+    #[error("the user {0} is root: name an unprivileged user")]
     Root(String),
     /// The process is neither root nor that user.
     #[error("only root can become the user {0}: start it as root, or as {0}")]
@@ -140,7 +140,7 @@ mod tests {
             }
             assert_eq!(field("NoNewPrivs:"), ["1"]);
             assert!(fs::read("/etc/shadow").is_err());
-            assert!(listener.local_addr().is_ok(), "what is open stays open");
+            assert!(listener.local_addr().is_ok(), "open sockets stay open");
             drop_to("nobody").unwrap();
             assert!(matches!(drop_to("daemon"), Err(DropError::NotRoot(_))));
             return;

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     fn pid_of(local: SocketAddr, remote: SocketAddr, protocol: Protocol) -> i32 {
-        let owner = owner_of(local, remote, protocol).unwrap().expect("there is such a socket");
+        let owner = owner_of(local, remote, protocol).unwrap().expect("the socket exists");
         assert_eq!(owner.uid, nix::unistd::geteuid().as_raw());
         owner.process.expect("it is our own").pid
     }

@@ -86,7 +86,7 @@ impl Sandbox {
             _ => {
                 drop((lifeline_read, ready_write));
                 if File::from(ready_read).read(&mut [0])? == 0 {
-                    return Err(io::Error::other("the sandbox's first process died at once"));
+                    return Err(io::Error::other("the sandbox's first process ended immediately"));
                 }
                 let namespace = |kind: &str| File::open(format!("/proc/{init}/ns/{kind}"));
                 Ok(Self {

@@ -142,7 +142,7 @@ pub enum WhenDead {
 #[non_exhaustive]
 pub enum Error {
     /// A program is not installed.
-    #[error("`{program}` is not there: install {package}")]
+    #[error("`{program}` is not installed: install {package}")]
     NoProgram {
         program: &'static str,
         /// The package that contains it, with its Debian name.
@@ -160,7 +160,7 @@ pub enum Error {
         module: &'static str,
     },
     /// Another living process has installed rules with the same names.
-    #[error("process {pid} has its rules installed already: stop it first")]
+    #[error("process {pid} has already installed its rules: stop it first")]
     InUse { pid: i32 },
     /// Another program uses the number of the routing rule or table.
     #[error("{what} is in use by another program (`{by}`): choose another number")]

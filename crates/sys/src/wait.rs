@@ -120,7 +120,7 @@ pub(crate) fn pidfd(pid: i32) -> io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
-#[allow(clippy::zombie_processes, reason = "what is tested here waits for them")]
+#[allow(clippy::zombie_processes, reason = "the tested code waits for them")]
 mod tests {
     use std::process::Command;
 

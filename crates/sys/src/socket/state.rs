@@ -244,7 +244,7 @@ mod tests {
         while near.write(&[7; 65_536]).is_ok() {}
         assert_eq!(near.write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
         let state = tcp_state(near.as_fd()).unwrap();
-        assert!(state.unsent > Size::ZERO, "nobody reads: {state:?}");
+        assert!(state.unsent > Size::ZERO, "no reader: {state:?}");
     }
 
     #[test]

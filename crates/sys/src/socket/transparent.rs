@@ -105,7 +105,7 @@ pub fn recv_with_original(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Resu
         _ => None,
     });
     let (Some(source), Some(destination)) = (source, destination) else {
-        let sentence = "the kernel does not say where this datagram was meant to go";
+        let sentence = "the kernel reports no original destination of this datagram";
         return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
     };
     Ok(Received {

@@ -43,12 +43,12 @@ pub enum Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Table => "the nftables table is gone",
+            Self::Table => "the nftables table is missing",
             Self::Chains => "the chains of the nftables table were changed",
-            Self::RuleV4 => "a routing rule of IPv4 is gone",
-            Self::RuleV6 => "a routing rule of IPv6 is gone",
-            Self::RouteV4 => "the route of IPv4 is gone",
-            Self::RouteV6 => "the route of IPv6 is gone",
+            Self::RuleV4 => "an IPv4 routing rule is missing",
+            Self::RuleV6 => "an IPv6 routing rule is missing",
+            Self::RouteV4 => "the IPv4 route is missing",
+            Self::RouteV6 => "the IPv6 route is missing",
         })
     }
 }

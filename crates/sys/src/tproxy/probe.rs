@@ -56,7 +56,7 @@ pub enum NoCgroups {
     #[error("there is no such cgroup: make it first, or select by user or by address")]
     NoSuch,
     /// The root of the hierarchy contains every process.
-    #[error("it is the root, which holds everybody: select all")]
+    #[error("it is the root, which contains every process: select all")]
     Root,
 }
 

@@ -333,7 +333,7 @@ fn check(names: &Names) -> Result<(), Error> {
         return Err(Error::Senseless(sentence));
     }
     if names.mark == 0 || names.own_mark == 0 || names.mark & names.own_mark != 0 {
-        let sentence = "the two marks need bits of their own".to_owned();
+        let sentence = "the two marks must be non-zero and share no bits".to_owned();
         return Err(Error::Senseless(sentence));
     }
     Ok(())
