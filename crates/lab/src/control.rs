@@ -252,9 +252,7 @@ fn answer(
                 {
                     Answer::Refused {
                         sentence: format!("link `{link}` has no radio"),
-                        hint: Some(
-                            "a lab gives it one when it starts, with rrc=PROFILE".to_owned(),
-                        ),
+                        hint: Some("start the lab with rrc=PROFILE for this link".to_owned()),
                     }
                 }
                 Ok(changes) => {

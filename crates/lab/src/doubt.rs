@@ -35,9 +35,9 @@ impl Doubt {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NoRate(_) | Self::NoCapacity(_) => {
-                "`lab set` changes it while the lab runs; state=silent means a link that is dead"
+                "change it with `lab set` while the lab runs, or use state=silent for a dead link"
             }
-            Self::AllLost(_) => "state=silent means a link that is dead; loss=1% loses one of 100",
+            Self::AllLost(_) => "use state=silent for a dead link; loss=1% loses one packet of 100",
             Self::TooFast { .. } => "`manyways lab bench` measures what this machine reaches",
         }
     }

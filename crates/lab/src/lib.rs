@@ -110,10 +110,10 @@ impl LabSpec {
 #[non_exhaustive]
 pub enum LabError {
     /// The name is in use.
-    #[error("a lab called `{0}` is there already")]
+    #[error("a lab called `{0}` already exists")]
     NameTaken(String),
     /// The user may not create namespaces.
-    #[error("this user may not make network namespaces: {0}")]
+    #[error("this user is not allowed to create network namespaces: {0}")]
     NotPermitted(io::Error),
     /// The congestion control cannot be set.
     #[error("TCP congestion control `{cc}` cannot be used: {error}")]
@@ -135,7 +135,7 @@ pub enum LabError {
     #[error("there is no link `{0}`")]
     NoSuchLink(String),
     /// A server command ended immediately.
-    #[error("the far command `{command}` ended at once ({status})")]
+    #[error("the far command `{command}` ended immediately ({status})")]
     FarCommand {
         /// The command, as specified.
         command: String,
@@ -163,19 +163,19 @@ impl LabError {
                 .to_owned(),
             Self::CongestionControl { cc, .. } => format!(
                 "see /proc/sys/net/ipv4/tcp_available_congestion_control; without root, {cc} must \
-                 be in tcp_allowed_congestion_control beside it; choose another one with --cc"
+                 also be in tcp_allowed_congestion_control; choose another one with --cc"
             ),
             Self::InternetNeedsRoot => "run it as root, or leave --internet out".to_owned(),
             Self::Spec(_) => "see `manyways lab shell --help` for examples".to_owned(),
             Self::Radio(error) => return error.hint(),
             Self::FarCommand { .. } => {
-                "its own output above says why; commands run with /bin/sh -c".to_owned()
+                "its output above has the reason; commands run with /bin/sh -c".to_owned()
             }
             Self::System { error, .. }
                 if error.kind() == io::ErrorKind::PermissionDenied
                     && error.to_string().contains("/dev/net/tun") =>
             {
-                "run it as root, or let everybody open it (chmod 666 /dev/net/tun)".to_owned()
+                "run it as root, or let all users open it (chmod 666 /dev/net/tun)".to_owned()
             }
             Self::System { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 "the emulator needs /dev/net/tun and the `ip` command (package iproute2)".to_owned()
@@ -226,7 +226,7 @@ impl Lab {
             .iter()
             .map(|link| Ok(radio::profile_of(link)?.map(Radio::new)))
             .collect::<Result<_, RadioError>>()?;
-        registry.collect().map_err(system("remove what an earlier lab left"))?;
+        registry.collect().map_err(system("clean up after an earlier lab"))?;
         let claimed = match spec.numbered {
             true => registry.claim_numbered(&spec.name),
             false => registry.claim(&spec.name),
@@ -235,7 +235,7 @@ impl Lab {
             if error.kind() == io::ErrorKind::AlreadyExists {
                 LabError::NameTaken(spec.name.clone())
             } else {
-                LabError::System { doing: "write down the lab", error }
+                LabError::System { doing: "record the lab", error }
             }
         })?;
         let cc_error = |error| LabError::CongestionControl { cc: spec.cc.clone(), error };
@@ -243,12 +243,12 @@ impl Lab {
         let sandbox = Sandbox::start().map_err(not_permitted)?;
 
         let (device, tuns) = network::device_side(&spec.links, &spec.cc)
-            .map_err(system("set the device's network up"))?;
+            .map_err(system("set up the device's network"))?;
         let mut far = Vec::with_capacity(hosts.len());
         let mut ends: Vec<Vec<HostEnd>> = spec.links.iter().map(|_| Vec::new()).collect();
         for (index, host) in hosts.into_iter().enumerate() {
             let (ns, tuns) = network::host_side(index, &spec.links, &spec.cc)
-                .map_err(system("set a far host's network up"))?;
+                .map_err(system("set up a remote host's network"))?;
             for ((tun, link), ends) in tuns.into_iter().zip(&spec.links).zip(&mut ends) {
                 let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
                 ends.push(HostEnd {
@@ -314,7 +314,7 @@ impl Lab {
                     far.iter().map(|h| (h.spec.name.clone(), device_fd(&h.ns))).collect();
                 record.links = spec.links.iter().map(|link| link.name.clone()).collect();
             })
-            .map_err(system("write down the lab"))?;
+            .map_err(system("record the lab"))?;
         Ok(Self {
             servers: Vec::new(),
             sandbox,
@@ -373,14 +373,15 @@ impl Lab {
     pub fn export(&mut self, name: &str, value: &str) -> Result<(), LabError> {
         self.entry
             .update(|record| record.environment.push((name.to_owned(), value.to_owned())))
-            .map_err(system("write down the lab"))
+            .map_err(system("record the lab"))
     }
 
     /// Starts a command on one side of the lab.
     pub fn spawn(&self, place: Place, mut command: Command) -> Result<Child, LabError> {
         let folder = self.folder();
         self.entry.record().tell(&mut command, &folder);
-        let view = view(&folder, place == Place::Device).map_err(system("lay the files out"))?;
+        let view =
+            view(&folder, place == Place::Device).map_err(system("set up the lab's files"))?;
         self.sandbox
             .spawn(command, self.namespace(place), view)
             .map_err(system("run the command in the lab"))
@@ -464,7 +465,7 @@ impl Lab {
                 };
                 tables.into_iter().map(waiting).sum()
             })
-            .map_err(system("look at the far host's sockets"))
+            .map_err(system("read the remote host's sockets"))
     }
 }
 
@@ -497,7 +498,7 @@ pub fn enter(
     let (Some(owner), Some(init)) = (record.process(), record.sandbox()) else {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,
-            "it runs within a lab that this process is not around",
+            "it runs within a lab that is not visible to this process",
         ));
     };
     spawn_in(owner, init, fd, command, view)

@@ -209,7 +209,7 @@ impl PcapWriter {
 impl Drop for PcapWriter {
     fn drop(&mut self) {
         if let Err(error) = self.join() {
-            tracing::warn!(%error, "a capture is not complete");
+            tracing::warn!(%error, "a capture is incomplete");
         }
     }
 }

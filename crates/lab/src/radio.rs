@@ -48,7 +48,7 @@ impl RadioError {
                     Some(nearest) => format!("did you mean `{nearest}`?"),
                     None => {
                         let names: Vec<&str> = names().collect();
-                        format!("it is one of {}, or a file like ./radio.toml", names.join(", "))
+                        format!("use one of {}, or a file like ./radio.toml", names.join(", "))
                     }
                 })
             }

@@ -477,7 +477,7 @@ impl Worker {
     /// continue.
     fn give_up(&mut self, link: usize, port: usize, error: &io::Error) {
         let tun = self.links[link].tun(port);
-        tracing::warn!(%error, "an end of link {} is gone", tun.name());
+        tracing::warn!(%error, "{}: device removed", tun.name());
         // If it stayed in the set it would always be ready.
         let _ = self.poller.remove(tun.as_fd());
     }

@@ -86,10 +86,10 @@ pub enum LinkError {
     #[error("`{0}` cannot name a link: the system has this name for something else")]
     Reserved(String),
     /// A setting is not `key=value`.
-    #[error("`{0}` is no setting of a link: key=value was expected")]
+    #[error("`{0}` is not a setting of a link: expected key=value")]
     NoSetting(String),
     /// A key does not exist.
-    #[error("a link has no `{key}`")]
+    #[error("a link has no key `{key}`")]
     UnknownKey {
         /// As the user wrote it.
         key: String,
@@ -103,7 +103,7 @@ pub enum LinkError {
     #[error("`{0}` cannot change while the link runs")]
     Fixed(&'static str),
     /// A request of a running device, for a link that does not run yet.
-    #[error("a link cannot begin with `rrc=dormant`")]
+    #[error("a link cannot start with `rrc=dormant`")]
     NotYet,
     /// A value cannot be parsed.
     #[error("{key}: {invalid}")]
@@ -140,7 +140,7 @@ impl LinkError {
             Self::Name(_) | Self::NoSetting(_) => {
                 Some("write a link like wifi:down=10mbit,up=5mbit,delay=14ms".to_owned())
             }
-            Self::Reserved(name) => Some(format!("call it {name}1, say, or wifi or lte")),
+            Self::Reserved(name) => Some(format!("choose a name like {name}1, wifi or lte")),
             Self::UnknownKey { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{nearest}`?"))
             }
@@ -148,11 +148,11 @@ impl LinkError {
                 Some(format!("the keys are {}", KEYS.join(", ")))
             }
             Self::Fixed("rrc") => {
-                Some("while it runs, rrc=dormant sends its radio to sleep".to_owned())
+                Some("use rrc=dormant to send the radio of a running link to sleep".to_owned())
             }
-            Self::NotYet => {
-                Some("name its radio, like rrc=lte, which is asleep at first".to_owned())
-            }
+            Self::NotYet => Some(
+                "name a radio profile, like rrc=lte; the radio is idle at the start".to_owned(),
+            ),
             Self::Trace { error: TraceError::UnknownFormat, .. } => {
                 Some("name the format, like trace:mahimahi:FILE".to_owned())
             }
@@ -492,7 +492,8 @@ fn radio(
         _ => {
             let wrong = |reason| LinkError::File { key, file: quoted(value), reason };
             let bytes = read(value).map_err(wrong)?;
-            let text = String::from_utf8(bytes).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| wrong("the file is not UTF-8 text".to_owned()))?;
             Ok(Some(RadioSpec { source, text: Some(text) }))
         }
     }

@@ -16,7 +16,7 @@ pub enum InvalidTrace {
     #[error("the first step of a trace must be at time zero")]
     LateStart,
     /// Entry `0` (counted from zero) is out of order.
-    #[error("entry {} of the trace is not later than the one before it", .0 + 1)]
+    #[error("entry {} of the trace is not later than the previous one", .0 + 1)]
     Order(usize),
     /// Entry `0` (counted from zero) lies outside the period.
     #[error("entry {} of the trace lies beyond its period", .0 + 1)]

@@ -98,7 +98,7 @@ pub enum TraceError {
     )]
     UnknownFormat,
     /// A capacity was expected and the format contains delays, or vice versa.
-    #[error("a `{}` trace says nothing about {wanted}", .format.name())]
+    #[error("a `{}` trace contains no {wanted}", .format.name())]
     WrongKind {
         /// The file's format.
         format: Format,

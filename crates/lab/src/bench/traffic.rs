@@ -57,7 +57,10 @@ fn receive(incoming: TcpStream, length: Span) -> io::Result<Arrivals> {
         // measured system.
         let read = socket.recv_with_flags(&mut block, MSG_TRUNC)?;
         if read == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the sender hung up"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the sender closed the connection",
+            ));
         }
         bytes += read as u64;
         let now = clock.now();

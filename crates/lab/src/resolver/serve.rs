@@ -86,7 +86,7 @@ impl Resolver {
                     Ok(()) => Some(socket),
                     // The name server of an offline host can be unreachable.
                     Err(error) => {
-                        tracing::debug!(%error, "names outside the lab have no server: {server}");
+                        tracing::debug!(%error, "upstream server unreachable: {server}");
                         None
                     }
                 }
@@ -193,7 +193,7 @@ impl Server {
         while !self.shared.stop.load(Ordering::Acquire) {
             let until = self.connections.values().map(|c| c.last + CONNECTION_IDLE).min();
             if let Err(error) = self.poller.wait(until, &mut ready) {
-                tracing::error!(%error, "the resolver cannot wait for questions and ends");
+                tracing::error!(%error, "the resolver has ended: it cannot wait for queries");
                 return;
             }
             let now = self.clock.now();

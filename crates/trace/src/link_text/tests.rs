@@ -103,7 +103,7 @@ fn a_radio_is_a_name_or_a_file() {
         assert_eq!(link(&format!("a:rrc={file}")).radio, radio(file, Some("hello\n")));
     }
     assert_eq!(wrong("a:rrc=x.toml").to_string(), "rrc: cannot read `x.toml`: no such file");
-    let sentence = "rrc: cannot read `broken.toml`: it is not UTF-8";
+    let sentence = "rrc: cannot read `broken.toml`: the file is not UTF-8 text";
     assert_eq!(wrong("a:rrc=broken.toml").to_string(), sentence);
     // A radio can sleep only while its link runs; its profile is set only before.
     let error = wrong("a:rrc=dormant");
@@ -127,7 +127,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
     let (sentence, hint) = said("wifi:deley=1ms");
     assert_eq!(
         (sentence.as_str(), hint.as_str()),
-        ("a link has no `deley`", "did you mean `delay`?")
+        ("a link has no key `deley`", "did you mean `delay`?")
     );
     let (_, hint) = said("wifi:colour=red");
     assert!(hint.starts_with("the keys are down, up, delay"), "{hint}");
@@ -142,7 +142,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
     assert_eq!(hint, "name the format, like trace:mahimahi:FILE");
     assert_eq!(
         said("a:delay=trace:lte.down").0,
-        "delay: `lte.down`: a `mahimahi` trace says nothing about delay"
+        "delay: `lte.down`: a `mahimahi` trace contains no delay"
     );
     for text in [
         "a:down=10",

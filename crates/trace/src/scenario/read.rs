@@ -182,7 +182,7 @@ fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
                 None => (text, None),
             };
             if name.len() > 253 || !name.split('.').all(is_label) {
-                let sentence = format!("`{}` is no host name", quoted(name));
+                let sentence = format!("`{}` is not a host name", quoted(name));
                 return Err(Fault::new(at, sentence)
                     .hint("write a name like www.example.lab, or cdn.lab@wifi for one link"));
             }
@@ -191,7 +191,7 @@ fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
             }
             let name = (name.to_owned(), link.map(str::to_owned));
             if host.names.contains(&name) {
-                return Err(Fault::new(at, format!("the name `{text}` stands here twice")));
+                return Err(Fault::new(at, format!("the name `{text}` is given twice")));
             }
             host.names.push(name);
         }
@@ -243,7 +243,7 @@ fn event(table: &Table<'_>, links: &[LinkSpec], read: &mut Reader<'_>) -> Result
     }
     if settings.is_empty() {
         return Err(Fault::new(table.at, "the event changes nothing")
-            .hint("add what changes, like state = \"silent\" or down = \"2mbit\""));
+            .hint("add a change, like state = \"silent\" or down = \"2mbit\""));
     }
     settings.sort_by_key(Change::one_way);
     Ok(Event { at, link: name.to_owned(), change: settings })
@@ -317,7 +317,7 @@ fn comparison(entry: &Entry<'_>) -> Result<(String, f64), Fault> {
     let text = entry.string()?.trim();
     let invalid = || {
         entry
-            .fault(format!("`{}` is no comparison", quoted(text)))
+            .fault(format!("`{}` is not a comparison", quoted(text)))
             .hint("write <, <=, ==, >= or > and a number, like \"<= 2.5\"")
     };
     let op = ["<=", "==", ">=", "<", ">"].into_iter().find(|op| text.starts_with(op));
@@ -352,7 +352,7 @@ fn slug(entry: &Entry<'_>) -> Result<String, Fault> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.is_empty() || text.len() > 64 || !text.bytes().all(fits) {
         return Err(entry
-            .fault(format!("`{}` is no name", quoted(text)))
+            .fault(format!("`{}` is not a name", quoted(text)))
             .hint("a name has 1 to 64 small letters, digits and hyphens"));
     }
     Ok(text.to_owned())

@@ -130,7 +130,7 @@ fn every_error_points_at_its_place() {
         (
             "queue = \"100p\"",
             "quue = \"100p\"",
-            "12:1 a link has no `quue`",
+            "12:1 a link has no key `quue`",
             Some("did you mean `queue`?"),
         ),
         (
@@ -161,7 +161,7 @@ fn every_error_points_at_its_place() {
         (
             "www.example.lab",
             "www..lab",
-            "21:10 `www..lab` is no host name",
+            "21:10 `www..lab` is not a host name",
             Some("write a name like www.example.lab, or cdn.lab@wifi for one link"),
         ),
         (
@@ -181,7 +181,7 @@ fn every_error_points_at_its_place() {
             "state = \"silent\"",
             "",
             "30:1 the event changes nothing",
-            Some("add what changes, like state = \"silent\" or down = \"2mbit\""),
+            Some("add a change, like state = \"silent\" or down = \"2mbit\""),
         ),
         (
             "state = \"silent\"",
@@ -205,13 +205,13 @@ fn every_error_points_at_its_place() {
         (
             "\"== 0\"",
             "\"= 0\"",
-            "40:6 is: `= 0` is no comparison",
+            "40:6 is: `= 0` is not a comparison",
             Some("write <, <=, ==, >= or > and a number, like \"<= 2.5\""),
         ),
         (
             "\"== 0\"",
             "\"== inf\"",
-            "40:6 is: `== inf` is no comparison",
+            "40:6 is: `== inf` is not a comparison",
             Some("write <, <=, ==, >= or > and a number, like \"<= 2.5\""),
         ),
     ];
@@ -257,7 +257,7 @@ fn a_link_has_a_radio_that_events_send_to_sleep() {
     let (line, sentence) = wrong("link = 'c'", "link = 'w'");
     assert_eq!((line, sentence.as_str()), (9, "the link `w` has no radio"));
     let (line, sentence) = wrong("rrc = 'lte'", "rrc = 'dormant'");
-    assert_eq!((line, sentence.as_str()), (5, "a link cannot begin with `rrc=dormant`"));
+    assert_eq!((line, sentence.as_str()), (5, "a link cannot start with `rrc=dormant`"));
     let (line, sentence) = wrong("rrc = 'dormant'", "rrc = 'lte'");
     assert_eq!((line, sentence.as_str()), (9, "`rrc` cannot change while the link runs"));
     let (line, _) = wrong("'c.promotions'", "'w.promotions'");
