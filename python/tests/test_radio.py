@@ -551,7 +551,7 @@ def test_files_that_make_no_sense(tmp_path):
     with pytest.raises(ValueError, match="trace.csv: line 3: `upward` is not a direction; it is up"):
         radio.trace(path)
     path.write_bytes(b"time,bytes,direction\n0,1,up\n\xff\n")
-    with pytest.raises(ValueError, match="line 3 is no text; "):
+    with pytest.raises(ValueError, match="line 3 is not text; "):
         radio.trace(path)
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="line 1: there is no column `time`; "):
@@ -603,9 +603,9 @@ def test_names_that_are_none(day):
         (lambda: radio.Policy("makeidle+makeactive", gamma=math.inf), "`gamma` cannot be inf; "),
         (lambda: radio.workload("news ", seed=1), "there is no workload `news `; did you mean `news`"),
         (lambda: radio.workload(seed=-1), "a seed cannot be -1; "),
-        (lambda: radio.workload(seed=1, seconds=math.nan), "a trace of NaN s cannot be made; "),
+        (lambda: radio.workload(seed=1, seconds=math.nan), "a duration of NaN s is invalid; "),
         (lambda: radio.workload(seed=1, seconds="1h"), "seconds cannot be '1h'; "),
-        (lambda: radio.heartbeats(0.0), "a heartbeat every 0 s is none; "),
+        (lambda: radio.heartbeats(0.0), "a heartbeat interval of 0 s is invalid; "),
         (lambda: radio.heartbeats(1e-6), "makes more than 268435456 packets; "),
         (lambda: radio.heartbeats(1.0, bytes=-1), "-1 bytes cannot be sent; "),
         (lambda: radio.compare(day, "lte", []), "there is nothing to compare; "),
@@ -624,7 +624,7 @@ def test_names_that_are_none(day):
 def test_silences_that_are_none():
     profile = radio.profile("lte")
     for secs in (-1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="a silence of .* s, in row 1, is none; "):
+        with pytest.raises(ValueError, match="the gap in row 1 is invalid: .* s; "):
             profile.tail([1.0, secs])
     with pytest.raises(ValueError, match="there are 1 waits for 2 silences; "):
         profile.cost([1.0, 2.0], [1.0])
@@ -671,7 +671,7 @@ def test_what_a_policy_raises_ends_the_run():
         def hold(self, now):
             return -1.0
 
-    sentence = "nothing can be held back for -1.0 s; it is a number from 0 to 86400"
+    sentence = "a delay of -1.0 s is invalid; return a number from 0 to 86400"
     with pytest.raises(ValueError, match=sentence):
         radio.simulate(radio.heartbeats(15.0), "lte", Holds, delay_tolerant=["heartbeat"])
 

@@ -32,12 +32,14 @@ impl Captures {
     #[new]
     fn new(local: Vec<String>, packets: bool, idle: f64) -> PyResult<Self> {
         let prefix = |text: &String| {
-            let wrong = |error| PyValueError::new_err(format!("{text} is no prefix: {error}"));
+            let wrong = |error| PyValueError::new_err(format!("{text} is not a prefix: {error}"));
             text.parse::<Prefix>().map_err(wrong)
         };
         let local = local.iter().map(prefix).collect::<PyResult<_>>()?;
         if !(idle > 0.0 && idle <= 86_400.0) {
-            return Err(PyValueError::new_err("idle is more than 0 and at most 86400 seconds"));
+            return Err(PyValueError::new_err(
+                "idle must be more than 0 and at most 86400 seconds",
+            ));
         }
         let idle = Span::from_nanos((idle * 1e9) as u64);
         let limits = Limits { idle, ..Limits::default() };
@@ -83,7 +85,7 @@ impl Captures {
 }
 
 fn over() -> PyErr {
-    PyValueError::new_err("the tables were handed out already")
+    PyValueError::new_err("the tables were already returned")
 }
 
 /// Ends all flows and collects their records.

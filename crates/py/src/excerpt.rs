@@ -31,7 +31,7 @@ impl Excerpt {
     #[new]
     fn new(flows: Vec<(u8, String, u16, String, u16)>) -> PyResult<Self> {
         let address = |text: &str| {
-            let wrong = |_| PyValueError::new_err(format!("{text} is no address"));
+            let wrong = |_| PyValueError::new_err(format!("{text} is not an address"));
             text.parse::<IpAddr>().map_err(wrong)
         };
         let (mut these, mut pairs) = (HashSet::new(), HashSet::new());

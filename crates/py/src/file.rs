@@ -74,8 +74,7 @@ impl File {
     pub fn end(self) -> (u64, Option<String>, Times) {
         let Self { rest, place, packets, fault, reader, first, latest } = self;
         let is_cut = !rest.is_empty() || reader.interfaces().is_empty() && place == 0;
-        let cut =
-            || is_cut.then(|| format!("it ends in the middle of what begins at byte {place}"));
+        let cut = || is_cut.then(|| format!("it ends in the middle of the block at byte {place}"));
         let times = first.zip(latest).map(|(one, other)| (one.as_nanos(), other.as_nanos()));
         (packets, fault.or_else(cut), times)
     }

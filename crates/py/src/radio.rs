@@ -114,8 +114,8 @@ impl Radio {
         same(waits.len(), "waits", silences.len(), "silences")?;
         let is_silence = |secs: &f64| secs.is_finite() && *secs >= 0.0;
         if let Some((row, secs)) = silences.iter().enumerate().find(|(_, secs)| !is_silence(secs)) {
-            let sentence = format!("a silence of {secs} s, in row {row}, is none");
-            return Err(wrong(&sentence, "it is a finite number of seconds, 0 or more"));
+            let sentence = format!("the gap in row {row} is invalid: {secs} s");
+            return Err(wrong(&sentence, "give finite numbers of seconds, 0 or more"));
         }
         run::check_waits(&waits)?;
         let bytes: Vec<u8> = py.detach(|| {
@@ -168,6 +168,6 @@ fn same(one: usize, what: &str, other: usize, others: &str) -> PyResult<()> {
     if one == other {
         return Ok(());
     }
-    let hint = "there has to be one for each";
+    let hint = "give one for each";
     Err(wrong(&format!("there are {one} {what} for {other} {others}"), hint))
 }

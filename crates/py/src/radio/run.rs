@@ -140,7 +140,7 @@ impl<'py, 'e> Called<'py, 'e> {
         let Some(observe) = method("observe")? else {
             let hint =
                 "give a name, waits, or an object with observe(time, direction, bytes, app, gap)";
-            return Err(wrong("that is no policy", hint));
+            return Err(wrong("the object is not a policy", hint));
         };
         Ok(Self {
             py,
@@ -206,8 +206,8 @@ impl Policy for Called<'_, '_> {
             let said = hold.call1((now,))?;
             let secs: Option<f64> = said.extract().ok();
             secs.filter(|secs| (0.0..=86_400.0).contains(secs)).ok_or_else(|| {
-                let sentence = format!("nothing can be held back for {} s", text(&said));
-                wrong(&sentence, "it is a number from 0 to 86400")
+                let sentence = format!("a delay of {} s is invalid", text(&said));
+                wrong(&sentence, "return a number from 0 to 86400")
             })
         };
         self.ask(ask, 0.0)
@@ -220,7 +220,7 @@ fn text(of: &Bound<'_, PyAny>) -> String {
 
 fn no_wait(wait: &str, row: usize) -> PyErr {
     let sentence = format!("the wait after packet {row} is {wait}");
-    wrong(&sentence, "it is a number of seconds, 0 or more; infinity leaves it to the network")
+    wrong(&sentence, "give numbers of seconds, 0 or more; infinity leaves the radio to the network")
 }
 
 fn told<'py>(

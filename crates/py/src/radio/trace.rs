@@ -85,7 +85,7 @@ impl Trace {
         {
             let Ok(bytes) = u32::try_from(*bytes) else {
                 let sentence = format!("row {row} has {bytes} bytes");
-                return Err(wrong(&sentence, "it is a whole number from 0 to 4294967295"));
+                return Err(wrong(&sentence, "give whole numbers from 0 to 4294967295"));
             };
             let at = Time::from_nanos(time - begins);
             let app = usize::try_from(*app).unwrap_or_default().min(last) as u16;
@@ -107,7 +107,7 @@ impl Trace {
         let mut lines = text.split(|byte| *byte == b'\n').zip(1_u64..);
         let words = |(line, number): (&[u8], u64)| match std::str::from_utf8(line) {
             Ok(line) => Ok(line.to_owned()),
-            Err(_) => Err(wrong(&format!("line {number} is no text"), "it is read as UTF-8")),
+            Err(_) => Err(wrong(&format!("line {number} is not text"), "encode the text in UTF-8")),
         };
         let told = |error: csv::CsvError| super::told(&error, error.hint.as_deref());
         let header = lines.next().map(words).transpose()?.unwrap_or_default();
@@ -149,8 +149,8 @@ impl Trace {
     fn heartbeats(py: Python<'_>, every: f64, bytes: u32, seconds: f64) -> PyResult<Self> {
         let lasts = lasting(seconds)?;
         if !(1e-9..=LONGEST).contains(&every) {
-            let sentence = format!("a heartbeat every {every} s is none");
-            return Err(wrong(&sentence, "it is more than 0 s and at most a year"));
+            let sentence = format!("a heartbeat interval of {every} s is invalid");
+            return Err(wrong(&sentence, "give an interval of more than 0 s and at most a year"));
         }
         // Checked before the packets are generated.
         if seconds / every >= MOST_PACKETS as f64 {
@@ -225,7 +225,7 @@ impl Trace {
         };
         // Arrow's nanosecond timestamps end then.
         if begins.saturating_add(last.at.as_nanos()) > i64::MAX.unsigned_abs() {
-            return Err(wrong("the trace ends too late", "times go until the year 2262"));
+            return Err(wrong("the trace ends too late", "use times before the year 2262"));
         }
         Ok(Self { packets, names, begins })
     }
@@ -256,7 +256,7 @@ impl Trace {
 }
 
 fn too_many() -> PyErr {
-    wrong(&format!("that makes more than {MOST_PACKETS} packets"), "make a shorter trace")
+    wrong(&format!("the trace has more than {MOST_PACKETS} packets"), "make a shorter trace")
 }
 
 fn put<const N: usize>(all: &[Packet], mut value: impl FnMut(&Packet) -> [u8; N]) -> Vec<u8> {
@@ -271,8 +271,8 @@ fn is_down(packet: &Packet) -> bool {
 
 fn lasting(seconds: f64) -> PyResult<Span> {
     if !(0.0..=LONGEST).contains(&seconds) {
-        let sentence = format!("a trace of {seconds} s cannot be made");
-        return Err(wrong(&sentence, "it lasts from 0 s to a year"));
+        let sentence = format!("a duration of {seconds} s is invalid");
+        return Err(wrong(&sentence, "give a duration from 0 s to a year"));
     }
     Ok(Span::from_secs_f64(seconds))
 }
@@ -290,7 +290,7 @@ fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
     let mut last = 0;
     let times = times.iter().enumerate().map(|(row, secs)| {
         if secs.is_nan() {
-            let hint = "leave out the rows without one";
+            let hint = "omit the rows without a time";
             return Err(wrong(&format!("the time of row {row} is not a number"), hint));
         }
         if *secs < 0.0 {
@@ -298,8 +298,7 @@ fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
         }
         let nanos = (*secs * 1e9).round();
         if nanos >= i64::MAX as f64 {
-            let hint =
-                "numbers with a point are taken for seconds, and whole numbers for nanoseconds";
+            let hint = "floating-point numbers are seconds, integers are nanoseconds";
             return Err(wrong(&format!("the time of row {row} is too late"), hint));
         }
         ordered(row, &mut last, nanos as u64)
@@ -308,7 +307,7 @@ fn from_secs(times: &[f64]) -> PyResult<Vec<u64>> {
 }
 
 fn negative(row: usize) -> PyErr {
-    wrong(&format!("the time of row {row} is negative"), "times count from an origin before them")
+    wrong(&format!("the time of row {row} is negative"), "use an origin before the first time")
 }
 
 fn ordered(row: usize, last: &mut u64, now: u64) -> PyResult<u64> {
