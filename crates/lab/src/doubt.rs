@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_beyond_what_the_emulator_carries_is_doubted() {
+    fn a_rate_beyond_the_emulators_is_doubted() {
         let too_fast = |key, gigabits: u64| {
             vec![Doubt::TooFast { key, rate: Rate::from_mbps(1_000 * gigabits) }]
         };

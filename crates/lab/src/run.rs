@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn expectations_compare_what_was_measured() {
+    fn expectations_compare_measured_values() {
         assert!(expect("exit", "==", 0.0).held);
         assert!(expect("seconds", "<=", 2.5).held);
         assert!(!expect("seconds", "<", 2.5).held);

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_goes_on_until_the_next_one() {
+    fn a_value_holds_until_the_next_point() {
         let points = [(0.0, 1.0), (10.0, 1.0), (20.0, 3.0), (30.0, 2.0)];
         let expected = [(0.0, 1.0), (20.0, 1.0), (20.0, 3.0), (30.0, 3.0), (30.0, 2.0)];
         assert_eq!(steps(points.into_iter()), expected);

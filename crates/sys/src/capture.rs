@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_counted_and_the_ring_goes_on() {
+    fn dropped_packets_are_counted_and_the_capture_continues() {
         alone(|| {
             let mut ring = Ring::open(&Options { snap: 65_535, ..options(None) })?;
             let one = UdpSocket::bind("127.0.0.1:0")?;

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn its_end_is_told() {
+    fn the_exit_status_is_returned() {
         let mut running = Running::start(shell("exit 7")).unwrap();
         assert_eq!(wait(&mut running).code(), Some(7));
         // The status is also returned after the command was reaped.
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_killed() {
+    fn the_whole_process_group_is_killed() {
         let (mut running, mut pipe) = two("sleep 1000 & echo hello; wait; echo more");
         assert_eq!(running.ended().unwrap(), None);
         running.kill().unwrap();
@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn what_it_leaves_behind_is_killed() {
+    fn processes_left_by_a_command_are_killed() {
         let (mut running, mut pipe) = two("sleep 1000 & echo hello; exit 3");
         assert_eq!(wait(&mut running).code(), Some(3));
         assert_eq!(pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
     }
 
     #[test]
-    fn it_gets_its_signals_as_usual() {
+    fn a_command_receives_signals_as_usual() {
         // In a separate thread, because the signals stay blocked.
         let blocked = std::thread::spawn(|| {
             let _termination = signal::Termination::take().unwrap();

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_regular_file_is_read_whole_whatever_the_flag_says() {
+    fn a_regular_file_is_read_to_its_end_despite_the_flag() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "text").unwrap();

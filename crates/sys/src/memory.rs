@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_that_pages_are_small() {
+    fn the_kernel_reports_small_pages() {
         in_small_pages().unwrap();
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         match status.lines().find_map(|line| line.strip_prefix("THP_enabled:")) {

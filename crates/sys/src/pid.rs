@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_ones_own_namespace_an_id_stays_what_it_is() {
+    fn an_id_of_the_own_namespace_is_unchanged() {
         let own = std::process::id() as i32;
         assert_eq!(seen_here(namespace().unwrap(), own), Some(own));
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_laptop_says_what_it_holds_and_whether_it_is_charged() {
+    fn a_laptop_reports_level_and_charging() {
         let mains: &[_] = &[("type", "Mains"), ("online", "0")];
         let mut battery = vec![("type", "Battery"), ("capacity", "42"), ("status", "Discharging")];
         assert_eq!(

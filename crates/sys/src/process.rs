@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_no_owner() {
+    fn a_missing_connection_has_no_owner() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let local = listener.local_addr().unwrap();
         let nobody = "127.0.0.1:1".parse().unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_found_before_is_asked_first() {
+    fn recent_owners_are_checked_first() {
         let mut owners = Owners::default();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let local = socket.local_addr().unwrap();

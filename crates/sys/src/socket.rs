@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_before_each_write_keeps_little_unsent() {
+    fn checking_before_each_write_keeps_little_unsent() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         // No process reads: bytes beyond the window stay here.

@@ -53,7 +53,7 @@ fn the_demo_has_its_numbers() {
 }
 
 #[test]
-fn the_made_up_traces_are_what_their_programs_say() {
+fn the_generated_traces_match_their_programs() {
     let traces = read("traces.toml");
     let [wifi, lte] = &traces.links[..] else { panic!() };
     let period = |spec: &CapacitySpec| match spec {

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_colour_move_or_reverse_what_stands_around_it() {
+    fn a_name_cannot_colour_move_or_reverse_other_text() {
         assert_eq!(
             printable("a\x1b[31mred\r\n\tb\u{9b}2J"),
             "a\\u001b[31mred\\u000d\\u000a\\u0009b\\u009b2J"
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clear_is_refused() {
+    fn ambiguous_values_are_refused() {
         for text in ["", "10", "ms", "-1ms", "1e3ms", "1.2.3s", "nan", ".", "0.4", "1 parsec"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
@@ -346,14 +346,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whole_values_read_back(n in 0_u64..10_000_000) {
+        fn printed_whole_values_parse_back(n in 0_u64..10_000_000) {
             prop_assert_eq!(format!("{n}us").parse(), Ok(Span::from_micros(n)));
             prop_assert_eq!(format!("{n}kbit").parse(), Ok(Rate::from_kbps(n)));
             prop_assert_eq!(format!("{n}kib").parse(), Ok(Size::from_kib(n)));
         }
 
         #[test]
-        fn what_is_printed_reads_back_within_its_two_decimals(n in any::<u64>()) {
+        fn printed_values_parse_back_within_their_two_decimals(n in any::<u64>()) {
             let near = |a: u64, b: u64| a.abs_diff(b) as f64 <= 0.005_1 * b as f64 + 1.0;
             let span = Span::from_nanos(n >> 8);
             prop_assert!(near(span.to_string().parse::<Span>().unwrap().as_nanos(), n >> 8));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_what_was_put_there_or_renewed_longest_ago() {
+    fn the_oldest_entry_was_inserted_or_refreshed_longest_ago() {
         let mut bounded = LruMap::default();
         for key in [1, 2, 3] {
             assert_eq!(bounded.insert(key, key * 10), None);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_drops_what_is_covered() {
+    fn merging_drops_covered_prefixes() {
         let all = ["10.1.0.0/16", "10.0.0.0/8", "10.1.2.3", "11.0.0.0/8", "fe80::/10", "fe80::1"];
         let merged = Prefix::merge(all.iter().map(|text| prefix(text)).collect());
         let texts: Vec<String> = merged.iter().map(Prefix::to_string).collect();
@@ -330,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_looking_at_each_gives(
+        fn find_agrees_with_a_linear_search(
             drawn in prop::collection::vec((any::<u8>(), 0_u8..=8, any::<bool>()), 0..24),
         ) {
             // The last eight bits of the address space, where additions overflow first.

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_splitmix64() {
+    fn the_generator_is_splitmix64() {
         // The first values of the reference implementation for seed 1234567.
         let mut random = Random::new(1_234_567);
         let seen = [random.bits(), random.bits(), random.bits()];

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_is_named() {
+    fn errors_name_a_duplicate_key() {
         let (line, column, sentence, hint) = fault("a = 1\n[state]\nb = 1\n\n[state]\nb = 2\n");
         assert_eq!((line, column), (5, 2));
         assert_eq!(sentence, "the table `[state]` is given twice");

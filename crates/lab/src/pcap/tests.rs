@@ -69,7 +69,7 @@ fn packet(body: &[u8]) -> Seen<'_> {
 }
 
 #[test]
-fn a_file_holds_what_was_on_the_wire() {
+fn a_file_contains_the_wire_packets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wifi.pcapng");
     let mut writer = PcapWriter::create(&path, "wifi").unwrap();
@@ -135,7 +135,7 @@ fn a_killed_lab_leaves_a_file_that_can_be_read() {
 }
 
 #[test]
-fn a_packet_that_cannot_be_cut_is_shown_as_it_is() {
+fn a_malformed_packet_is_written_unsegmented() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("odd.pcapng");
     let mut writer = PcapWriter::create(&path, "odd").unwrap();
@@ -189,7 +189,7 @@ fn a_slow_disk_loses_packets_and_counts_them() {
 }
 
 #[test]
-fn a_file_of_drops_that_cannot_be_made_is_told_at_the_end() {
+fn a_failed_file_of_drops_is_reported_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wifi.pcapng");
     let output = Output::start(Box::new(File::create(&path).unwrap()), "wifi").unwrap();
@@ -219,7 +219,7 @@ impl Write for Full {
 }
 
 #[test]
-fn a_full_disk_is_told_at_the_end() {
+fn a_full_disk_is_reported_at_the_end() {
     let output = Output::start(Box::new(Full { left: 300 }), "full").unwrap();
     let mut writer = PcapWriter::start(output, Box::new(|| unreachable!())).unwrap();
     let (tcp, offload) = super_packet();
@@ -231,7 +231,7 @@ fn a_full_disk_is_told_at_the_end() {
 }
 
 #[test]
-fn tcpdump_reads_it_and_finds_the_checksums_right() {
+fn tcpdump_finds_correct_checksums_in_a_capture() {
     if Command::new("tcpdump").arg("--version").output().is_err() {
         eprintln!("skipped: tcpdump is not installed");
         return;

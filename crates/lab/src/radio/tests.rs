@@ -80,7 +80,7 @@ fn its_timers_begin_where_the_wires_fell_silent() {
 }
 
 #[test]
-fn it_sleeps_when_it_is_told_to_and_starts_anew() {
+fn a_radio_sleeps_on_request_and_restarts() {
     let mut radio = radio();
     radio.pass(at(0), None, Direction::Up);
     radio.sleep(at(200), Some(at(150)));

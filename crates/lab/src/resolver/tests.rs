@@ -47,7 +47,7 @@ fn ask(name: &str, kind: TYPE) -> Vec<u8> {
 }
 
 #[test]
-fn a_name_has_its_addresses_whatever_its_case() {
+fn names_are_compared_without_case() {
     assert_eq!(addresses(&ask("origin.lab", TYPE::A)), ["10.9.0.1".parse::<IpAddr>().unwrap()]);
     assert_eq!(addresses(&ask("ORIGIN.lab", TYPE::AAAA)), ["fd00:9::1".parse::<IpAddr>().unwrap()]);
     assert_eq!(
@@ -101,7 +101,7 @@ fn an_answer_that_is_too_long_is_cut_for_udp_alone() {
 }
 
 #[test]
-fn what_is_not_a_question_of_ours() {
+fn queries_that_are_refused_or_ignored() {
     let rcode = |bytes: &[u8]| {
         Packet::parse(&answer(&zone(), bytes, Transport::Udp).unwrap()).unwrap().rcode()
     };
@@ -152,7 +152,7 @@ fn over_tcp(stream: &mut TcpStream, query: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn it_serves_both_transports_and_stops() {
+fn the_resolver_serves_both_transports_and_stops() {
     let (udp, tcp, address) = sockets();
     let resolver = Resolver::start(zone(), udp, tcp, None).unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -257,7 +257,7 @@ fn an_upstream_answer_fits_its_question_or_is_none() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_the_zone_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         for transport in [Transport::Udp, Transport::Tcp] {
             answer(&zone(), &bytes, transport);
             upstream_answer(&query("example.org", TYPE::A, None), &bytes, transport);

@@ -119,7 +119,7 @@ fn an_offset_moves_the_trace() {
 }
 
 #[test]
-fn what_lies_beyond_all_time_never_comes() {
+fn events_beyond_the_maximum_time_never_happen() {
     let slow = Capacity::Constant(1);
     assert!(slow.carry(CLOCK, Cursor::START, need_of(Size::MAX)).is_none());
     let rare = opportunities(&[u64::MAX], u64::MAX);

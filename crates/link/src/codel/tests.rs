@@ -54,7 +54,7 @@ fn drops_come_faster_with_the_square_root_of_their_count() {
 }
 
 #[test]
-fn a_packet_below_target_ends_it_and_dropping_resumes_where_it_worked() {
+fn dropping_ends_below_target_and_resumes_at_the_last_good_count() {
     let mut line = Line::new();
     line.arrive(0, 100);
     assert_eq!(line.serve(0, 400).len(), 5);
@@ -72,7 +72,7 @@ fn a_packet_below_target_ends_it_and_dropping_resumes_where_it_worked() {
 }
 
 #[test]
-fn after_sixteen_intervals_it_starts_gently() {
+fn after_sixteen_intervals_dropping_starts_at_one() {
     let mut line = Line::new();
     line.arrive(0, 100);
     assert_eq!(line.serve(0, 400).len(), 5);

@@ -99,7 +99,7 @@ fn pair(from: &str, to: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn a_port_is_preserved_where_it_is_free() {
+fn a_port_is_preserved_if_it_is_free() {
     let mut nat = nat();
     let one = out(&mut nat, at(0), datagram((INSIDE, 5_000), (SERVER, 53)));
     assert_eq!(one, pair("100.64.1.1:5000", "198.18.0.1:53"));
@@ -118,7 +118,7 @@ fn a_port_is_preserved_where_it_is_free() {
 }
 
 #[test]
-fn mapping_and_filtering_do_not_ask_who_is_outside() {
+fn mapping_and_filtering_are_endpoint_independent() {
     let mut nat = nat();
     out(&mut nat, at(0), datagram((INSIDE, 5_000), (SERVER, 53)));
     let again = out(&mut nat, at(1), datagram((INSIDE, 5_000), (OTHER_SERVER, 99)));
@@ -166,7 +166,7 @@ fn a_forgotten_connection_hangs() {
 }
 
 #[test]
-fn a_forgotten_connection_is_reset_where_that_is_asked_for() {
+fn an_expired_connection_is_reset_if_configured() {
     for v6_ in [false, true] {
         let nat = Nat::new(EXTERNAL.into(), IDLE).with_forgotten(Forgotten::Reset);
         let mut nat = Middlebox::Nat(Box::new(nat));

@@ -80,7 +80,7 @@ fn packets_follow_each_other_and_then_travel() {
 }
 
 #[test]
-fn a_late_poll_merges_what_is_due_and_keeps_the_time_of_the_last() {
+fn a_late_poll_merges_due_segments_and_keeps_the_last_time() {
     let mut pipe = Pipe::new(&spec(), 0);
     pipe.handle(at(0), Packet { last: Size::from_bytes(150), ..train(7, 4) });
     pipe.handle(at(0), packet(8));
@@ -105,7 +105,7 @@ fn nothing_is_early() {
 }
 
 #[test]
-fn without_limit_packets_pass_whole_and_at_once() {
+fn without_a_limit_packets_pass_undivided_and_at_once() {
     let mut pipe =
         Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(1)), ..unlimited() }, 0);
     pipe.handle(at(3), train(1, 44));
@@ -119,7 +119,7 @@ fn without_limit_packets_pass_whole_and_at_once() {
 }
 
 #[test]
-fn the_limit_counts_what_waits_not_what_is_being_sent() {
+fn the_limit_excludes_the_packet_that_is_being_sent() {
     let mut pipe = Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(2)), ..spec() }, 0);
     pipe.handle(at(0), train(1, 4));
     let stats = pipe.stats();
@@ -191,7 +191,7 @@ fn codel_drops_at_the_moment_of_a_departure() {
 }
 
 #[test]
-fn opportunities_deliver_what_waits() {
+fn opportunities_deliver_waiting_packets() {
     let moments = vec![ms(2), ms(4), ms(4), ms(8)];
     let trace = LinkTrace::opportunities(moments, Size::from_bytes(1_504), ms(8)).unwrap();
     let capacity = CapacitySpec::Trace { source: String::new(), trace };
@@ -216,7 +216,7 @@ fn opportunities_deliver_what_waits() {
 }
 
 #[test]
-fn a_new_rate_goes_on_with_what_is_left_of_a_packet() {
+fn a_new_rate_continues_with_the_rest_of_a_packet() {
     let mut pipe = Pipe::new(&spec(), 0);
     pipe.handle(at(0), train(1, 3));
     // 4 of 10 ms sent; the other 7,200 bits take 3 ms at 2.4 Mbit/s, the next packet 5.
@@ -312,7 +312,7 @@ fn jitter_stays_in_its_bounds_and_in_order() {
 }
 
 #[test]
-fn jitter_reorders_only_where_it_may() {
+fn jitter_reorders_only_if_allowed() {
     let order = |reorder| {
         let spec = DirectionSpec {
             delay: DelaySpec::Constant(ms(10)),
@@ -375,7 +375,7 @@ fn loss_does_not_shift_the_jitter_nor_jitter_the_loss() {
 }
 
 #[test]
-fn a_link_that_goes_down_loses_what_is_on_it() {
+fn a_link_that_goes_down_drops_its_packets() {
     for state in [LinkState::Silent, LinkState::NoCarrier] {
         for reorder in [false, true] {
             let delay = DelaySpec::Constant(ms(15));
@@ -402,7 +402,7 @@ fn a_link_that_goes_down_loses_what_is_on_it() {
 }
 
 #[test]
-fn what_went_down_with_the_link_holds_nobody_up() {
+fn packets_dropped_with_the_link_delay_no_later_ones() {
     let mut pipe =
         Pipe::new(&DirectionSpec { delay: DelaySpec::Constant(ms(100)), ..unlimited() }, 0);
     pipe.handle(at(0), packet(1));
@@ -471,7 +471,7 @@ fn without_limit_all_that_is_held_passes_together() {
 }
 
 #[test]
-fn what_is_held_waits_in_the_queue_and_within_its_limit() {
+fn held_packets_wait_in_the_queue_within_its_limit() {
     let mut pipe = Pipe::new(&DirectionSpec { queue: tail(QueueLimit::Packets(2)), ..spec() }, 0);
     pipe.hold(at(0), at(100));
     pipe.handle(at(1), train(1, 4));

@@ -89,7 +89,7 @@ fn drop_head_drops_the_packets_own_first_segments_too() {
 }
 
 #[test]
-fn what_could_never_fit_pushes_nobody_out() {
+fn a_packet_that_can_never_fit_drops_no_other() {
     let mut queue = queue(bytes(1_000), Discipline::DropHead);
     assert_eq!(admit(&mut queue, train(1, 1, 900, 900)), []);
     assert_eq!(admit(&mut queue, train(2, 1, 1_001, 1_001)), [(2, 0, 1)]);
@@ -97,7 +97,7 @@ fn what_could_never_fit_pushes_nobody_out() {
 }
 
 #[test]
-fn a_smaller_limit_keeps_what_waits() {
+fn a_smaller_limit_keeps_waiting_packets() {
     let mut queue = queue(QueueLimit::Unlimited, Discipline::DropTail);
     assert_eq!(admit(&mut queue, train(1, 5, 1_000, 1_000)), []);
     let spec = QueueSpec { limit: bytes(2_000), discipline: Discipline::DropTail };

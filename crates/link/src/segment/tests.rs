@@ -119,7 +119,7 @@ fn a_megabit_super_packet_by_hand() {
 }
 
 #[test]
-fn an_ordinary_packet_is_one_segment_whatever_it_is() {
+fn every_ordinary_packet_is_one_segment() {
     let offload = Offload::default();
     let one = plan(&[1, 2, 3], &offload).unwrap();
     assert_eq!((one.segments, one.segment, one.last), (1, 3, 3));
@@ -174,7 +174,7 @@ fn a_datagrams_checksum_of_zero_is_written_as_ones() {
 }
 
 #[test]
-fn congestion_window_reduced_goes_with_the_first_run_only() {
+fn congestion_window_reduced_is_set_only_in_the_first_run() {
     let mut tcp = TcpHeader::new(1, 2, 3, 4);
     tcp.cwr = true;
     let whole = Whole { v6: true, udp: false, options: 0, tcp, id: 0, payload: vec![0; 4_000] };
@@ -202,7 +202,7 @@ fn headers_without_end_are_refused() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn contradictory_headers_are_refused() {
     let whole = |v6, udp| Whole {
         v6,
         udp,
@@ -251,7 +251,7 @@ fn the_largest_packets_are_cut_at_their_last_byte() {
 
 proptest! {
     #[test]
-    fn every_segment_is_what_it_would_be_alone(whole in whole(), size in 200..=9_000_usize) {
+    fn every_segment_equals_one_that_is_built_alone(whole in whole(), size in 200..=9_000_usize) {
         let (packet, offload) = whole.build(size);
         let plan = plan(&packet, &offload).unwrap();
         prop_assert_eq!(plan.segments as usize, whole.segments(size));

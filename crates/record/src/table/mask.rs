@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_addresses_have_in_common_stays(one: u32, bits in 0_u32..=32, rest: u32) {
+        fn common_prefixes_of_addresses_are_preserved(one: u32, bits in 0_u32..=32, rest: u32) {
             // Another address with exactly `bits` common leading bits.
             let flip = 0x8000_0000_u32.checked_shr(bits).unwrap_or(0);
             let other = one ^ flip ^ (rest & flip.wrapping_sub(1) & u32::MAX.checked_shr(bits).unwrap_or(0));

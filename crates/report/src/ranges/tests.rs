@@ -36,7 +36,7 @@ fn chart(requests: Vec<Request>) -> Ranges {
 }
 
 #[test]
-fn every_request_is_drawn_and_its_mark_only_where_it_can_be_told_from_others() {
+fn every_request_is_drawn_and_marked_if_marks_are_distinguishable() {
     for count in [1, 40, 2000] {
         let part = |index: usize| 8.0 * index as f64 / count as f64;
         let requests = (0..count).map(|index| {
@@ -57,14 +57,14 @@ fn every_request_is_drawn_and_its_mark_only_where_it_can_be_told_from_others() {
 }
 
 #[test]
-fn many_pieces_draw_only_what_can_be_seen() {
+fn many_pieces_draw_only_visible_points() {
     let few = chart(vec![request(0, 0.0, 5.0, 0.0, 8.0, 500)]).draw().standalone().len();
     let many = chart(vec![request(0, 0.0, 5.0, 0.0, 8.0, 100_000)]).draw().standalone().len();
     assert!(many < 3 * few, "{few} {many}");
 }
 
 #[test]
-fn the_column_is_the_file_in_the_colours_of_who_brought_it_first() {
+fn the_column_has_the_colours_of_the_first_deliveries() {
     let panel = |requests| chart(requests).panels.remove(0);
     let wifi = request(0, 0.0, 3.0, 0.0, 4.0, 10);
     // Later than the other request, and for a part of the same range.
@@ -85,7 +85,7 @@ fn a_line_breaks_where_bytes_are_missing() {
 }
 
 #[test]
-fn what_is_open_ends_where_the_request_ends_from_now_on() {
+fn the_open_area_ends_at_the_changed_end() {
     let mut asked = request(0, 0.0, 2.0, 0.0, 4.0, 1);
     // The whole file was requested, then the end was moved to the middle.
     (asked.to, asked.changes) = (8.0, vec![(1.0, 4.0)]);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_frame_is_what_the_kernel_wrote() {
+    fn each_frame_matches_the_kernels_layout() {
         let tagged = libc::TP_STATUS_VLAN_VALID;
         let whole = tagged | libc::TP_STATUS_VLAN_TPID_VALID;
         let block = block(&[(b"one", 1, [5, 6]), (b"", tagged, [5, 6]), (b"33", whole, [5, 6])]);

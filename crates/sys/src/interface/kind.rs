@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_driver_tells_what_the_name_hides() {
+    fn the_driver_overrides_the_name() {
         let plain = Facts { device: true, ..Facts::default() };
         let cases = [
             (link("enp3s0", None, 1), Facts { wireless: true, ..plain.clone() }, Kind::Wifi),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_mark_parses_back() {
         let mark = Mark {
             kind: Some(Kind::Cellular),
             metered: Some(true),

@@ -106,7 +106,7 @@ fn the_second_default_route_of_ipv6_is_a_way_for_a_bound_socket() {
 }
 
 #[test]
-fn a_network_without_a_route_says_so() {
+fn a_network_without_a_route_is_unusable() {
     let Some(found) = two(&["route add default via 10.0.1.1"]) else { return };
     assert_eq!(named(&found, "wifi").usable, Ok(()));
     let lte = named(&found, "lte");
@@ -116,7 +116,7 @@ fn a_network_without_a_route_says_so() {
 }
 
 #[test]
-fn a_table_of_its_own_with_a_source_rule_is_a_way_out() {
+fn a_separate_table_with_a_source_rule_is_usable() {
     let Some(found) = two(&[
         "route add default via 10.0.1.1",
         "-6 route add default via fd00:1::1 dev wifi",
@@ -134,7 +134,7 @@ fn a_table_of_its_own_with_a_source_rule_is_a_way_out() {
 }
 
 #[test]
-fn a_table_of_its_own_with_an_interface_rule_is_a_way_out() {
+fn a_separate_table_with_an_interface_rule_is_usable() {
     let Some(found) = two(&[
         "route add default via 10.0.1.1",
         "-6 route add default via fd00:1::1 dev wifi",
@@ -288,7 +288,7 @@ fn a_forbidden_way_is_not_a_way() {
 }
 
 #[test]
-fn an_emulated_link_says_what_it_is() {
+fn an_emulated_link_reports_its_properties() {
     let mark = Mark {
         kind: Some(Kind::Cellular),
         metered: Some(true),
@@ -320,7 +320,7 @@ fn guesses_about_metered_networks_say_why() {
 }
 
 #[test]
-fn reasons_say_what_to_do() {
+fn reasons_have_hints() {
     let mut why = Unusable::StrictReversePath { interface: "lte".into(), expected: None };
     assert!(why.hint().contains("net/ipv4/conf/lte/rp_filter=2"));
     assert!(why.to_string().ends_with("come back on it"));

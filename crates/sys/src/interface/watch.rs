@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn links_addresses_and_routes_are_told() {
+    fn changes_of_links_addresses_and_routes_are_reported() {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: making a network namespace needs root");
             return;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_said() {
+    fn lost_notifications_are_reported() {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: making a network namespace needs root");
             return;
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_leaves_its_bridge_is_not_gone() {
+    fn a_port_that_leaves_its_bridge_is_not_removed() {
         let mut message = LinkMessage::default();
         message.header.interface_family = AddressFamily::Bridge;
         let mut changes = Changes::default();

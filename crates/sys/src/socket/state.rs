@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_acknowledged_and_what_does_not_fit_is_unsent() {
+    fn received_bytes_are_acknowledged_and_bytes_beyond_the_window_unsent() {
         let (mut near, mut far) = pair();
         let mut answer = [0; 1000];
         near.write_all(&[7; 1000]).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_kernel_says_less() {
+    fn an_older_kernel_provides_fewer_values() {
         let (near, _far) = pair();
         let (mut info, _) = tcp_info(near.as_fd()).unwrap();
         info.min_rtt = 0;

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_datagram_says_whom_it_was_meant_for() {
+    fn a_datagram_has_its_original_destination() {
         if !crate::sandbox::is_root() {
             eprintln!("skipped: needs root");
             return;

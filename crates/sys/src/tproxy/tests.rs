@@ -124,7 +124,7 @@ fn other_targets_take_the_place_of_those_before_and_connections_go_on() {
 }
 
 #[test]
-fn what_is_excluded_passes_by() {
+fn excluded_traffic_is_not_redirected() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -161,7 +161,7 @@ fn what_is_excluded_passes_by() {
 }
 
 #[test]
-fn only_what_is_selected_is_taken() {
+fn only_selected_traffic_is_redirected() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -226,7 +226,7 @@ fn nothing_is_left_after_removal() {
 }
 
 #[test]
-fn a_connection_from_before_goes_on_as_it_began() {
+fn connections_from_before_the_installation_continue() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let mut echo = connect(world::ECHO).unwrap();
@@ -315,7 +315,7 @@ fn without_its_proxy_traffic_is_rejected_when_that_is_wanted() {
 }
 
 #[test]
-fn what_comes_in_on_an_interface_is_taken_and_goes_on_without_a_proxy() {
+fn forwarded_traffic_is_redirected_and_passes_without_a_proxy() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -396,7 +396,7 @@ fn a_cgroup_is_selected_where_the_host_can() {
 }
 
 #[test]
-fn what_somebody_takes_away_is_missed_and_put_back() {
+fn removed_parts_are_detected_and_restored() {
     let Some(world) = World::new() else { return };
     world.run(|| {
         let proxy = Proxy::start();
@@ -439,7 +439,7 @@ fn numbers_that_others_use_are_refused_and_left_alone() {
 }
 
 #[test]
-fn without_rights_or_programs_the_error_says_so() {
+fn missing_permissions_and_programs_are_reported() {
     let names = Names::default();
     match std::env::var(CHILD).as_deref() {
         Ok("plain") => {
@@ -457,7 +457,7 @@ fn without_rights_or_programs_the_error_says_so() {
                 {
                     let output = Command::new(std::env::current_exe().unwrap())
                         .args(["--exact", "--nocapture"])
-                        .arg("tproxy::tests::without_rights_or_programs_the_error_says_so")
+                        .arg("tproxy::tests::missing_permissions_and_programs_are_reported")
                         .env(CHILD, case)
                         .env("PATH", path)
                         .output()
@@ -488,7 +488,7 @@ fn nonsense_is_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn a_killed_process_leaves_what_the_next_one_takes_over() {
+fn rules_of_a_killed_process_are_taken_over() {
     if std::env::var_os(CHILD).is_some() {
         let proxy = Proxy::start();
         let _installed = rules(&proxy).install().unwrap();
@@ -502,7 +502,7 @@ fn a_killed_process_leaves_what_the_next_one_takes_over() {
         let before = world::everything();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture"])
-            .arg("tproxy::tests::a_killed_process_leaves_what_the_next_one_takes_over")
+            .arg("tproxy::tests::rules_of_a_killed_process_are_taken_over")
             .env(CHILD, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -67,7 +67,7 @@ fn every_key() {
 }
 
 #[test]
-fn one_direction_goes_before_both_wherever_it_stands() {
+fn a_setting_of_one_direction_overrides_that_of_both() {
     for text in ["a:down-delay=9ms,delay=1ms", "a:delay=1ms,down-delay=9ms"] {
         let link = link(text);
         assert_eq!(link.down.delay, DelaySpec::Constant(Span::from_millis(9)), "{text}");
@@ -119,7 +119,7 @@ fn a_radio_is_a_name_or_a_file() {
 }
 
 #[test]
-fn errors_say_what_is_wrong_and_what_to_do() {
+fn errors_have_a_message_and_a_hint() {
     let said = |text: &str| {
         let error = wrong(text);
         (error.to_string(), error.hint().unwrap_or_default())
@@ -174,7 +174,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_running_link_changes_what_can_change() {
+fn a_running_link_accepts_only_some_settings() {
     let read = changes(["up-loss=1%", "loss=none", "state=silent"], &mut files).unwrap();
     assert_eq!(
         read,
@@ -291,7 +291,7 @@ fn links() -> impl Strategy<Value = LinkSpec> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_as_the_same(spec in links()) {
+    fn written_links_parse_back_to_the_same_value(spec in links()) {
         prop_assert_eq!(link(&spec.to_string()), spec);
     }
 

@@ -108,7 +108,7 @@ fn a_named_format_is_not_guessed() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused() {
+fn invalid_traces_are_refused() {
     assert_eq!(wrong(""), "the trace is empty");
     assert_eq!(wrong("# nothing\n"), "the trace is empty");
     assert!(wrong("hello\n").starts_with("the format of the trace is unknown"));

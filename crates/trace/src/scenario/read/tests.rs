@@ -95,7 +95,7 @@ fn little_is_needed() {
 }
 
 #[test]
-fn an_event_for_one_direction_goes_after_the_common_one() {
+fn an_event_for_one_direction_overrides_the_common_one() {
     let text =
         "name = 'a'\n[link.w]\n[[event]]\nat = '1s'\nlink = 'w'\nup-delay = '9ms'\ndelay = '1ms'\n";
     let scenario = read(text).unwrap();
@@ -224,7 +224,7 @@ fn every_error_points_at_its_place() {
 }
 
 #[test]
-fn what_is_not_toml_is_refused_at_its_place() {
+fn invalid_toml_is_refused_at_its_position() {
     let error = read("name = \"a\"\n[link.wifi\n").unwrap_err();
     assert_eq!((error.line, error.column), (2, 11), "{error}");
     let error = read("name = 'a'\n[link.w]\nup = '1mbit'\nup = '1mbit'\n").unwrap_err();
