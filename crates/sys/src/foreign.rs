@@ -64,7 +64,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(count.unwrap() >= 1);
-        // The kernel doubles the value for its own overhead.
+        // The kernel doubles the value for its overhead.
         assert_eq!(getsockopt(&ours, RcvBuf).unwrap(), 16 << 20);
     }
 }

@@ -141,15 +141,15 @@ pub enum Unusable {
     #[error("it has no usable address")]
     NoAddress,
     /// No route to the internet, in any table that a socket bound to the interface uses.
-    #[error("no route leads out through it")]
+    #[error("it has no route to the destination")]
     NoRoute,
     /// A rule or route forbids the destination.
-    #[error("a routing rule forbids the way out")]
+    #[error("a routing rule rejects outgoing traffic")]
     Forbidden,
     /// The kernel's reverse path filter would drop answers on this interface.
     #[error(
-        "the strict reverse path filter drops the answers that come back on it{}",
-        .expected.as_ref().map(|to| format!(", as the way back leads through {to}")).unwrap_or_default()
+        "the strict reverse path filter drops answers that arrive on it{}",
+        .expected.as_ref().map(|to| format!(", because the route back uses {to}")).unwrap_or_default()
     )]
     StrictReversePath {
         /// Name of the interface, for the hint.
@@ -221,9 +221,9 @@ impl Unusable {
     /// Returns a hint for the user.
     pub fn hint(&self) -> String {
         match self {
-            Self::Loopback => "it only reaches this host".into(),
-            Self::Down => "switch it on, with `ip link set` or the network manager".into(),
-            Self::NoCarrier => "plug the cable in or join a network".into(),
+            Self::Loopback => "use another interface: loopback reaches only this host".into(),
+            Self::Down => "set it up, with `ip link set` or the network manager".into(),
+            Self::NoCarrier => "connect the cable or join a network".into(),
             Self::PartOf { of } => format!("use {of} instead"),
             Self::NoAddress => "wait for DHCP, or give it an address".into(),
             Self::NoRoute => "add a default route through it, in the main table with a higher \

@@ -323,9 +323,9 @@ fn guesses_about_metered_networks_say_why() {
 fn reasons_have_hints() {
     let mut why = Unusable::StrictReversePath { interface: "lte".into(), expected: None };
     assert!(why.hint().contains("net/ipv4/conf/lte/rp_filter=2"));
-    assert!(why.to_string().ends_with("come back on it"));
+    assert!(why.to_string().ends_with("arrive on it"));
     if let Unusable::StrictReversePath { expected, .. } = &mut why {
         *expected = Some("wifi".into());
     }
-    assert!(why.to_string().ends_with("as the way back leads through wifi"));
+    assert!(why.to_string().ends_with("because the route back uses wifi"));
 }
