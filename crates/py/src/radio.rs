@@ -114,7 +114,7 @@ impl Radio {
         same(waits.len(), "waits", silences.len(), "silences")?;
         let is_silence = |secs: &f64| secs.is_finite() && *secs >= 0.0;
         if let Some((row, secs)) = silences.iter().enumerate().find(|(_, secs)| !is_silence(secs)) {
-            let sentence = format!("the gap in row {row} is invalid: {secs} s");
+            let sentence = format!("the silence in row {row} is invalid: {secs} s");
             return Err(wrong(&sentence, "give finite numbers of seconds, 0 or more"));
         }
         run::check_waits(&waits)?;
