@@ -649,7 +649,7 @@ def test_waits_that_are_none():
         with pytest.raises(ValueError, match=sentence):
             radio.simulate(trace, "lte", waits)
     for wait in (math.nan, -1.0, "soon", [1.0]):
-        with pytest.raises(ValueError, match="the wait after packet 0 is .*; give numbers of seconds"):
+        with pytest.raises(ValueError, match="the wait after packet 0 is .*; give numbers"):
             radio.simulate(trace, "lte", Fixed(wait))
 
 
