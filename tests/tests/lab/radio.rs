@@ -152,7 +152,7 @@ fn a_scenario_has_a_radio_and_says_what_is_wrong_with_one() {
 
     for (radio, sentence, hint) in [
         ("ltee", ":4:7: link `lte`: there is no radio profile `ltee`", "did you mean `lte`?"),
-        ("wimax", ":4:7: link `lte`: there is no radio profile `wimax`", "it is one of 3g-i997, "),
+        ("wimax", ":4:7: link `lte`: there is no radio profile `wimax`", "use one of 3g-i997, "),
         ("./no.toml", ":4:7: rrc: cannot read `./no.toml`", ""),
         (
             "./scenario.toml",
