@@ -1,4 +1,4 @@
-//! The rows of Bluetooth: streams, and what is said about them.
+//! Rows of Bluetooth streams and of Bluetooth control messages.
 
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};

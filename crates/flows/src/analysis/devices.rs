@@ -1,5 +1,3 @@
-//! The row of a device.
-
 use crate::columns::columns;
 use crate::device::{Device, Evidence};
 use manyways_record::table::{Column, Row};

@@ -1,4 +1,4 @@
-//! The row of a question to a name server and its answer.
+//! Row of a DNS query and its response.
 
 use super::tcp;
 use crate::columns::columns;

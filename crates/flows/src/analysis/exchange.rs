@@ -1,4 +1,4 @@
-//! The row of a request and its response in a flow whose content cannot be read.
+//! Row of a request and its response in a flow whose content is not readable.
 
 use std::net::SocketAddr;
 
@@ -7,18 +7,14 @@ use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 use manyways_wire::stream::Exchange;
 
-/// A request and its response as far as changes of direction tell.
+/// A request and its response, inferred from changes of direction.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowExchange {
-    /// The flow.
     pub id: FlowId,
-    /// Who asked.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// What the flow speaks: `tls`, `quic` or `other`.
+    /// Protocol of the flow: `tls`, `quic` or `other`.
     pub protocol: &'static str,
-    /// What passed.
     pub exchange: Exchange,
 }
 

@@ -1,4 +1,4 @@
-//! The row of one thing that was fetched in parts.
+//! Row of a resource that a client fetched in parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use super::HttpTransaction;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 
-/// One thing that a client fetched in parts, in however many flows: a video, as a rule (campus
-/// Wi-Fi, figure 11).
+/// A resource that a client fetched in parts, in any number of flows: typically a video (campus
+/// Wi-Fi paper, figure 11).
 #[derive(Clone, Debug)]
 pub(super) struct Fetch {
     client: IpAddr,
@@ -22,12 +22,12 @@ pub(super) struct Fetch {
     flows: BTreeSet<u64>,
     requests: u64,
     bytes: u64,
-    /// The largest place that was given, plus one.
+    /// The largest offset of a received byte, plus one.
     reach: u64,
     whole: Option<u64>,
 }
 
-/// The things that these requests fetched in parts.
+/// Groups range requests by client and resource.
 pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
     let mut all: BTreeMap<(IpAddr, u64), Fetch> = BTreeMap::new();
     for row in rows {

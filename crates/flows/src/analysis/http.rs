@@ -1,4 +1,4 @@
-//! The row of a request of HTTP/1 and its response.
+//! Row of an HTTP/1 request and its response.
 
 use std::net::SocketAddr;
 
@@ -7,16 +7,12 @@ use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 use manyways_wire::http::{Asked, ContentRange, Ending, Framing, Request, Response, Transaction};
 
-/// A request of HTTP/1 and its response.
+/// An HTTP/1 request and its response.
 #[derive(Clone, Debug)]
 pub struct HttpTransaction {
-    /// The flow that carried it.
     pub id: FlowId,
-    /// Who asked.
     pub client: SocketAddr,
-    /// Who was asked.
     pub server: SocketAddr,
-    /// What passed.
     pub transaction: Transaction,
 }
 
@@ -29,7 +25,7 @@ impl HttpTransaction {
         self.transaction.response.as_ref()
     }
 
-    /// The host that was asked for.
+    /// Returns the host of the request. `None` if the request did not pass or has no host.
     pub fn host(&self) -> Option<String> {
         let authority = self.request()?.host.as_ref()?;
         Some(authority.host.to_string())
@@ -46,7 +42,7 @@ impl HttpTransaction {
         }
     }
 
-    /// What content type it has, without parameters, as far as its first half: `video`.
+    /// Returns the top-level media type of the response, for example `video`.
     fn kind(&self) -> Option<&str> {
         let whole = self.response()?.content_type.as_deref()?;
         Some(whole.split('/').next().unwrap_or(whole))

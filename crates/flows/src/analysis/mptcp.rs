@@ -1,4 +1,4 @@
-//! The rows of MPTCP connections and of their subflows.
+//! Rows of MPTCP connections and subflows.
 
 use manyways_unit::Time;
 
@@ -15,7 +15,7 @@ fn fallback(fallback: Fallback) -> &'static str {
     }
 }
 
-/// When its first subflow began.
+/// Returns the start of the first subflow.
 pub(super) fn started(connection: &Connection) -> Time {
     connection.subflows.iter().map(|subflow| subflow.started).min().unwrap_or_default()
 }
@@ -45,7 +45,7 @@ impl Row for Connection {
     };
 }
 
-/// A subflow, and the connection that it belongs to.
+/// A subflow and its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) connection: u64,

@@ -1,29 +1,26 @@
-//! The row of a packet.
-
 use manyways_unit::Time;
 
 use super::FlowId;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 
-/// A packet of IP.
+/// An IP packet.
 #[derive(Clone, Debug)]
 pub struct FlowPacket {
-    /// When it passed.
     pub at: Time,
-    /// Its length with IP's header.
+    /// Original length in bytes, from the IP header on.
     pub length: u32,
-    /// From the local side: up.
+    /// Whether the packet is from the local side.
     pub is_up: bool,
-    /// Which of the capture's interfaces it passed.
+    /// Index of the capture's interface.
     pub interface: u16,
-    /// What kind of network that belongs to, as [`Interface::network`] tells.
+    /// Access technology of the interface, see [`Interface::network`].
     ///
     /// [`Interface::network`]: manyways_wire::capture::Interface::network
     pub network: Option<&'static str>,
-    /// Its flow, of TCP or UDP.
+    /// `None` if the packet is neither TCP nor UDP.
     pub flow: Option<FlowId>,
-    /// What the flow's server is called.
+    /// Registered domain of the flow's server, or its address.
     pub application: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The row of a TCP flow.
+//! Row of a TCP flow.
 
 use std::net::SocketAddr;
 
@@ -14,33 +14,28 @@ use manyways_unit::Samples;
 use manyways_wire::stream::End;
 use manyways_wire::tls::Session;
 
-/// A TCP flow that is over, or of which the capture has no more.
+/// A TCP flow that has ended, or of which the capture has no more packets.
 #[derive(Clone, Debug)]
 pub struct TcpFlow {
-    /// Its number in all tables.
     pub id: FlowId,
-    /// Who began it.
+    /// The endpoint that initiated the connection.
     pub client: SocketAddr,
-    /// The other end.
     pub server: SocketAddr,
-    /// What passed.
     pub connection: Connection,
-    /// What its packets add up to besides.
+    /// Sizes and ECN marks of the IP packets.
     pub traffic: Traffic,
-    /// What it carries.
     pub application: Application,
-    /// Which end is on the near side of the capture point.
+    /// The endpoint on the local side of the capture point.
     pub local: Side,
-    /// What is known from elsewhere.
     pub joined: Joined,
 }
 
-/// An address without its port.
+/// Returns the address without the port.
 pub(super) fn address(end: SocketAddr) -> String {
     end.ip().to_string()
 }
 
-/// Names of protocols (ALPN) with commas between, without those that are made up.
+/// Formats ALPN protocols with commas, without GREASE values (RFC 8701).
 pub(super) fn protocols(list: &[Vec<u8>]) -> String {
     let is_plain = |name: &&Vec<u8>| name.iter().all(|byte| byte.is_ascii_graphic());
     let names = list.iter().filter(is_plain).map(|name| String::from_utf8_lossy(name).into_owned());
@@ -48,32 +43,35 @@ pub(super) fn protocols(list: &[Vec<u8>]) -> String {
 }
 
 impl TcpFlow {
-    /// When it began.
+    /// Time of the first packet.
     pub fn started(&self) -> Time {
         self.connection.started()
     }
 
-    /// Its median round trip.
+    /// Median round-trip time. `None` without samples.
     pub fn rtt(&self) -> Option<Span> {
         median(whole(self, End::Server))
     }
 
-    /// The median of the half between the capture point and the local end.
+    /// Median round-trip time between the capture point and the local endpoint. `None` without
+    /// samples.
     pub fn local_rtt(&self) -> Option<Span> {
         median(self.halves(End::Server).0)
     }
 
-    /// The median of the half between the capture point and the remote end.
+    /// Median round-trip time between the capture point and the remote endpoint. `None` without
+    /// samples.
     pub fn remote_rtt(&self) -> Option<Span> {
         median(self.halves(End::Server).1)
     }
 
-    /// The shortest of those.
+    /// Minimum round-trip time between the capture point and the remote endpoint. `None` without
+    /// samples.
     pub fn remote_rtt_min(&self) -> Option<Span> {
         least(self.halves(End::Server).1)
     }
 
-    /// What the server is called: its address, where it has no better name.
+    /// Returns the best name of the server, or else its address.
     pub fn server_name(&self) -> String {
         self.joined.name.clone().unwrap_or_else(|| address(self.server))
     }
@@ -90,12 +88,12 @@ impl TcpFlow {
         self.connection.releases(end)
     }
 
-    /// Round trips between the capture point and the local end, then the remote one, as the data of
-    /// this end shows them.
+    /// Returns the round-trip times between the capture point and the local endpoint, and between
+    /// the capture point and the remote endpoint, measured with the data of endpoint `of`.
     fn halves(&self, of: End) -> (Option<&Samples>, Option<&Samples>) {
         let near = self.stream(of).map(Stream::near);
         let far = self.releases(of).map(Releases::far);
-        // What an end sends is acknowledged by the other one: `near` is between here and there.
+        // The other endpoint acknowledges the data: `near` measures the side of the receiver.
         if self.local.end() == of.other() { (near, far) } else { (far, near) }
     }
 
@@ -103,13 +101,13 @@ impl TcpFlow {
         self.local.end() == end
     }
 
-    /// Segments of both ends that were lost on the local side, or on the remote one, and all that
-    /// went that way.
+    /// Returns the segments of both endpoints that were lost on the local or on the remote side,
+    /// and the number of data segments.
     pub(super) fn lost(&self, on_local: bool) -> (u64, u64) {
         let mut sums = (0, 0);
         for end in [End::Client, End::Server] {
             let Some(counts) = self.stream(end).map(Stream::counts) else { continue };
-            // An end's segments first pass its own side.
+            // A segment first passes the side of its sender.
             let is_before = self.is_local(end) == on_local;
             let lost = if is_before { counts.lost_before } else { counts.lost_behind };
             sums.0 += u64::from(lost);
@@ -123,7 +121,7 @@ impl TcpFlow {
         (sent > 0).then(|| lost as f64 / sent as f64)
     }
 
-    /// Data segments of the server, by which the paper tells short flows from long ones.
+    /// Data segments of the server; the paper groups flows by this number.
     fn data(&self) -> u64 {
         self.count(End::Server, |counts| counts.data_segments)
     }
@@ -142,7 +140,7 @@ impl TcpFlow {
         (!limited_by.all().is_zero()).then_some(most.name())
     }
 
-    /// The wait before the first request, those between, and the one after the last response.
+    /// Returns the times before the first request, between requests, and after the last response.
     fn waits(&self) -> [Option<Span>; 3] {
         self.application.waits(self.connection.handshake().done, self.connection.first_fin())
     }
@@ -156,7 +154,7 @@ impl TcpFlow {
         Some(if releases.by_stamp() > 0 { "stamps" } else { "window" })
     }
 
-    /// The server's first window in segments, and what is known of it.
+    /// Returns the server's initial window in segments, and its estimate.
     pub(super) fn first_window(&self) -> Option<(u64, Estimate)> {
         let estimate = self.connection.first_window()?;
         Some((estimate.bytes.div_ceil(self.connection.payload().into()), estimate))
@@ -175,8 +173,8 @@ fn whole(flow: &TcpFlow, end: End) -> Option<&Samples> {
     flow.releases(end).map(Releases::whole)
 }
 
-/// The first windows that a paper calls short, long and very long flows overlap: G1 has 1 to 10 data
-/// packets, G2 at least 10, G3 at least 50 (campus Wi-Fi, 5.2).
+/// Minimum numbers of data packets of the overlapping groups G1, G2 and G3 of flows. G1 has 1 to 10
+/// packets, G2 at least 10, G3 at least 50 (campus Wi-Fi paper, 5.2).
 const GROUPS: [u64; 3] = [10, 10, 50];
 
 impl Row for TcpFlow {

@@ -1,4 +1,4 @@
-//! The row of a UDP flow.
+//! Row of a UDP flow.
 
 use std::net::SocketAddr;
 
@@ -10,20 +10,16 @@ use manyways_record::table::{Column, Row};
 use manyways_unit::Samples;
 use manyways_wire::stream::End;
 
-/// A UDP flow.
+/// A UDP flow that has ended.
 #[derive(Debug)]
 pub struct UdpFlow {
-    /// Its number in all tables.
     pub id: FlowId,
-    /// Who began it.
+    /// The sender of the first datagram.
     pub client: SocketAddr,
-    /// The other end.
     pub server: SocketAddr,
-    /// What passed.
     pub flow: Flow,
-    /// Which end is on the near side of the capture point.
+    /// The endpoint on the local side of the capture point.
     pub local: Side,
-    /// What is known from elsewhere.
     pub joined: Joined,
 }
 
@@ -36,18 +32,18 @@ impl UdpFlow {
         self.flow.sent(end).map(what)
     }
 
-    /// Name and protocols of QUIC's hello.
+    /// Server name in the ClientHello of QUIC (SNI).
     pub fn server_name(&self) -> Option<&str> {
         Some(self.quic()?.hello()?.server_name.as_ref()?.as_str())
     }
 
-    /// Bytes of payload: of the client, then of the server.
+    /// Payload bytes of the client, then of the server.
     pub(super) fn payload(&self) -> [u64; 2] {
         let of = |end| self.sent(end, |sent| sent.payload.as_bytes()).unwrap_or(0);
         [End::Client, End::Server].map(of)
     }
 
-    /// What it speaks, as its row says it.
+    /// Returns the value of the column `protocol`.
     pub(super) fn protocol(&self) -> &'static str {
         protocol(self.flow.protocol())
     }
