@@ -1,9 +1,9 @@
-//! One direction of a connection, as it passes: what was sent again and why, what was lost on which
-//! side of the capture point, and how long bytes and their acknowledgements take.
+//! One direction of a TCP connection: retransmissions and their causes, losses on either side of
+//! the capture point, and round-trip times.
 //!
-//! Bytes are numbered without end: the 32 bits of a segment are unwrapped near the last ones. What
-//! was sent and is not acknowledged yet is kept, up to [`OUTSTANDING`] segments; what was skipped
-//! and may yet come is kept as holes, up to [`HOLES`].
+//! Offsets have 64 bits: the 32-bit sequence numbers are unwrapped near the latest ones. Up to
+//! [`OUTSTANDING`] unacknowledged segments are stored, and up to [`HOLES`] gaps that may still be
+//! filled.
 
 mod again;
 #[cfg(test)]
@@ -18,60 +18,59 @@ use super::queue::Queue;
 use manyways_unit::Samples;
 use manyways_wire::tcp::{Flags, Segment, Seq};
 
-/// So many segments on their way are remembered; of more, the oldest are forgotten.
+/// Maximum number of stored unacknowledged segments; the oldest are discarded.
 pub const OUTSTANDING: usize = 2_048;
-/// So many gaps are remembered.
+/// Maximum number of stored gaps.
 pub const HOLES: usize = 64;
-/// No more bytes than this are on their way (RFC 7323, 2.3).
+/// Maximum number of bytes in flight (RFC 7323, 2.3).
 const LARGEST_WINDOW: u64 = 1 << 30;
-/// What a segment is believed to carry while nobody has said it.
+/// Assumed segment size until it is known.
 const USUAL_MSS: u32 = 1_460;
-/// An acknowledgement of a single segment that comes this much later than the fastest one was
-/// probably held back in the hope of another (RFC 1122, 4.2.3.2, allows half a second; systems
-/// take 40 ms and more).
+/// An ACK of a single segment that takes this much longer than the fastest one was probably delayed
+/// (RFC 1122, 4.2.3.2, permits 500 ms; systems use 40 ms and more).
 const HELD_BACK: Span = Span::from_millis(35);
 
-/// Where a stream begins: far enough from zero for all that may come late.
+/// Returns the first offset of a stream: far enough from 0 for segments that arrive late.
 fn beginning(first: Seq) -> u64 {
     (1 << 32) + u64::from(first.0)
 }
 
-/// What one end sends.
+/// The data of one endpoint.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The number of the first byte; of its SYN, where that was seen.
+    /// Sequence number of the first byte; of the SYN, if captured.
     first: Seq,
-    /// The place behind the last byte that was seen.
+    /// Offset after the last captured byte.
     top: u64,
-    /// What the other end has, by its own words.
+    /// Cumulative acknowledgment of the peer.
     acked: u64,
-    /// Up to where the other end has room.
+    /// Limit of the peer's receive window.
     granted: Option<Place>,
     sent: Queue<Sent>,
-    /// When the latest segment passed of which all is acknowledged.
+    /// Time of the latest segment that is acknowledged as a whole.
     heard: Time,
-    /// Acknowledgements in a row that say the same, while bytes are on their way.
+    /// Consecutive duplicate ACKs while bytes are in flight.
     repeats: u32,
-    /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
+    /// Bytes beyond [`Self::acked`] in the latest SACK of the peer.
     sacked: u32,
-    /// Of most streams nothing is lost or comes twice.
+    /// `None` while no byte is missing or repeated, as in most streams.
     trouble: Option<Box<Trouble>>,
     mss: u32,
     has_syn: bool,
     fin: Option<Place>,
-    /// Its last segment was not full, and nothing waited behind it.
+    /// Whether the latest segment was not full and no data waited after it.
     is_dry: bool,
-    /// The latest stamp of its own clock, where it has one.
+    /// Latest TSval of the sender.
     latest: u32,
     has_stamp: bool,
     counted: Counted,
-    /// From the capture point to the other end and back.
+    /// From the capture point to the peer and back.
     near: Samples,
-    /// From the capture point to its sender and back, at least; zero where nobody knows.
+    /// Minimum from the capture point to the sender and back; zero if unknown.
     far: Span,
 }
 
-/// What every stream adds up to: see [`Counts`].
+/// Counters that each stream needs: see [`Counts`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     bytes: u64,
@@ -81,16 +80,16 @@ struct Counted {
     held_back: u32,
 }
 
-/// What is kept of a stream in which something is missing, or came again.
+/// State of a stream with missing or repeated bytes.
 #[derive(Clone, Debug, Default)]
 struct Trouble {
     holes: Vec<Hole>,
-    /// What had been sent without having passed when an acknowledgement of the same end passed.
+    /// Bytes that had been sent but not captured when an ACK of the same endpoint passed.
     said: Option<Hole>,
     resent: Vec<Resent>,
-    /// Until this is acknowledged the sender repairs what was lost…
+    /// Offset whose acknowledgment ends the recovery.
     recovers_to: u64,
-    /// …which it learned this way.
+    /// How the sender detected the loss.
     recovery: Option<Cause>,
     again: Again,
     reordered: u32,
@@ -102,103 +101,102 @@ struct Trouble {
     unseen: u64,
 }
 
-/// What a stream adds up to.
+/// Counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Segments, with and without data. Like those with data, no more than 2^32 - 1 are counted.
+    /// Segments with and without data; at most 2^32 - 1, as for data segments.
     pub segments: u64,
-    /// Bytes that were carried, those that were sent again included.
+    /// Payload bytes, including retransmissions.
     pub bytes: u64,
-    /// Segments with data; merged ones count as the ones that they were.
+    /// Segments with data; a merged segment counts as its original segments.
     pub data_segments: u64,
-    /// Segments that were sent again, by cause.
+    /// Retransmitted segments, by cause.
     pub again: Again,
-    /// Segments that came late because something on the way overtook them.
+    /// Reordered segments.
     pub reordered: u32,
-    /// The same packet twice, which nobody had sent twice.
+    /// Packets that the network duplicated.
     pub duplicated: u32,
-    /// Lost between the sender and the capture point.
+    /// Segments lost between the sender and the capture point.
     pub lost_before: u32,
-    /// Lost between the capture point and the receiver.
+    /// Segments lost between the capture point and the receiver.
     pub lost_behind: u32,
-    /// Bytes that were acknowledged and never seen: the capture missed them.
+    /// Acknowledged bytes that are not in the capture.
     pub unseen: u64,
-    /// Segments that only ask whether the other end is alive.
+    /// Keep-alive probes.
     pub keep_alives: u32,
-    /// Bytes into a window that was closed, to ask whether it still is.
+    /// Bytes of zero-window probes.
     pub window_probes: u32,
-    /// The most bytes that were on their way at a time.
+    /// Maximum number of bytes in flight.
     pub most_in_flight: u32,
-    /// Acknowledgements that were probably held back.
+    /// ACKs of the peer that were probably delayed.
     pub held_back: u32,
 }
 
-/// Many of these are kept, so that they are small.
+/// A sent segment; compact, because many are stored.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// When its last copy passed.
+    /// Time of its last copy.
     at: Time,
-    /// The lower halves of its places: it is near those that pass now.
+    /// Lower 32 bits of the offsets, which are near the current ones.
     begin: u32,
     end: u32,
     stamp: u32,
     has_stamp: bool,
-    /// How often it passed.
+    /// Number of copies.
     copies: u8,
-    /// The number of its packet; zero where that says nothing.
+    /// IP identification of its packet; 0 if not usable.
     packet: u16,
 }
 
-/// What tells copies of a segment apart.
+/// Fields that distinguish copies of a segment.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// The sender's clock.
+    /// TSval of the sender.
     stamp: Option<u32>,
     /// See [`Segment::packet`].
     packet: u16,
 }
 
-/// Bytes that were skipped.
+/// Skipped bytes.
 #[derive(Clone, Copy, Debug)]
 struct Hole {
     begin: u64,
     end: u64,
     since: Time,
-    /// The sender's clock by the segment that skipped them.
+    /// TSval of the segment that skipped them.
     stamp: Option<u32>,
 }
 
-/// What a segment brought that others look at.
+/// Result of handling a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// It has bytes that were never seen, behind all others.
+    /// Whether it has new bytes, after all captured ones.
     pub is_new: bool,
-    /// It has what was seen, or what had been skipped.
+    /// Whether it has bytes that were captured or skipped.
     pub is_again: bool,
-    /// Before it the sender had sent all that it had: it is sent because there was something to
-    /// send, and not because it was allowed to.
+    /// Whether the sender had sent all its data before: the segment waited for data, not for
+    /// permission.
     pub was_dry: bool,
-    /// So many bytes were on their way before it.
+    /// Bytes in flight before it.
     pub in_flight: u64,
-    /// Where it begins.
+    /// Offset of its first byte.
     pub begin: u64,
-    /// Where it ends.
+    /// Offset after its last byte.
     pub end: u64,
 }
 
-/// What an acknowledgement did that others look at.
+/// Result of handling an ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acked {
-    /// So many bytes are acknowledged that were not before.
+    /// Newly acknowledged bytes.
     pub bytes: u64,
-    /// All before this place is.
+    /// Offset up to which all bytes are acknowledged.
     pub to: u64,
-    /// And up to there the other end has room.
+    /// Limit of the receive window, as an offset.
     pub granted: u64,
-    /// Who sends had nothing more to send, as far as it has passed.
+    /// Whether the sender had no more data, as far as captured.
     pub is_dry: bool,
-    /// How long the last of them took to the receiver, and this acknowledgement back, where that
-    /// can be told.
+    /// Time from the capture of the last acknowledged segment to this ACK. `None` if unknown.
     pub near: Option<Span>,
 }
 
@@ -229,7 +227,7 @@ impl Sent {
         self.has_stamp.then_some(self.stamp)
     }
 
-    /// Where it begins and ends, in a stream that has come to `top`.
+    /// Returns the start and end offset, in a stream that has reached `top`.
     fn places(&self, top: u64) -> (u64, u64) {
         let begin = Seq(self.begin).unwrap(top);
         (begin, begin + u64::from(self.end.wrapping_sub(self.begin)))
@@ -237,7 +235,7 @@ impl Sent {
 }
 
 impl Stream {
-    /// A stream whose first segment this is.
+    /// Creates a stream with its first segment.
     pub fn new(segment: &Segment<'_>) -> Self {
         let first = beginning(segment.seq);
         Self {
@@ -262,12 +260,12 @@ impl Stream {
         }
     }
 
-    /// The other end takes segments of so many bytes.
+    /// Sets the size of full segments, in bytes.
     pub fn set_mss(&mut self, mss: u32) {
         self.mss = mss.max(1);
     }
 
-    /// What was added up so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         let Counted { bytes, segments, data_segments, most_in_flight, held_back } = self.counted;
         let all = Counts {

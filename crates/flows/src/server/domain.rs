@@ -1,23 +1,22 @@
-//! What a host's name tells of its server.
+//! Names of servers.
 
 use manyways_wire::HostName;
 
-/// Where a server's name is from, the best first: what the client says itself, and then what it
-/// may have meant.
+/// Source of a server's name, best first: names in the flow itself, then names from DNS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NamedBy {
     /// The host of an HTTP request.
     Host,
-    /// The server name of a TLS or QUIC hello.
+    /// The server name of a TLS or QUIC ClientHello (SNI).
     ServerName,
-    /// A name for which a name server answered with the address.
+    /// A name that DNS resolved to the address.
     Answer,
-    /// The name that a name server gave for the address, in the capture: its operator's.
+    /// The PTR record of the address in the capture, which its operator chose.
     Reverse,
 }
 
 impl NamedBy {
-    /// Its name in tables.
+    /// Returns the value of table columns.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -28,7 +27,7 @@ impl NamedBy {
     }
 }
 
-/// The name that tells most of what a flow is for. Of two by the same, the first.
+/// Returns the name with the best source; of several with the same source, the first.
 pub fn best_name(
     names: impl IntoIterator<Item = (NamedBy, HostName)>,
 ) -> Option<(NamedBy, HostName)> {
