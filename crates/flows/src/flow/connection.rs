@@ -107,9 +107,9 @@ struct Half {
     releases: Option<Box<Releases>>,
     windows: Option<Windows>,
     judge: Judge,
-    /// When all that it had sent was acknowledged, and there was room for more.
+    /// Time at which all sent data was acknowledged and the window had space.
     all_acked: Option<Time>,
-    /// The other end has room for a segment.
+    /// Whether the receive window of the peer has space for a segment.
     has_room: bool,
     /// Whether the window had no space at some time since the last new segment.
     was_blocked: bool,

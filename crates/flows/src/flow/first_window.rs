@@ -22,9 +22,9 @@ const PACED: u64 = 8;
 /// State of the estimate.
 #[derive(Clone, Debug, Default)]
 pub struct FirstWindow {
-    /// Where the first answer begins.
+    /// Offset of the first response.
     begin: Option<Place>,
-    /// When the first acknowledgement of a part of it passed.
+    /// Time of the first ACK of a part of the response.
     acked: Option<Time>,
     /// TSval of that ACK, and TSecr of the response's first segment.
     stamp: u32,

@@ -290,13 +290,13 @@ impl Stream {
         }
     }
 
-    /// How many segments were sent again as they were lost, and how many of them by a timer.
+    /// Returns the number of retransmissions of lost segments, and how many of these were caused by
+    /// a timeout.
     pub(super) fn repairs(&self) -> (u32, u32) {
         let again = self.trouble.as_ref().map(|trouble| &trouble.again);
         again.map_or((0, 0), |again| (again.fast + again.timeout, again.timeout))
     }
 
-    /// It has carried something.
     pub fn has_data(&self) -> bool {
         self.counted.bytes > 0
     }
@@ -305,37 +305,37 @@ impl Stream {
         self.trouble.get_or_insert_default()
     }
 
-    /// How long bytes took from here to the receiver and their acknowledgement back to here.
+    /// Round-trip times from the capture point to the receiver.
     pub fn near(&self) -> &Samples {
         &self.near
     }
 
-    /// Its last segment was not full, and nothing waited behind it.
+    /// Whether the latest segment was not full and no data waited after it.
     pub(super) fn is_dry(&self) -> bool {
         self.is_dry
     }
 
-    /// It repairs a loss.
+    /// Whether the sender is in loss recovery.
     pub fn is_recovering(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.recovers_to > self.acked)
     }
 
-    /// So many bytes are on their way, as far as can be known here.
+    /// Number of bytes in flight, as seen from the capture point.
     pub fn in_flight(&self) -> u64 {
         self.top.saturating_sub(self.acked)
     }
 
-    /// The place of its first byte, or of its SYN.
+    /// Offset of the first byte, or of the SYN.
     pub fn first(&self) -> u64 {
         beginning(self.first)
     }
 
-    /// The place of its first byte of data.
+    /// Offset of the first data byte.
     pub fn begin(&self) -> u64 {
         self.first() + u64::from(self.has_syn)
     }
 
-    /// The place behind its last byte of data, once its FIN has passed.
+    /// Offset after the last data byte. `None` until the FIN passes.
     pub fn fin(&self) -> Option<u64> {
         self.fin.map(Place::get)
     }
@@ -344,35 +344,36 @@ impl Stream {
         self.granted.map(Place::get)
     }
 
-    /// The place behind the last byte of data that the other end has, by its own words.
+    /// Offset after the last data byte that the peer has acknowledged.
     pub fn acked(&self) -> u64 {
         self.acked.min(self.fin().unwrap_or(self.acked))
     }
 
-    /// The other end has all that passed until then, by its own words; the beginning of time where it
-    /// has nothing.
+    /// Capture time of the latest segment that the peer has acknowledged as a whole; zero if there
+    /// is none.
     pub fn heard(&self) -> Time {
         self.heard
     }
 
-    /// How many bytes of data it has, each counted once, as far as they are known to have passed.
+    /// Number of captured data bytes, each counted once.
     pub fn length(&self) -> u64 {
         self.top.min(self.fin().unwrap_or(self.top)).saturating_sub(self.begin())
     }
 
-    /// The place of a number near what passes now.
+    /// Unwraps a sequence number near the current offset.
     pub fn place(&self, seq: Seq) -> u64 {
         seq.unwrap(self.top)
     }
 
-    /// Its sender, which is so `far` from the capture point and back, sent this segment.
+    /// Handles a segment of the sender; `far` is the minimum round-trip time between the capture
+    /// point and the sender.
     pub fn sends(&mut self, now: Time, segment: &Segment<'_>, far: Option<Span>) -> Seen {
         self.far = far.unwrap_or_default();
         self.counted.segments = self.counted.segments.saturating_add(1);
         self.counted.bytes += u64::from(segment.length);
         let begin = self.place(segment.seq);
         let end = begin + u64::from(segment.end().after(segment.seq) as u32);
-        // One from long ago ends nothing.
+        // An old FIN must not end the stream.
         if segment.flags.has(Flags::FIN) && end > self.first() && end >= self.acked {
             self.fin = self.fin.or(Some(Place::new(end - 1)));
         }
@@ -387,8 +388,8 @@ impl Stream {
             return seen;
         }
         if begin == end {
-            // What is behind the last byte that passed, where there is room for that, was sent after
-            // bytes that have not passed yet.
+            // A segment without data that is after the last captured byte and within the window was
+            // sent after bytes that have not passed yet.
             if begin > self.top && self.granted().is_some_and(|granted| begin <= granted) {
                 let said = Hole { begin: self.top, end: begin, since: now, stamp };
                 self.trouble().said = Some(said);
@@ -396,7 +397,7 @@ impl Stream {
             self.ticks(stamp);
             return seen;
         }
-        // Divisions take longer than all the rest of this.
+        // Divisions would dominate the cost of this function.
         let carried = match segment.length > self.mss {
             true => segment.length.div_ceil(self.mss),
             false => (segment.length > 0).into(),
@@ -406,8 +407,8 @@ impl Stream {
             true => {
                 let seen = self.advances(now, begin, end, mark);
                 let most = self.mss.saturating_sub(segment.options.length() as u32).max(1);
-                // Who has sent all that there was says so (RFC 9293, 3.9.1): a short segment without
-                // that fills up a window.
+                // A sender sets PSH when it has sent all its data (RFC 9293, 3.9.1): a short
+                // segment without PSH fills up a window.
                 let is_full = segment.length == most
                     || segment.length > most && segment.length.is_multiple_of(most);
                 self.is_dry = !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
@@ -419,7 +420,7 @@ impl Stream {
         Seen { in_flight, ..seen }
     }
 
-    /// Its sender's clock says this.
+    /// Stores the sender's TSval.
     fn ticks(&mut self, stamp: Option<u32>) {
         if let Some(stamp) = stamp {
             (self.latest, self.has_stamp) = (stamp, true);
@@ -430,8 +431,7 @@ impl Stream {
         self.has_stamp.then_some(self.latest)
     }
 
-    /// Whether it asks for an acknowledgement only: of all that was said before, or of a window
-    /// that was closed.
+    /// Whether a segment is only a keep-alive or a zero-window probe.
     fn asks(&mut self, segment: &Segment<'_>, begin: u64) -> bool {
         let says_more = segment.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0 | Flags::RST.0));
         let is_said = begin + 1 == self.top && self.acked >= self.top;
@@ -446,7 +446,7 @@ impl Stream {
         is_said
     }
 
-    /// Bytes that nobody saw before, and perhaps some that everybody did.
+    /// Handles a segment with new bytes, and possibly with old ones.
     fn advances(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> Seen {
         let (is_again, stamp) = (begin < self.top, mark.stamp);
         self.fills_holes(now, begin, end, mark);
@@ -472,7 +472,7 @@ impl Stream {
         Seen { is_new: true, is_again, was_dry: self.is_dry, begin, end, ..Seen::default() }
     }
 
-    /// The other end says what it has.
+    /// Handles an ACK of the peer.
     pub fn is_acked(&mut self, now: Time, ack: &Segment<'_>, window: u64) -> Acked {
         if !ack.flags.has(Flags::ACK) {
             return Acked { to: self.acked, granted: self.acked, ..Acked::default() };
@@ -494,13 +494,15 @@ impl Stream {
         Acked { bytes: self.acked - before, to: self.acked, granted, is_dry, near }
     }
 
-    /// RFC 5681, 2; with SACK, what it says counts and not that it is said.
+    /// Whether an ACK is a duplicate (RFC 5681, 2); with SACK, the reported blocks count, not the
+    /// number of ACKs.
     fn is_repeat(&self, ack: &Segment<'_>, granted: u64) -> bool {
         let is_bare = ack.length == 0 && !ack.flags.has(Flags(Flags::SYN.0 | Flags::FIN.0));
         is_bare && self.top > self.acked && (self.granted() == Some(granted) || self.sacked > 0)
     }
 
-    /// How long the last byte and its acknowledgement took, where that can be told.
+    /// Advances the cumulative acknowledgment. Returns the round-trip time of the last byte; `None`
+    /// if unknown.
     fn moves_on(&mut self, now: Time, to: u64) -> Option<Span> {
         let (mut newest, mut bytes, mut is_clear) = (None, 0, true);
         let mut reached = self.acked;
@@ -512,20 +514,20 @@ impl Stream {
             newest = Some(sent.at);
             reached = end;
             bytes += end.min(to) - begin;
-            // Karn: nobody knows which copy this is for.
+            // Karn's algorithm: the ACK may belong to any copy.
             is_clear &= sent.copies == 1;
             if end > to {
-                // Merged here, and not where it is acknowledged.
+                // Merged at the capture point, but acknowledged in part.
                 sent.begin = to as u32;
                 break;
             }
             self.heard = self.heard.max(sent.at);
             self.sent.pop_front();
         }
-        // Nor when that came which was missing before it.
+        // The ACK of a filled gap was triggered by the gap's bytes, not by the last byte.
         is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;
         let at = newest.filter(|_| is_clear && to <= reached);
-        // Clocks of captures step back: nothing takes no time.
+        // Clocks of captures may step back.
         let near = at.filter(|at| now > *at).and_then(|at| self.measure(now.since(at), bytes));
         self.forget_holes(to);
         if to > self.top {
@@ -547,7 +549,7 @@ impl Stream {
         Some(trip)
     }
 
-    /// What was skipped and is acknowledged has passed without being seen.
+    /// Skipped bytes that are acknowledged reached the receiver without being captured.
     fn forget_holes(&mut self, to: u64) {
         let Some(trouble) = &mut self.trouble else { return };
         let mut unseen = 0;
@@ -573,7 +575,7 @@ impl Stream {
             }
             let is_within =
                 |other: &(Seq, Seq)| other.0.unwrap(to) <= begin && end <= other.1.unwrap(to);
-            // RFC 2883: the first block says what came twice.
+            // RFC 2883: the first block reports duplicate bytes.
             let is_double = index == 0
                 && (end <= to.max(self.acked) || blocks.as_slice().iter().skip(1).any(is_within));
             if is_double {
