@@ -1,4 +1,4 @@
-//! Every delay, as a row of a table.
+//! Rows of delays.
 
 use std::sync::Arc;
 
@@ -11,31 +11,28 @@ use super::track::Carries;
 use crate::columns::columns;
 use manyways_record::table::{Column, Row};
 
-/// How long some bytes took from one point to the next.
+/// Delay of bytes from one point to the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delay {
-    /// When they passed the point that they passed first, by its own clock.
+    /// Time at the point that they passed first, by its clock.
     pub at: Time,
-    /// The points' numbers in the chain.
+    /// Indices of the points in the chain.
     pub points: [usize; 2],
-    /// What the stream is called at each of them.
+    /// Name of the stream at each point.
     pub names: [Arc<str>; 2],
-    /// Which way they go.
     pub way: Way,
-    /// What they are.
     pub carries: Carries,
-    /// Where in the first point's stream they begin, and how many they are.
+    /// Offset in the first point's stream, and number of bytes.
     pub bytes: (u64, u64),
-    /// In seconds, by one clock as well as that can be known.
+    /// In seconds, converted to one clock as far as possible.
     pub delay: f64,
-    /// How good it is.
     pub trust: Trust,
-    /// The point that they passed before saw them again later.
+    /// Whether the earlier point captured the bytes again later.
     pub was_resent: bool,
 }
 
 impl Report {
-    /// Every delay, pair by pair and stream by stream.
+    /// Returns all delays, by pair and stream.
     pub fn delays<'a>(&'a self, points: &'a [Point]) -> impl Iterator<Item = Delay> + 'a {
         self.pairs.iter().flat_map(move |pair| {
             pair.streams.iter().flat_map(move |stream| {
