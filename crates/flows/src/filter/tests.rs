@@ -6,7 +6,7 @@ fn filter(text: &str) -> Filter {
     text.parse().unwrap_or_else(|error: FilterError| panic!("{text}: {error} at {:?}", error.at))
 }
 
-/// The same with all that was left out.
+/// The filter with all implied qualifiers.
 fn said(text: &str) -> String {
     filter(text).to_string()
 }
@@ -50,7 +50,7 @@ impl Sample {
     }
 }
 
-/// From port 40,000 to port 80.
+/// TCP or UDP from port 40,000 to port 80.
 const TO_WEB: &[u8] = &[0x9c, 0x40, 0, 80, 0, 0, 0, 0];
 
 #[test]
@@ -254,7 +254,7 @@ fn what_is_too_large_is_refused() {
 fn tests() -> impl Strategy<Value = Test> {
     let way = prop_oneof![Just(Way::Either), Just(Way::Source), Just(Way::Destination)];
     let order = prop::sample::select(Order::ALL.map(|(_, order)| order).to_vec());
-    // ThinVec values, so that some of them match.
+    // Few values, so that some of them match.
     let address = (0_u32..4, 28_u8..=32).prop_map(|(low, length)| {
         let bits = (0x0a00_0000 | low) & u32::MAX << (32 - length);
         Prefix::new(std::net::Ipv4Addr::from(bits).into(), length).unwrap()
