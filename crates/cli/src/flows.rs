@@ -1,4 +1,4 @@
-//! `manyways flows`: from captures to what users experienced.
+//! `manyways flows`: analysis of captures.
 
 mod align;
 mod ask;
@@ -132,7 +132,7 @@ fn moment(text: &str) -> Result<Time, String> {
     Ok(Time::from_nanos(nanos))
 }
 
-/// What hides addresses and names: the bytes of a file, or a key that is forgotten after this run.
+/// Key of the pseudonyms: the bytes of a file, or a random key for this run only.
 fn key(file: Option<&Path>) -> Result<[u8; 32]> {
     let Some(file) = file else {
         let mut key = [0; 32];
@@ -168,12 +168,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(Command::Schema(args)) => return schema::run(&args),
         None => {}
     }
-    // What is wrong with a small file is found before a large one is read.
+    // Errors of small files are reported before a large one is read.
     let plan = args.plan()?;
-    // Better now than after an hour.
+    // Report the error now, not after an hour.
     args.report.as_deref().map(check_folder).transpose()?;
-    // What a connection holds is little and lies in many places. Where the kernel refuses, it only
-    // takes more memory.
+    // The state of connections is small and scattered. If the kernel refuses the setting, the
+    // process only needs more memory.
     let _ = manyways_sys::memory::in_small_pages();
     if let Some(interface) = args.live.live.clone() {
         return live::run(interface, &args.live, &plan, args.output.as_deref(), args.json);
@@ -192,7 +192,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let total = lengths.map(|lengths| lengths.iter().sum());
     let (outcome, signal) = std::thread::scope(|scope| {
         let work = scope.spawn(|| {
-            // Also when it falls over its own feet.
+            // Also after a panic.
             let _done = Done(&done);
             manyways_capture::run(&sources.captures, &plan, folder.as_mut(), &progress)
         });
@@ -246,7 +246,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 impl Args {
-    /// How to look at packets.
+    /// Options of the analysis.
     fn plan(&self) -> Result<Plan> {
         let settings = Settings {
             local: self.local.clone(),
@@ -271,7 +271,7 @@ fn print(text: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder for tables, where there is to be one, which is none of the folders that are read.
+/// The output folder, if any, which must not be one of the input folders.
 fn folder(
     path: Option<&Path>,
     may_replace: bool,
@@ -284,7 +284,7 @@ fn folder(
     path.map(create).transpose().map_err(folder_failure)
 }
 
-/// The error where captures cannot be read at all: a summary of zeros would look like an answer.
+/// The error if no capture is readable: a summary of zeros would look like a result.
 fn nothing_read(outcome: &Outcome) -> Option<Failure> {
     const HINT: &str =
         "captures are pcap, pcapng or btsnoop files, also compressed with gzip or zstd";
@@ -303,7 +303,7 @@ fn nothing_read(outcome: &Outcome) -> Option<Failure> {
     }
 }
 
-/// Says which captures could not be read to their end.
+/// Reports the captures that could not be read to their end.
 fn faults(outcome: &Outcome) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for capture in &outcome.captures {
@@ -322,7 +322,7 @@ fn faults(outcome: &Outcome) -> ExitCode {
                 eprintln!("hint: capture on an interface of Ethernet, or on Linux's `any`");
                 code = ExitCode::FAILURE;
             }
-            // Some are in every capture of frames that were cut or sent wrongly.
+            // Truncated or malformed frames are in nearly every capture.
             Opaque::Broken if *packets > outcome.counters.packets / 2 => {
                 eprintln!("manyways: {packets_are}, more than half, are {opaque}");
                 eprintln!("hint: is the link type right, and the snap length at least 96 bytes?");
@@ -333,7 +333,7 @@ fn faults(outcome: &Outcome) -> ExitCode {
     code
 }
 
-/// Wakes whoever waits for it when it goes.
+/// Wakes the thread that waits for it when dropped.
 struct Done<'a>(&'a Waker);
 
 impl Drop for Done<'_> {
@@ -342,7 +342,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Shows how far it is until it is done; a signal stops it.
+/// Shows the progress until the end; a signal stops the run.
 fn watch(
     total: Option<u64>,
     progress: &Progress,
@@ -361,7 +361,7 @@ fn watch(
     };
     let (mut signal, mut is_done) = (None, false);
     while !is_done {
-        // What cannot be waited for is waited for where the thread is joined.
+        // An error here appears again when the thread is joined.
         let (ended, is_over) = termination.within(LOOK, done).unwrap_or((None, true));
         is_done = is_over;
         bar.set_position(progress.read.load(Ordering::Relaxed));

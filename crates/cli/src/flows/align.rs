@@ -1,4 +1,4 @@
-//! `manyways flows align`: the same bytes at several capture points.
+//! `manyways flows align`: alignment of captures from several points.
 
 mod document;
 mod text;
@@ -13,7 +13,7 @@ use manyways_record::table::{Batch, Schema};
 
 use crate::failure::Failure;
 
-/// So many rows are written together.
+/// Number of rows that are written together.
 const ROWS: usize = 1 << 16;
 
 /// How long bytes took from one capture point to the next, and how far the clocks there are apart.
@@ -55,7 +55,7 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let sites = sites(&args.captures, &args.same_clock)?;
-    // A capture of a point may be given as a folder with one capture in it.
+    // A capture may be given as a folder with one capture in it.
     let paths: Vec<PathBuf> = args.captures.iter().map(|capture| path_of(capture).into()).collect();
     let mut folder = super::folder(args.output.as_deref(), args.force, &paths)?;
     let progress = Progress::default();
@@ -101,7 +101,7 @@ fn write(alignment: &Alignment, folder: &mut Folder) -> Result<(), manyways_capt
     folder.write(&schema, &batch)
 }
 
-/// The points that these arguments name, and which of them share a clock.
+/// Returns the points of the arguments, and their clocks.
 fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failure> {
     const ORDER: &str = "places are server, phone-in, phone-out and wearable, in this order";
     let mut sites: Vec<Site> = Vec::new();
@@ -110,7 +110,7 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
         let (place, path) = match capture.split_once('=') {
             Some((name, path)) => match place_of(name) {
                 Some(place) => (place, path),
-                // A file's name may have such a sign.
+                // The name of a file may contain the separator, too.
                 None if PathBuf::from(capture).exists() => (Place::Other, &**capture),
                 None => {
                     let sentence = format!("{name} is no place");
@@ -157,7 +157,7 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
         let clock = sites[*first].clock;
         shared.iter().for_each(|number| sites[*number].clock = clock);
     }
-    // Both captures of a phone are of its clock.
+    // Both captures on a phone have its clock.
     let phone = |place| sites.iter().position(|site| site.place == place);
     if let (Some(one), Some(other)) = (phone(Place::PhoneIn), phone(Place::PhoneOut)) {
         let [kept, gone] = [sites[one].clock, sites[other].clock];

@@ -50,7 +50,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What was written, for programs.
+/// The written files, as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     path: &'a Path,
@@ -61,7 +61,7 @@ struct Document<'a> {
 struct File<'a> {
     name: &'a str,
     rows: u64,
-    /// Flows that have no addresses, ports or times that the format takes.
+    /// Flows without the addresses, ports or times that the format requires.
     left_out: u64,
 }
 
@@ -140,14 +140,14 @@ fn to_stdout(export: &Export<'_>, args: &Args) -> Result<ExitCode> {
         let sentence = "a file of IPFIX is nothing to look at in a terminal";
         return Err(Failure::usage(sentence).hint("name a file with -o").into());
     }
-    // Locked for all of it, and written in large parts.
+    // Locked once, and written in large parts.
     let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     match export.write(out) {
         Ok(written) => {
             warn(&written, Path::new("standard output"));
             Ok(ExitCode::SUCCESS)
         }
-        // Whoever reads has read enough.
+        // The reader has closed standard output early.
         Err(ExportError::Closed) => Ok(ExitCode::SUCCESS),
         Err(error) => Err(failure(error).into()),
     }

@@ -1,16 +1,17 @@
-//! What a user sees of a filter that is none: where it goes wrong.
+//! Error message of an invalid filter, with the position of the error.
 
 use manyways_flows::filter::{Filter, FilterError};
 
 use crate::failure::Failure;
 
-/// The filter that this text means.
+/// Parses a filter.
 pub fn read(text: &str) -> Result<Filter, Failure> {
     text.parse().map_err(|error| failure(text, &error))
 }
 
 fn failure(text: &str, error: &FilterError) -> Failure {
-    // A sign below each character that is wrong; what takes no room or several lines would move it.
+    // A mark below each wrong character; zero-width characters and line breaks would shift the
+    // marks.
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let columns = |bytes: usize| text.get(..bytes).map_or(0, |text| text.chars().count());
     let (begin, end) = (columns(error.at.start), columns(error.at.end));

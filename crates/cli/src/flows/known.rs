@@ -1,4 +1,4 @@
-//! What is known from elsewhere than the capture: tables that the user gives.
+//! Tables of the user with properties of addresses.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -13,7 +13,7 @@ use manyways_wire::dns::Told;
 
 use crate::failure::Failure;
 
-/// The longest file that is read.
+/// Maximum length of a file, in bytes.
 const LIMIT: u64 = 1 << 30;
 const FORMATS: &str = "docs/flows.md says what is in a line";
 
@@ -34,12 +34,12 @@ pub struct Args {
 }
 
 impl Args {
-    /// The files that are read.
+    /// Returns the paths of the files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.pools.iter().chain(&self.organisations).chain(&self.dns).map(PathBuf::as_path)
     }
 
-    /// Settings with what these files say.
+    /// Reads the files into settings.
     pub fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::default();
         if let Some(path) = &self.pools {

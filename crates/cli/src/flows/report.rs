@@ -1,4 +1,4 @@
-//! What a run shows, as one page to read and to share.
+//! The report of a run: one HTML page.
 
 mod charts;
 #[cfg(test)]
@@ -18,24 +18,24 @@ use manyways_report::number::{cut, moment, rate, share, span, time_of_day};
 use manyways_report::svg::number;
 use manyways_report::{Column, Line, Page};
 
-/// So many servers and clients have lines of their own.
+/// Maximum number of servers, and of clients, with a row.
 const PARTIES: usize = 15;
-/// So many captures have lines of their own.
+/// Maximum number of captures with a row.
 const CAPTURES: usize = 50;
-/// So many characters of a name of others are shown, and of what else is long.
+/// Maximum length of names and other long texts, in characters.
 const NAME: usize = 30;
 const SHORT: usize = 16;
 
-/// How the run was asked for.
+/// Arguments of the run.
 pub struct About<'a> {
     pub filter: Option<&'a str>,
-    /// Nothing may tell whose flows they are.
+    /// Whether addresses and names are anonymized.
     pub is_anonymous: bool,
-    /// A signal stopped it.
+    /// Whether a signal stopped the run.
     pub is_stopped: bool,
 }
 
-/// The whole report.
+/// Returns the whole report.
 pub fn html(outcome: &Outcome, about: &About<'_>) -> String {
     let empty = Overview::default();
     let overview = outcome.summary.overview.as_deref().unwrap_or(&empty);
@@ -142,7 +142,7 @@ fn highlights(outcome: &Outcome) -> Vec<(String, String)> {
         let lost = summary.lost.iter().sum();
         add("Data packets lost", percent(lost, summary.data_segments));
     }
-    // The first alone would hide how much of the time that is.
+    // The first value alone would hide its share of the time.
     let mut limits = Limit::ALL;
     limits.sort_by_key(|limit| Reverse(summary.limited_by.span(*limit)));
     let limits = limits.into_iter().filter(|limit| !summary.limited_by.span(*limit).is_zero());
@@ -159,7 +159,7 @@ fn highlights(outcome: &Outcome) -> Vec<(String, String)> {
     highlights
 }
 
-/// What is known of the capture itself, and what may be wrong with it.
+/// Properties of the capture, and warnings about it.
 fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut notes = Vec::new();
@@ -214,7 +214,7 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
     for (index, capture) in outcome.captures.iter().enumerate() {
         let name = capture_name(index, capture, about);
         match &capture.fault {
-            // It may name the file.
+            // The filter may contain the names of hosts.
             Some(_) if about.is_anonymous => {
                 notes.push(format!("{name}: could not be read to its end."));
             }
@@ -232,7 +232,7 @@ fn capture_name(index: usize, capture: &Capture, about: &About<'_>) -> String {
     }
 }
 
-/// Which captures there are, where there are several.
+/// List of captures, if there are several.
 fn captures(page: &mut Page, outcome: &Outcome, about: &About<'_>) {
     let all = &outcome.captures;
     if all.len() < 2 {
@@ -273,7 +273,7 @@ fn captures(page: &mut Page, outcome: &Outcome, about: &About<'_>) {
     page.table("In the order in which they were read; lost by their own count", &columns, &lines);
 }
 
-/// A distribution in a line of a table: how many, and where parts of them are.
+/// A histogram as cells of a row: count and quantiles.
 fn quantiles<Q: manyways_flows::analysis::Quantity>(
     name: &str,
     found: &Distribution<Q>,
@@ -423,7 +423,7 @@ fn slow_line(slow: &Slow) -> Line {
     Line { cells, strong: false, faint: false }
 }
 
-/// What limited a server for the longest part of the time in which it had something to send.
+/// The limit of a server for the longest part of the time in which it had data to send.
 fn reason(limited_by: &LimitedBy, busy: Span) -> String {
     let limits = [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp];
     let Some(most) = limits.into_iter().max_by_key(|limit| limited_by.span(*limit)) else {
@@ -460,7 +460,7 @@ fn parties(
         let lost = party.lost.iter().sum();
         let about = if faint { None } else { party.about.as_deref() };
         let cells = vec![
-            // Half of an address is of no use.
+            // A part of an address is not useful.
             if name.parse::<IpAddr>().is_ok() { name.to_owned() } else { cut(name, NAME) },
             about.map_or_else(|| "–".to_owned(), |about| cut(about, SHORT)),
             count(party.carried.flows),

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is said of these arguments, in a folder with files of these names.
+/// Error for these arguments, in a folder with files of these names.
 fn told(captures: &[&str], same_clock: &[&str]) -> Result<Vec<(Place, u32)>, (String, bool)> {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c", "d", "x=y"] {
@@ -35,7 +35,7 @@ fn arguments_name_points_and_clocks() {
     let expected = vec![(Server, 0), (PhoneIn, 1), (PhoneOut, 1), (Wearable, 3)];
     assert_eq!(told(&all, &[]), Ok(expected));
     assert_eq!(told(&["a", "x=y", "c"], &["a", "c"]), Ok(vec![(Other, 0), (Other, 1), (Other, 0)]));
-    // By their places as well, and the phone's other capture goes with its clock.
+    // Also by their places; the other capture of the phone has the same clock.
     let clocks = |same: &[&str]| -> Vec<u32> {
         told(&all, same).unwrap().into_iter().map(|(_, clock)| clock).collect()
     };
