@@ -14,7 +14,7 @@ use crate::report_file::keep_apart;
 const PYTHON: &str = "MANYWAYS_PYTHON";
 /// Excludes the current folder from imports, because it may belong to another user.
 const SAFE: &str = "-P";
-/// Exit code of Python if a required import fails.
+/// Script whose exit code identifies the first missing module.
 const NOT_THERE: &str = "import importlib.util as i, sys; \
     sys.exit(next((n for n, m in enumerate(['manyways', 'duckdb', 'pyarrow'], 3) \
     if i.find_spec(m) is None), 0))";

@@ -72,7 +72,7 @@ pub fn run(
     output: Option<&Path>,
     json: bool,
 ) -> Result<ExitCode> {
-    // Signals must be blocked before any thread starts.
+    // Must precede the start of any thread.
     let termination = Termination::take().context("cannot watch for signals")?;
     let devices = Devices {
         name: interface,
