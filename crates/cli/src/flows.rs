@@ -53,9 +53,9 @@ Examples:
   manyways flows --live eth0
   manyways flows --live eth0 -o tables --rotate 1h --keep 168
 
-A folder with tables has a Parquet file for each; docs/flows-schema.md says what is in them.
+A folder with tables has a Parquet file for each; docs/flows-schema.md describes the tables.
 Exit code: 0, also when a signal ends a live capture; 1 when a capture cannot be read to its end
-(what was read is kept) or nothing can be written; 2 when the request makes no sense.")]
+(results up to there are kept) or the output cannot be written; 2 for invalid arguments.")]
 pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
@@ -239,7 +239,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         eprintln!("manyways: left out of folders, as not captures: {files}");
     }
     if signal.is_some() {
-        eprintln!("manyways: stopped before the end: the results are of what was read until then");
+        eprintln!("manyways: stopped before the end: the results cover the packets read until then");
     }
     let code = faults(&outcome);
     Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal as u8)))

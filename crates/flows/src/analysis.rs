@@ -746,8 +746,8 @@ impl Row for FlowSecond {
     const ABOUT: &'static str = "A second of a TCP flow in which payload passed.";
     const COLUMNS: &'static [Column<Self>] = columns! {
         "flow" Flow "The flow's number in all tables." |second| second.id.0;
-        "second" Time "When the second begins." |second| second.begins;
-        both "bytes" Count "Bytes of payload, those sent again included"
+        "second" Time "Start of the second." |second| second.begins;
+        both "bytes" Count "Bytes of payload, including retransmissions"
             |second, end| second.bytes[end as usize];
     };
 }

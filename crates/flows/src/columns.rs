@@ -19,7 +19,7 @@ macro_rules! columns_of {
             manyways_record::table::column(
                 concat!("down_", $name),
                 manyways_record::table::Kind::$kind,
-                concat!($about, " (what the server sends)"),
+                concat!($about, " (from the server)"),
                 |$row| {
                     let $end = manyways_wire::stream::End::Server;
                     manyways_record::table::Value::from($value)
@@ -28,7 +28,7 @@ macro_rules! columns_of {
             manyways_record::table::column(
                 concat!("up_", $name),
                 manyways_record::table::Kind::$kind,
-                concat!($about, " (what the client sends)"),
+                concat!($about, " (from the client)"),
                 |$row| {
                     let $end = manyways_wire::stream::End::Client;
                     manyways_record::table::Value::from($value)

@@ -73,19 +73,19 @@ pub enum Problem {
     #[error("the filter is empty")]
     Empty,
     /// The text ends too early; contains the expected element.
-    #[error("the filter ends where {0} should come")]
+    #[error("the filter ends where {0} is expected")]
     Ends(&'static str),
     /// A character that is not part of the filter language.
     #[error("{0:?} has no meaning in a filter")]
     Character(char),
     /// A word that is not part of the filter language.
-    #[error("`{0}` is no word of the filter language")]
+    #[error("`{0}` is not a word of the filter language")]
     Word(String),
     /// An element of pcap-filter(7) that this module does not support.
-    #[error("`{0}` is not read here")]
+    #[error("`{0}` is not supported")]
     NotRead(String),
     /// An element at a wrong place.
-    #[error("`{found}` stands where {wanted} should come")]
+    #[error("`{found}` is in the place of {wanted}")]
     Instead {
         /// The element in the text.
         found: String,
@@ -93,10 +93,10 @@ pub enum Problem {
         wanted: &'static str,
     },
     /// A value without a preceding word that defines its kind.
-    #[error("nothing says what `{0}` is")]
+    #[error("the kind of `{0}` is missing")]
     Alone(String),
     /// A value that is not an address; host names are not resolved.
-    #[error("`{0}` is no address")]
+    #[error("`{0}` is not an address")]
     Address(String),
     /// A network after `host`.
     #[error("`{0}` is a network, not a host")]
@@ -105,22 +105,22 @@ pub enum Problem {
     #[error("`{0}` has bits beyond its length")]
     Beyond(String),
     /// A value that is not a network mask.
-    #[error("`{0}` is no mask: its ones come first, then its zeros")]
+    #[error("`{0}` is not a mask: its one bits must precede its zero bits")]
     Mask(String),
     /// A value that is neither a port number nor a known name of a port.
-    #[error("`{0}` is no port")]
+    #[error("`{0}` is not a port")]
     Port(String),
     /// A range of ports after `port`.
     #[error("`{0}` is a range, not a port")]
     Range(String),
     /// A value that is not a range of ports.
-    #[error("`{0}` is no range of ports")]
+    #[error("`{0}` is not a range of ports")]
     Ports(String),
     /// A value that is neither a protocol number nor a known name of a protocol.
-    #[error("`{0}` is no protocol")]
+    #[error("`{0}` is not a protocol")]
     Protocol(String),
     /// A value that is not a number or exceeds `most`.
-    #[error("`{found}` is no number up to {most}")]
+    #[error("`{found}` is not a number up to {most}")]
     Number {
         /// The text of the value.
         found: String,
@@ -128,7 +128,7 @@ pub enum Problem {
         most: u32,
     },
     /// Qualifiers or values that contradict each other.
-    #[error("{0} cannot be what `{1}` says")]
+    #[error("`{1}` cannot be {0}")]
     Contradiction(&'static str, String),
     /// A parenthesis that is not closed.
     #[error("this parenthesis is not closed")]
@@ -149,26 +149,26 @@ impl Problem {
                 "join tests with and, or, not: host 192.0.2.1 and not port 22"
             }
             Self::NotRead(_) => {
-                "hosts, networks, ports, protocols, VLANs and lengths are: tcpdump -r IN -w OUT filters by the rest"
+                "use hosts, networks, ports, protocols, VLANs and lengths; for other tests, filter first: tcpdump -r IN -w OUT"
             }
-            Self::Alone(_) => "write what it is before it: port 80, host 192.0.2.1, net 10.0.0.0/8",
+            Self::Alone(_) => "write its kind before it: port 80, host 192.0.2.1, net 10.0.0.0/8",
             Self::Address(_) => {
-                "names are not looked up: write the address, as 192.0.2.1 or 2001:db8::1"
+                "host names are not resolved: write an address like 192.0.2.1 or 2001:db8::1"
             }
             Self::Length(_) => "write net for a network: net 10.0.0.0/8",
-            Self::Beyond(_) => "clear them, as in net 10.1.0.0/16, or make the length greater",
+            Self::Beyond(_) => "clear these bits, as in net 10.1.0.0/16, or increase the length",
             Self::Mask(_) => "write the length instead: net 10.0.0.0/8",
             Self::Port(_) => {
                 "a port is a number up to 65535 or a well-known name: port 443, port https"
             }
-            Self::Range(_) => "write portrange for several: portrange 8000-8080",
-            Self::Ports(_) => "write the first and the last one: portrange 8000-8080",
+            Self::Range(_) => "write portrange for several ports: portrange 8000-8080",
+            Self::Ports(_) => "write the first and the last port: portrange 8000-8080",
             Self::Protocol(_) => "a protocol is a number up to 255 or a name: proto 89, proto tcp",
             Self::Number { .. } => "write the number in decimal digits",
-            Self::Contradiction(..) => "leave out one of the two",
-            Self::Open => "close it behind what belongs together",
+            Self::Contradiction(..) => "remove one of the two",
+            Self::Open => "add the closing parenthesis",
             Self::Large => {
-                "lists are shorter: port 80 or 443; a network stands for all of its hosts"
+                "shorten it: write port 80 or 443 for lists, and a network for its hosts"
             }
         }
     }

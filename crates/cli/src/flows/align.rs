@@ -29,9 +29,9 @@ Examples:
   manyways flows align server=a.pcap phone-in=b.pcap phone-out=c.btsnoop --log proxy.csv --json
 
 With these places delays are named as parts of that from a server to a wearable: d1 to the phone,
-d2+d3 in it, d4 to the wearable; docs/align.md says what a log has to say to part d2 from d3.
-Exit code: 0; 1 when a capture cannot be read to its end, or nothing was recognised; 2 when the
-request makes no sense.")]
+d2+d3 in it, d4 to the wearable; docs/align.md describes the log that separates d2 from d3.
+Exit code: 0; 1 when a capture cannot be read to its end, or nothing was recognised; 2 for invalid
+arguments.")]
 pub struct Args {
     /// A capture, and where it was taken: server, phone-in, phone-out, wearable or nothing.
     #[arg(required = true, value_name = "[PLACE=]CAPTURE")]
@@ -113,7 +113,7 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
                 // The name of a file may contain the separator, too.
                 None if PathBuf::from(capture).exists() => (Place::Other, &**capture),
                 None => {
-                    let sentence = format!("{name} is no place");
+                    let sentence = format!("{name} is not a place");
                     return Err(Failure::usage(sentence).hint(ORDER));
                 }
             },
@@ -148,8 +148,8 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
                 })
         };
         captures.iter().position(|capture| is_it(&capture)).ok_or_else(|| {
-            Failure::usage(format!("--same-clock names {name}, which is none of the captures"))
-                .hint("name captures or places as they are named before it")
+            Failure::usage(format!("--same-clock names {name}, which is not one of the captures"))
+                .hint("use the names of captures or places from the arguments")
         })
     };
     let shared: Vec<usize> = same_clock.iter().map(number).collect::<Result<_, _>>()?;

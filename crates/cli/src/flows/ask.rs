@@ -31,7 +31,7 @@ Examples:
   manyways flows ask tables rtt
   manyways flows ask tables servicing-rate --plot rate.svg --where \"organisation = 'Google'\"
 
-Exit code: 0; 1 when it fails; 2 when the request makes no sense.")]
+Exit code: 0; 1 when it fails; 2 for invalid arguments.")]
 pub struct Args {
     /// The folder with the tables.
     #[arg(value_name = "DIR", required_unless_present_any = ["list", "sql"])]
@@ -105,7 +105,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Some(4) => Some("duckdb"),
         Some(5) => Some("pyarrow"),
         _ => {
-            let failure = Failure::new(format!("{shown} is no Python that can answer"));
+            let failure = Failure::new(format!("{shown} is not a usable Python interpreter"));
             return Err(failure.hint(format!("name Python 3.11 or newer in {PYTHON}")).into());
         }
     };

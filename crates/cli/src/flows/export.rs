@@ -25,9 +25,8 @@ Examples:
   manyways flows export tables --format tstat -o logs
   manyways flows export tables --format ipfix -o flows.ipfix --json
 
-docs/flows-export.md says what becomes of each column.
-Exit code: 0; 1 when tables cannot be read or nothing can be written; 2 when the request makes no
-sense.")]
+docs/flows-export.md describes the mapping of each column.
+Exit code: 0; 1 when tables cannot be read or nothing can be written; 2 for invalid arguments.")]
 pub struct Args {
     /// The folder that `manyways flows -o` wrote, or one with the shards of several runs.
     #[arg(value_name = "DIR")]

@@ -30,13 +30,13 @@ mod tests {
 
     #[test]
     fn an_error_points_at_its_place() {
-        let wrong = "`htttp` is no port\n  tcp port htttp\n           ^^^^^";
+        let wrong = "`htttp` is not a port\n  tcp port htttp\n           ^^^^^";
         assert_eq!(seen("tcp port htttp"), wrong);
         assert_eq!(
             seen("tcp\tand"),
-            "the filter ends where a test should come\n  tcp and\n         ^"
+            "the filter ends where a test is expected\n  tcp and\n         ^"
         );
-        assert_eq!(seen("host ü"), "`ü` is no address\n  host ü\n       ^");
+        assert_eq!(seen("host ü"), "`ü` is not an address\n  host ü\n       ^");
         assert!(read("tcp port 80 or 443").is_ok());
         assert!(read("tcp port 70000").unwrap_err().is_usage());
     }

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// Maximum length of a file, in bytes.
 const LIMIT: u64 = 1 << 30;
-const FORMATS: &str = "docs/flows.md says what is in a line";
+const FORMATS: &str = "see docs/flows.md for the format of a line";
 
 #[derive(clap::Args)]
 #[group(skip)]

@@ -72,7 +72,7 @@ pub fn html(outcome: &Outcome, about: &About<'_>) -> String {
                 plural(flows, "flow")
             ),
         };
-        let caption = "What servers send before they can hear whether any of it came.";
+        let caption = "Data that servers send before the first acknowledgment can reach them.";
         page.figure(&drawing, &format!("{caption}{bounds}"));
     }
     slow(&mut page, overview);
@@ -97,16 +97,16 @@ const HOW_TO_READ: [&str; 5] = [
      the capture itself missed does not count.",
     "The servicing rate is how fast requests of HTTP/1 are answered: their bytes by the time from \
      each request to the last byte of its response.",
-    "Response times that are inferred are from a change of direction in what is encrypted: a \
-     request and its response, as far as packets tell.",
+    "Inferred response times are from changes of direction in encrypted data, which \
+     approximate requests and responses.",
     "The tables of -o have a row for each flow, with all of this and more; manyways flows ask \
      answers questions about them.",
 ];
 
 fn title(outcome: &Outcome, about: &About<'_>) -> String {
     match &outcome.captures[..] {
-        [capture] if !about.is_anonymous => format!("What passed in {}", file_name(&capture.name)),
-        captures => format!("What passed in {}", plural(captures.len() as u64, "capture")),
+        [capture] if !about.is_anonymous => format!("Traffic in {}", file_name(&capture.name)),
+        captures => format!("Traffic in {}", plural(captures.len() as u64, "capture")),
     }
 }
 
@@ -164,7 +164,10 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut notes = Vec::new();
     if about.is_stopped {
-        notes.push("It was stopped before the end: this is what was read until then.".to_owned());
+        notes.push(
+            "The run was stopped before the end: the results cover the packets read until then."
+                .to_owned(),
+        );
     }
     match about.filter {
         Some(_) if about.is_anonymous => {
@@ -208,9 +211,13 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
             notes.push(format!("{} {why}.", plural(number, what)));
         }
     };
-    count_of(counters.tcp_broken, "TCP segment", "had a header that is cut or broken");
+    count_of(counters.tcp_broken, "TCP segment", "had a truncated or invalid header");
     count_of(counters.steps_back, "time", "the clock of the capture stepped back");
-    count_of(counters.evicted, "flow", "had to go before the end, as there were too many");
+    count_of(
+        counters.evicted,
+        "flow",
+        "had to be evicted before the end, because the table was full",
+    );
     for (index, capture) in outcome.captures.iter().enumerate() {
         let name = capture_name(index, capture, about);
         match &capture.fault {
@@ -305,16 +312,12 @@ fn round_trips(page: &mut Page, outcome: &Outcome) {
         [("whole", &summary.rtt), ("local", &summary.local_rtt), ("remote", &summary.remote_rtt)];
     page.heading("Round trips");
     if let Some(drawing) = charts::spans("Round trips of TCP flows", &all, "of flows") {
-        let caption = "Which part of the TCP flows has a median round trip of at most so much.";
+        let caption = "Share of the TCP flows with a median round-trip time of at most this value.";
         page.figure(&drawing, caption);
     }
     let lines =
         all.iter().filter_map(|(name, found)| quantiles(name, found, span)).collect::<Vec<_>>();
-    page.table(
-        "Flows' medians: so many flows, and where parts of them are below",
-        &QUANTILES,
-        &lines,
-    );
+    page.table("Flows' medians: number of flows, and quantiles", &QUANTILES, &lines);
 }
 
 fn losses(page: &mut Page, outcome: &Outcome, overview: &Overview) {
@@ -342,7 +345,7 @@ fn losses(page: &mut Page, outcome: &Outcome, overview: &Overview) {
         Line { cells, strong: false, faint: false }
     });
     let caption = format!(
-        "Of {} data packets; {} sent again, {} of these for nothing. Right: flows by how much of \
+        "Of {} data packets; {} retransmitted, {} of these spuriously. Right: flows by how much of \
          their data was lost.",
         count(summary.data_segments),
         count(summary.again),
@@ -360,7 +363,7 @@ fn responses(page: &mut Page, overview: &Overview) {
     if all.iter().any(|(_, found)| found.count() > 0) {
         page.heading("How soon responses begin");
         if let Some(drawing) = charts::spans("Response times", &all, "of responses") {
-            let caption = "Which part of the responses begins within so much time of its request.";
+            let caption = "Share of the responses that begin within this time after their request.";
             page.figure(&drawing, caption);
         }
         let lines: Vec<Line> =

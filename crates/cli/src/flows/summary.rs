@@ -243,7 +243,7 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
         ),
     );
     if counters.evicted > 0 {
-        line("", format!("{} had to go before they were over", plural(counters.evicted, "flow")));
+        line("", format!("{} evicted before their end", plural(counters.evicted, "flow")));
     }
     if summary.rtt.count() + summary.local_rtt.count() > 0 {
         let of = |samples: &Distribution<Span>| match samples.median() {
@@ -263,7 +263,7 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     line(
         "Loss",
         format!(
-            "local {}, remote {} of {} data packets; {} sent again, {} of these for nothing",
+            "local {}, remote {} of {} data packets; {} retransmitted, {} of these spuriously",
             percent(summary.lost[0], summary.data_segments),
             percent(summary.lost[1], summary.data_segments),
             count(summary.data_segments),

@@ -73,19 +73,19 @@ pub(super) fn fetches(rows: &[Box<HttpTransaction>]) -> Vec<Fetch> {
 
 impl Row for Fetch {
     const TABLE: &'static str = "fetches";
-    const ABOUT: &'static str = "One thing that a client fetched in parts over HTTP/1.";
+    const ABOUT: &'static str = "A resource that a client fetched in parts over HTTP/1.";
     const COLUMNS: &'static [Column<Self>] = columns! {
-        "client" Address "Address of who fetched it." |row| row.client;
-        "host" Name "The host that it is from." |row| row.host.as_deref();
+        "client" Address "Address of the client." |row| row.client;
+        "host" Name "Host of the resource." |row| row.host.as_deref();
         "resource" Name "The hash of host and target, as in the table http."
             |row| format!("{:016x}", row.resource);
         "content_type" Text "The content type without parameters." |row| row.content_type.as_deref();
-        "first" Time "When the first request for a part of it passed." |row| row.first;
-        "last" Time "When the last byte of a part passed." |row| row.last;
-        "flows" Count "In how many flows." |row| row.flows.len() as u64;
-        "requests" Count "In how many requests." |row| row.requests;
-        "bytes" Count "Bytes of all parts, those that came twice counted twice." |row| row.bytes;
-        "reach" Count "Up to which of its bytes it was given." |row| row.reach;
-        "whole" Count "How many bytes it has." |row| row.whole;
+        "first" Time "Time of the first request for a part." |row| row.first;
+        "last" Time "Time of the last byte of a part." |row| row.last;
+        "flows" Count "Number of flows." |row| row.flows.len() as u64;
+        "requests" Count "Number of requests." |row| row.requests;
+        "bytes" Count "Bytes of all parts, including repeated ones." |row| row.bytes;
+        "reach" Count "End offset of the received bytes." |row| row.reach;
+        "whole" Count "Length of the whole resource, in bytes." |row| row.whole;
     };
 }

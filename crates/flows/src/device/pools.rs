@@ -34,13 +34,13 @@ pub enum PoolFault {
     #[error(transparent)]
     Prefix(#[from] PrefixError),
     /// The second field is neither `yes` nor `no` nor empty.
-    #[error("the second field says whether the devices are handheld: yes, no or nothing")]
+    #[error("the second field must be yes, no or empty: whether the devices are handheld")]
     Handheld,
     /// Unknown system.
-    #[error("the third field is a system ({}) or nothing", names())]
+    #[error("the third field must be a system ({}) or empty", names())]
     System,
     /// Both `handheld` and `system` are empty.
-    #[error("the line says nothing of the devices: give handheld, system or both")]
+    #[error("the line has neither handheld nor system: add one of them")]
     Nothing,
     /// More than [`POOL_LIMIT`] pools.
     #[error("there are more than {POOL_LIMIT} pools")]

@@ -334,7 +334,7 @@ impl<'a> Parser<'a> {
                 if let Some(Protocol::Version(said)) = protocol
                     && said != version
                 {
-                    let what = if said == 4 { "an address of IPv4" } else { "an address of IPv6" };
+                    let what = if said == 4 { "an IPv4 address" } else { "an IPv6 address" };
                     return Err(contradiction(what));
                 }
                 Box::new(move |way| Test::Address(way, prefix))
@@ -343,7 +343,7 @@ impl<'a> Parser<'a> {
                 if let Some(Protocol::Number(number)) = protocol
                     && ![TCP, UDP, SCTP].contains(&number)
                 {
-                    return Err(contradiction("a port of a protocol that has none"));
+                    return Err(contradiction("a port of a protocol without ports"));
                 }
                 let (first, last) = ports(kind, word)?;
                 Box::new(move |way| Test::Port(way, first, last))
@@ -356,7 +356,7 @@ impl<'a> Parser<'a> {
                     return Err(wrong(word, Problem::Protocol));
                 };
                 if way.is_some() || matches!(protocol, Some(Protocol::Number(_))) {
-                    return Err(contradiction("a protocol of one end"));
+                    return Err(contradiction("a protocol of one endpoint"));
                 }
                 Box::new(move |_| Test::Protocol(number))
             }

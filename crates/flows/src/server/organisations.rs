@@ -72,7 +72,9 @@ pub enum TableFault {
     #[error(transparent)]
     Prefix(#[from] PrefixError),
     /// The number of the autonomous system is invalid.
-    #[error("the second field is no number of an autonomous system: write it as 15169 or AS15169")]
+    #[error(
+        "the second field is not the number of an autonomous system: write it as 15169 or AS15169"
+    )]
     Asn,
     /// A name exceeds [`FIELD_LIMIT`].
     #[error("a name is longer than {FIELD_LIMIT} bytes: shorten it")]

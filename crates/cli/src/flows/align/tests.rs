@@ -51,12 +51,12 @@ fn what_makes_no_sense_is_said() {
         sentence
     };
     assert_eq!(usage(&["a"], &[]), "one capture alone cannot be aligned");
-    assert_eq!(usage(&["watch=a", "b"], &[]), "watch is no place");
+    assert_eq!(usage(&["watch=a", "b"], &[]), "watch is not a place");
     assert_eq!(usage(&["wearable=a", "server=b"], &[]), "server is out of order");
     assert_eq!(usage(&["server=a", "server=b"], &[]), "server is out of order");
     assert_eq!(
         usage(&["a", "b"], &["a", "e"]),
-        "--same-clock names e, which is none of the captures"
+        "--same-clock names e, which is not one of the captures"
     );
     let (sentence, is_usage) = told(&["a", "none"], &[]).unwrap_err();
     assert!(!is_usage && sentence.starts_with("cannot read none"), "{sentence}");

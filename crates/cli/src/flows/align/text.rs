@@ -167,15 +167,14 @@ fn line(part: &Part, labels: &[String; 2]) -> String {
 /// Explanation of the accuracy.
 fn believed(part: &Part) -> String {
     match part.trust {
-        Trust::OneClock => "both times are of one clock: believe it as it is".to_owned(),
+        Trust::OneClock => "both times are of one clock: exact".to_owned(),
         Trust::Within(bound) => format!(
             "of two clocks: all of these may be too long or too short by the same time, up to {}; \
              differences among them are right",
             span(bound)
         ),
         Trust::AboveLeast => {
-            "of two clocks and one way only: each says how much longer it took than the shortest"
-                .to_owned()
+            "of two clocks and one direction only: each is relative to the shortest".to_owned()
         }
         Trust::Unsteady => "a clock is not steady: do not rely on these".to_owned(),
     }

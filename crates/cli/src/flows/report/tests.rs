@@ -107,7 +107,7 @@ fn the_numbers_are_those_of_the_summary() {
     let page = html(&outcome, &PLAIN);
     let median = summary.local_rtt.median().unwrap();
     for words in [
-        "What passed in office.pcap".to_owned(),
+        "Traffic in office.pcap".to_owned(),
         format!("{} packets", counters.packets),
         "2023-11-14 22:13:20 UTC".to_owned(),
         "<th scope=\"row\">local</th><td class=\"figure\">6</td>".to_owned(),
