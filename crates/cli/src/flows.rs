@@ -32,10 +32,10 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 use crate::report_file::{check_folder, keep_apart};
 
-/// What users of a network experience, and why, from captures of their packets.
+/// Analyse captures: the performance of flows, and its causes.
 ///
 /// Reads pcap, pcapng and btsnoop, also compressed with gzip or zstd, of any snap length, or
-/// captures on an interface, and says of each flow how fast it was and what limited it: the
+/// captures on an interface, and reports the speed of each flow and its limit: the
 /// application, round trips, windows, congestion or loss. Nothing that a packet carries is written,
 /// unless --save-capture asks for the packets themselves.
 #[derive(clap::Args)]
@@ -66,7 +66,7 @@ pub struct Args {
     /// Write tables into this folder.
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Replace the results that are in the folder.
+    /// Replace the results in the folder.
     #[arg(long, requires = "output")]
     force: bool,
     /// These addresses are local; may be repeated. Without it the client's side counts as local.
@@ -79,10 +79,10 @@ pub struct Args {
     /// a file of at least 32 bytes as the key the same ones are hidden alike in other runs.
     #[arg(long, value_name = "KEYFILE", num_args = 0..=1, require_equals = true)]
     anonymize: Option<Option<PathBuf>>,
-    /// Leave out packets before this moment: seconds since 1970, or 2026-01-31T12:00:00Z.
+    /// Exclude packets before this time: seconds since 1970, or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Time>,
-    /// Leave out packets from this moment on.
+    /// Exclude packets from this time on.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<Time>,
     #[command(flatten)]
@@ -94,10 +94,10 @@ pub struct Args {
     /// Write a report to read and to share: one HTML file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// How many cores look at packets.
+    /// Number of threads that analyse packets.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// A flow of which nothing passes for so many seconds is over.
+    /// Idle timeout of a flow, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     idle: u64,
@@ -239,7 +239,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         eprintln!("manyways: left out of folders, as not captures: {files}");
     }
     if signal.is_some() {
-        eprintln!("manyways: stopped before the end: the results cover the packets read until then");
+        eprintln!(
+            "manyways: stopped before the end: the results cover the packets read until then"
+        );
     }
     let code = faults(&outcome);
     Ok(signal.map_or(code, |signal| ExitCode::from(128 + signal as u8)))

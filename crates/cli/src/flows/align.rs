@@ -20,7 +20,7 @@ const ROWS: usize = 1 << 16;
 ///
 /// Captures are given in the order of the path, beginning at the server. The same streams are found
 /// by the numbers of TCP, or by their bytes where a proxy is between two points. TCP and Bluetooth
-/// (btsnoop, Linux's monitor) are followed; what a proxy encrypts anew cannot be recognised.
+/// (btsnoop, Linux's monitor) are followed; data that a proxy encrypts again cannot be matched.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub struct Args {
     /// Write each delay as a row of a table into this folder.
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Replace the results that are in the folder.
+    /// Replace the results in the folder.
     #[arg(long, requires = "output")]
     force: bool,
     /// Print one JSON document instead of the summary.

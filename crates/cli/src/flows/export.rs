@@ -41,10 +41,10 @@ pub struct Args {
     /// Only this table: of csv any, of ipfix tcp or udp, of tstat one of its logs.
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Replace files that are there.
+    /// Replace existing files.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Print what was written as one JSON document.
+    /// Print the written files as one JSON document.
     #[arg(long, requires = "output")]
     json: bool,
 }

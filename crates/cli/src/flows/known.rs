@@ -20,14 +20,14 @@ const FORMATS: &str = "see docs/flows.md for the format of a line";
 #[derive(clap::Args)]
 #[group(skip)]
 pub struct Args {
-    /// Address pools whose devices are known: `prefix,handheld,system` lines.
+    /// Address pools with devices of a known kind: `prefix,handheld,system` lines.
     #[arg(long, value_name = "FILE")]
     pools: Option<PathBuf>,
-    /// Who runs which addresses, in place of the table that is built in:
+    /// Organisations by address, in place of the built-in table:
     /// `prefix,asn,organisation,cdn` lines.
     #[arg(long, value_name = "FILE")]
     organisations: Option<PathBuf>,
-    /// Names that were asked for, as a resolver's log says: `time,client,name,address` lines, or
+    /// Resolved names, from a resolver's log: `time,client,name,address` lines, or
     /// those of a hosts file; may be repeated.
     #[arg(long, value_name = "FILE")]
     dns: Vec<PathBuf>,

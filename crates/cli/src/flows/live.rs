@@ -27,7 +27,7 @@ pub struct LiveArgs {
     #[arg(long, value_name = "DURATION", default_value = "5min", value_parser = duration,
           requires = "live")]
     rotate: Span,
-    /// Keep so many sets; the oldest goes when another one is written.
+    /// Maximum number of sets; the oldest is deleted when another one is written.
     #[arg(long, value_name = "COUNT", requires_all = ["live", "output"],
           value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,

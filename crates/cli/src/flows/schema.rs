@@ -7,7 +7,7 @@ use manyways_flows::analysis::schemas;
 use manyways_record::table::{Kind, Schema, VERSION};
 use serde::Serialize;
 
-/// Print what is in the tables: each column, its kind and its meaning.
+/// Print the schema of the tables: each column, its kind and its meaning.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
