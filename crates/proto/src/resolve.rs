@@ -11,6 +11,7 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::IpAddr;
 
 use manyways_unit::{Span, Time};
@@ -111,6 +112,16 @@ pub enum Problem<E> {
     Truncated,
     /// The query failed.
     Failed(E),
+}
+
+impl<E: fmt::Display> fmt::Display for Problem<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout(span) => write!(f, "no answer within {} s", span.as_secs_f64()),
+            Self::Truncated => f.write_str("the answer is truncated even over TCP"),
+            Self::Failed(error) => error.fmt(f),
+        }
+    }
 }
 
 /// The lookup of one name over one path.

@@ -251,7 +251,7 @@ fn no_path_left(faults: &[(PathId, Fault)], names: &[String]) -> String {
 
 /// Each network has name servers of its own, but what they say is the same.
 fn without_witness(words: &str) -> &str {
-    words.split(", says ").next().unwrap_or(words)
+    words.split(", according to ").next().unwrap_or(words)
 }
 
 impl FetchError {
