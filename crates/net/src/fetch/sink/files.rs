@@ -14,10 +14,6 @@ use super::{Left, SinkError, failed};
 use crate::fetch::digest::of_file;
 use crate::fetch::resume::{MOST_BYTES, Saved};
 
-/// What may be left to the disk at the end. Only who fetches faster than a disk writes has more, and
-/// to wait for that would take longer than to fetch it did.
-const WAITED_FOR: u64 = 256 << 20;
-
 /// The files of one download.
 #[derive(Debug)]
 pub(in crate::fetch) struct Files {
@@ -176,16 +172,16 @@ impl Files {
         }
     }
 
-    /// The object is whole: gives it its name. Where not more than [`WAITED_FOR`] of it is not
-    /// lasting yet, it is made so before, so that a crash does not leave zeros under that name.
-    pub(super) fn finish(&mut self, length: u64, lasting: u64) -> Result<(), SinkError> {
+    /// The object is complete: gives it its name. With `is_synced` it is durable before, so that a
+    /// crash leaves no zeros under that name.
+    pub(super) fn finish(&mut self, length: u64, is_synced: bool) -> Result<(), SinkError> {
         self.flush()?;
         if self.device {
             return Ok(());
         }
         let whole = || -> io::Result<()> {
             self.file.set_len(length)?;
-            if length.saturating_sub(lasting) <= WAITED_FOR {
+            if is_synced {
                 self.file.sync_data()?;
             }
             std::fs::rename(&self.part, &self.target)

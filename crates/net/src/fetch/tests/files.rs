@@ -183,7 +183,7 @@ async fn checksums_are_checked_before_the_file_gets_its_name() {
     // FIPS 180-2, appendix B.1.
     let hash = got.report().sha256.unwrap();
     assert!(
-        super::super::run::hex(&hash).starts_with("ba7816bf8f01cfea414140de5dae2223"),
+        super::super::transfer::hex(&hash).starts_with("ba7816bf8f01cfea414140de5dae2223"),
         "{hash:?}"
     );
     get(&mut client, &job.clone().checksum(Checksum::Check(hash))).await.report();
