@@ -107,6 +107,7 @@ pub enum RunError {
 /// The lab that a scenario describes.
 pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
     LabSpec {
+        numbered: true,
         hosts: scenario.hosts.clone(),
         cc: scenario.cc.clone(),
         seed: scenario.seed,

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use manyways_proto::bond::path::PathState;
 use manyways_proto::mux::Counters;
 use manyways_proto::sched::PathId;
 use manyways_record::event::Record;
@@ -11,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::event::{BondEvent, BondOpen, BondShare};
 use super::rules::{Fate, Traffic};
-use super::surroundings::{PathState, PathView};
+use super::surroundings::PathView;
 use super::tally::Counted;
 
 /// Tells what happens to whoever keeps a log.
@@ -50,7 +51,7 @@ impl Journal {
         for view in views {
             let before = self.said.borrow_mut().paths.insert(view.facts.id, view.state);
             if before != Some(view.state) {
-                let state = view.state.word().to_owned();
+                let state = view.state.name().to_owned();
                 self.tell(time, || BondEvent::BondPath { path: view.facts.name.clone(), state });
             }
         }
