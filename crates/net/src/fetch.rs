@@ -40,6 +40,7 @@ pub(crate) mod dial;
 pub mod digest;
 pub mod event;
 mod exchange;
+mod existing_file;
 mod interface_watch;
 mod journal;
 mod late;
@@ -47,6 +48,7 @@ pub mod location;
 pub mod login;
 pub mod netrc;
 mod path;
+mod path_selection;
 mod report;
 pub mod resume;
 mod sink;
@@ -70,11 +72,13 @@ use tokio::sync::mpsc;
 
 use answers::Answers;
 pub use dial::Protocol;
+pub use existing_file::{ExistingFile, ExistingFileError};
 use late::Late;
 use location::{Location, LocationError};
 use login::{Login, UserInfo};
 pub use path::{HostNames, Lookup, Names, PathSpec, Unresolved};
 use path::{Watch, Watcher};
+pub use path_selection::{NameServers, PathSelection, SelectionError, SelectionOptions};
 pub use report::{
     Cause, ClientError, Event, FetchError, Kept, PathProgress, PathReport, Progress, Report,
 };

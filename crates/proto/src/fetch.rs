@@ -79,6 +79,7 @@ mod config;
 mod content_range;
 mod credit;
 mod event;
+mod existing;
 mod fault;
 mod idle;
 mod interfaces;
@@ -92,6 +93,7 @@ mod redirect;
 mod request;
 mod restart;
 mod schedule;
+mod selection;
 mod share;
 #[cfg(test)]
 mod tests;
@@ -106,6 +108,7 @@ pub use coalesce::{Coalescer, Piece};
 pub use config::{Allowance, Config, RangeEnd, Scheduler};
 pub use content_range::ContentRange;
 pub use event::{Input, Note, Output, PathStats, Reason};
+pub use existing::ExistingFileState;
 pub use fault::{Fault, FaultClass};
 pub use interfaces::{
     InterfaceWatch, ListedInterface, Listing, PathChange, WatchConfig, WatchedPath,
@@ -113,6 +116,9 @@ pub use interfaces::{
 pub use object::WholeOnly;
 pub use pacer::Pacer;
 pub use redirect::{RedirectConfig, RedirectError, Redirects, Scheme};
+pub use selection::{
+    Candidate, Destination, Selection, SelectionProblem, SelectionRequest, select,
+};
 pub use transfer::Fetch;
 
 /// A path, by the number that the shell gave it. Lower numbers are preferred for the first GET.

@@ -11,7 +11,7 @@ use manyways_proto::fetch::Ranges;
 
 use super::dial::plain;
 use super::resume::{ResumeError, Saved};
-pub(super) use files::Files;
+pub(super) use files::{Files, PART_SUFFIX, RESUME_SUFFIX, with_suffix};
 pub use stream::Body;
 pub(super) use stream::Stream;
 

@@ -14,6 +14,11 @@ use super::{Left, SinkError, failed};
 use crate::fetch::digest::of_file;
 use crate::fetch::resume::{MOST_BYTES, Saved};
 
+/// What the name of an unfinished file ends in.
+pub(in crate::fetch) const PART_SUFFIX: &str = ".manyways-part";
+/// What the name of a resume file ends in.
+pub(in crate::fetch) const RESUME_SUFFIX: &str = ".manyways";
+
 /// The files of one download.
 #[derive(Debug)]
 pub(in crate::fetch) struct Files {
@@ -38,7 +43,7 @@ impl Files {
         url: &str,
         resume: bool,
     ) -> Result<(Self, Left), SinkError> {
-        let (part, state) = (beside(target, ".manyways-part"), beside(target, ".manyways"));
+        let (part, state) = (with_suffix(target, PART_SUFFIX), with_suffix(target, RESUME_SUFFIX));
         let device = match std::fs::metadata(target) {
             Ok(metadata) if metadata.is_file() => false,
             Ok(metadata) if metadata.file_type().is_char_device() => true,
@@ -152,7 +157,7 @@ impl Files {
                 return Ok(());
             }
             file.sync_data().map_err(|error| failed(&part, error))?;
-            let fresh = beside(&state, "-new");
+            let fresh = with_suffix(&state, "-new");
             let write = || -> io::Result<()> {
                 let file = OpenOptions::new()
                     .write(true)
@@ -244,7 +249,7 @@ fn read_state(state: &Path, part: &Path, file: &File, url: &str) -> Result<Saved
     Ok(saved)
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(in crate::fetch) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     PathBuf::from(name)
