@@ -198,7 +198,7 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
     let mut joules: Vec<f64> = Vec::new();
     for line in pieces.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let number = |place: usize| fields[place].parse::<f64>().unwrap();
+        let number = |place: usize| fields[place].parse::<f64>().expect("a number");
         let (begins, ends, spent) = (number(2) - from, number(3) - from, number(5));
         // Pieces that begin on an edge are behind it.
         let place = |at: f64| (at / step + 1e-7) as usize;
@@ -226,7 +226,7 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
 fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> {
     let words = ["infer", trace, "--power", "monitor.csv", "--profile", profile, "--json"];
     let found = document(&radio(files, &[&words[..], more].concat()).succeeded());
-    found["powers"]["numbers"].as_array().unwrap().clone()
+    found["powers"]["numbers"].as_array().expect("a list").clone()
 }
 
 #[test]

@@ -341,7 +341,7 @@ pub(super) fn quic_flow(bytes: &[u8]) {
         };
         let [from, to] = ports;
         let datagram = udp::Datagram { from, to, payload: captured, length: whole.len() };
-        table.handle(now, &packet, &datagram);
+        table.handle(now, &packet, &datagram, what == u8::MAX);
         assert!(table.len() <= 3);
         fed += 1;
     }

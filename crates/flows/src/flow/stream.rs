@@ -48,6 +48,8 @@ pub struct Stream {
     /// Up to where the other end has room.
     granted: Option<Place>,
     sent: Queue<Sent>,
+    /// When the latest segment passed of which all is acknowledged.
+    heard: Time,
     /// Acknowledgements in a row that say the same, while bytes are on their way.
     repeats: u32,
     /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
@@ -227,6 +229,7 @@ impl Stream {
             first: segment.seq,
             top: first,
             acked: first,
+            heard: Time::ZERO,
             granted: None,
             sent: Queue::default(),
             repeats: 0,
@@ -330,6 +333,12 @@ impl Stream {
     /// The place behind the last byte of data that the other end has, by its own words.
     pub fn acked(&self) -> u64 {
         self.acked.min(self.fin().unwrap_or(self.acked))
+    }
+
+    /// The other end has all that passed until then, by its own words; the beginning of time where it
+    /// has nothing.
+    pub fn heard(&self) -> Time {
+        self.heard
     }
 
     /// How many bytes of data it has, each counted once, as far as they are known to have passed.
@@ -491,6 +500,7 @@ impl Stream {
                 sent.begin = to as u32;
                 break;
             }
+            self.heard = self.heard.max(sent.at);
             self.sent.pop_front();
         }
         // Nor when that came which was missing before it.
