@@ -13,6 +13,7 @@ mod dns;
 mod exchange;
 mod fetch;
 mod http;
+mod initiator;
 mod joined;
 mod mptcp;
 mod overview;
@@ -42,6 +43,7 @@ use self::conversation::{Conversation, Second};
 pub use self::distribution::{Distribution, Quantity};
 pub use self::exchange::FlowExchange;
 pub use self::http::HttpTransaction;
+use self::initiator::Initiators;
 pub use self::joined::Joined;
 pub use self::overview::{Carried, Class, LOSSES, Overview, Party, Slow, WINDOWS};
 pub use self::packet::FlowPacket;
@@ -219,6 +221,8 @@ pub struct Analysis {
     lookups: Lookups,
     leases: Leases,
     host: Option<Box<Host>>,
+    /// Used for the table of packets only.
+    initiators: Initiators,
     records: VecDeque<Record>,
     counters: Counters,
     /// How many flows had to go before these counters began.
@@ -315,6 +319,7 @@ impl Analysis {
             lookups: Lookups::new(Default::default()),
             leases: Leases::new(Default::default()),
             host: None,
+            initiators: Initiators::default(),
             records: VecDeque::new(),
             counters: Counters::default(),
             evicted_before: 0,
@@ -482,8 +487,9 @@ impl Analysis {
     ) {
         let (bytes, length) = (datagram.payload, datagram.carried);
         let flow = match datagram.protocol {
-            TCP => match &Segment::read(bytes, length) {
+            TCP => match &mut Segment::read(bytes, length) {
                 Some(segment) => {
+                    segment.packet = datagram.id;
                     self.counters.tcp += 1;
                     self.segment(packet.at, datagram, segment)
                 }
@@ -508,11 +514,17 @@ impl Analysis {
         }
         if self.settings.packets {
             let Datagram { source, destination, length, .. } = *datagram;
-            let is_up = match flow {
-                Some((_, End::Client)) => self.settings.side(source, destination) == Side::Client,
-                Some((_, End::Server)) => self.settings.side(destination, source) == Side::Server,
-                None => self.settings.is_local(source),
+            let client = match flow {
+                Some((_, End::Client)) => source,
+                Some((_, End::Server)) => destination,
+                None => self.initiators.client(datagram),
             };
+            let server = if client == source { destination } else { source };
+            if flow.is_some() {
+                self.initiators.learn(client, server);
+            }
+            let is_from_client = client == source;
+            let is_up = is_from_client == (self.settings.side(client, server) == Side::Client);
             self.records.push_back(Record::Packet(FlowPacket {
                 at: packet.at,
                 length: u32::try_from(length).unwrap_or(u32::MAX),

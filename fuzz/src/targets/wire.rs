@@ -336,6 +336,7 @@ pub(super) fn quic_flow(bytes: &[u8]) {
             length: whole.len() + 28,
             fragment: None,
             ecn: what,
+            id: 0,
             hop_limit: 64,
             is_tunnelled: false,
         };

@@ -189,8 +189,7 @@ fn what_passes_right_behind_a_question_was_sent_before_it() {
             _ => None,
         })
         .collect();
-    let times: Vec<_> =
-        exchanges.iter().map(manyways_wire::stream::Exchange::response_time).collect();
+    let times: Vec<_> = exchanges.iter().map(Exchange::response_time).collect();
     assert!(times.len() >= 8, "{times:?}");
     assert!(times.iter().all(|time| time.as_millis_f64() >= 40.0), "{times:?}");
     let bytes: u64 = exchanges.iter().map(|one| one.response.as_bytes()).sum();

@@ -117,7 +117,7 @@ impl Session {
 
     /// What the server sends from now on it sends when it has what the client sent until `heard`, and
     /// nothing that passed less than `way` before: see
-    /// [`Turns::hears`](crate::flow::Turns::hears).
+    /// [`Turns::hears`](crate::stream::Turns::hears).
     pub fn hears(&mut self, heard: Time, way: Span) {
         self.story.turns.hears(heard, way);
     }

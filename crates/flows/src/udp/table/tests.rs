@@ -32,6 +32,7 @@ fn carry(
         length: payload.len() + 28,
         fragment: None,
         ecn: if is_up { 2 } else { 7 },
+        id: 0,
         hop_limit: 64,
         is_tunnelled: false,
     };
