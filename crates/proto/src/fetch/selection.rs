@@ -135,7 +135,9 @@ fn named(
         let found = candidates.iter().position(|candidate| candidate.name == name);
         let at = found.ok_or_else(|| SelectionProblem::Unknown(name.to_owned()))?;
         let candidate = candidates[at];
-        if !candidate.is_usable && !(destination.is_local() && candidate.is_loopback) {
+        // The loopback interface is not usable in general, but reaches this host.
+        let is_own_host = destination.is_local() && candidate.is_loopback;
+        if !candidate.is_usable && !is_own_host {
             return Err(SelectionProblem::Unusable(at));
         }
         if !chosen.contains(&at) {
