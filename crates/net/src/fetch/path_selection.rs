@@ -224,7 +224,7 @@ impl PathSelection {
                 continue;
             };
             let rate = rates.iter().find(|(name, _)| *name == path.name).map(|(_, rate)| *rate);
-            let estimate = Remembered::of(network.clone(), path, rate, SystemTime::now());
+            let estimate = Remembered::of(network.clone(), path, rate, wall_clock());
             if let Some(Err(error)) = estimate.map(|estimate| cache.keep(&estimate)) {
                 tracing::debug!("{}: cannot store the estimate: {error}", path.name);
             }
@@ -330,13 +330,18 @@ impl SelectedPath {
     /// The path with what its network was worth in an earlier transfer.
     fn with_estimate(self, cache: Option<&Memory>) -> PathSpec {
         let cached = cache.zip(self.network.as_ref());
-        let cached = cached.and_then(|(cache, network)| cache.recall(network, SystemTime::now()));
+        let cached = cached.and_then(|(cache, network)| cache.recall(network, wall_clock()));
         let known = cached.and_then(|cached| cached.conditions());
         if let Some(Conditions { rate, rtt }) = known {
             tracing::debug!("{}: {rate} with {rtt} are remembered", self.path.name);
         }
         PathSpec { known, ..self.path }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a stored estimate has to outlive a reboot")]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
 }
 
 fn lock(known: &Mutex<KnownPaths>) -> MutexGuard<'_, KnownPaths> {
@@ -392,7 +397,7 @@ mod tests {
         let wifi = network("wifi").network.unwrap();
         let known =
             Conditions { rate: Rate::from_mbps(8), rtt: manyways_unit::Span::from_millis(9) };
-        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let time = wall_clock().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         let stored = Remembered { network: wifi, rate: known.rate, rtt: Some(known.rtt), time };
         cache.keep(&stored).unwrap();
         let options = SelectionOptions::new().cache(Some(cache));

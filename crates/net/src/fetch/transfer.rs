@@ -235,7 +235,8 @@ impl<'a> Transfer<'a> {
         }
         let mut is_done = false;
         let end = loop {
-            let acted = self.on_timers(sink).and_then(|()| self.execute(sink));
+            self.on_timers();
+            let acted = self.execute(sink);
             self.log.journal.tell(self.log.on_event);
             match acted {
                 Ok(done) => is_done |= done,
@@ -243,6 +244,11 @@ impl<'a> Transfer<'a> {
             }
             if is_done && sink.is_drained() {
                 break TransferEnd::Done;
+            }
+            // The core counts bytes as done before their write is executed: a checkpoint before
+            // that would contain bytes that the file does not have.
+            if let Err(error) = self.begin_checkpoint(self.now(), sink) {
+                break error.into();
             }
             let wakeup = self.origin + self.next_wakeup().since(Time::ZERO).into();
             tokio::select! {
@@ -273,8 +279,8 @@ impl<'a> Transfer<'a> {
         others.fold(self.progress.next_wakeup(), Time::min)
     }
 
-    /// Does what is due whatever the core does.
-    fn on_timers(&mut self, sink: &mut Sink) -> Result<(), TransferEnd> {
+    /// Reports progress and reads the carriers of the paths, if they are due.
+    fn on_timers(&mut self) {
         let now = self.now();
         if self.progress.fires(now) {
             self.emit_progress();
@@ -282,7 +288,5 @@ impl<'a> Transfer<'a> {
         for change in self.interfaces.poll(now, &self.client.paths) {
             self.on_path_change(change, &[]);
         }
-        self.begin_checkpoint(now, sink)?;
-        Ok(())
     }
 }
