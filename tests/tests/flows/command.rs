@@ -239,9 +239,9 @@ fn no_command_writes_over_what_it_reads_or_into_a_folder_that_it_reads() {
         let mut command = manyways();
         let done = finish(command.current_dir(place.path()).args(words));
         assert_eq!((done.code(), done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
-        let is_told = done.stderr.contains("which is read")
+        let is_told = done.stderr.contains("which is an input")
             || done.stderr.contains("is both input and output")
-            || done.stderr.contains("is used for two things");
+            || done.stderr.contains("is used twice");
         assert!(is_told && done.stderr.contains("hint: "), "{words:?}: {}", done.stderr);
     };
     refused(&["flows", "captures", "-o", "captures"]);
