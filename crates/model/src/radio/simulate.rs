@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use manyways_unit::quantile::nearest_rank;
 use manyways_unit::{Span, Time};
 
 use super::meter::{Account, Meter, Oracle};
@@ -111,7 +112,7 @@ impl Delays {
     /// The delay, in seconds to a hundredth, that so large a share of those that were held back does not
     /// exceed.
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        let wanted = ((share * self.held as f64).ceil() as u64).max(1);
+        let wanted = nearest_rank(self.held, share);
         let mut seen = 0;
         let place = self.hundredths.iter().position(|count| {
             seen += count;

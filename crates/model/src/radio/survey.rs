@@ -1,5 +1,6 @@
 //! What has to be known of a whole trace before a policy runs over it.
 
+use manyways_unit::quantile::nearest_rank;
 use manyways_unit::{Span, Time};
 
 use super::{Decay, Packet, Profile};
@@ -38,7 +39,7 @@ impl Gaps {
     /// The gap that so large a share of them does not exceed, in seconds, rounded up by at most a
     /// thousandth; none where there is no gap.
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        let wanted = ((share * self.all as f64).ceil() as u64).clamp(1, self.all.max(1));
+        let wanted = nearest_rank(self.all, share);
         let mut seen = 0;
         let place = self.counts.iter().position(|count| {
             seen += count;
