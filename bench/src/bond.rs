@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use manyways_lab::registry::Registry;
+use manyways_rig::programs::{beside_this, program, version};
 use manyways_sys::signal::Termination;
 
 use self::drive::Driver;
@@ -26,7 +27,6 @@ use self::record::{Results, SCHEMA};
 use self::site::Programs;
 use crate::links;
 use crate::machine::Machine;
-use crate::programs::{beside_this, program, version};
 use crate::results::{self, Outputs};
 
 /// Compare `manyways bond` with kernel MPTCP, one network, and no gateway (as root).

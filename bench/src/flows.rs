@@ -15,6 +15,7 @@ mod targets;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use manyways_rig::programs::beside_this;
 use manyways_sys::signal::Termination;
 
 pub use self::capture::Shape;
@@ -24,7 +25,6 @@ pub use self::drive::make;
 use self::plan::{Mode, plan};
 use self::record::{Results, SCHEMA};
 use crate::machine::Machine;
-use crate::programs::beside_this;
 use crate::results::{self, Outputs};
 
 /// Compare `manyways flows` with tshark, tcptrace and NFStream.

@@ -9,7 +9,6 @@ mod curve;
 mod drive;
 mod plan;
 mod record;
-mod site;
 mod table;
 mod targets;
 
@@ -17,15 +16,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use manyways_lab::registry::Registry;
+use manyways_rig::programs::beside_this;
 use manyways_sys::signal::Termination;
 
+use self::contender::Programs;
 use self::drive::{Driver, blank};
 use self::plan::{Cell, Mode, Wish, plan};
 use self::record::{CellRecord, Results, SCHEMA};
-use self::site::Programs;
 use crate::links;
 use crate::machine::Machine;
-use crate::programs::beside_this;
 use crate::results::{self, Kept, Outputs, Planned};
 
 /// Compare `manyways get` with one network, fixed chunks, aria2 and kernel MPTCP (as root).

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::process::{Child, Command};
 
 use manyways_lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_rig::SiteError;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
@@ -37,6 +38,12 @@ pub enum DriveError {
     /// Anything else that the system refused.
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
+}
+
+impl From<SiteError> for DriveError {
+    fn from(error: SiteError) -> Self {
+        Self::Site(error.to_string())
+    }
 }
 
 /// What was being done when the system refused.

@@ -16,7 +16,6 @@ mod launch;
 mod links;
 mod machine;
 mod order;
-mod programs;
 mod progress;
 mod radio;
 mod rattan;

@@ -12,13 +12,13 @@ mod speed;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use manyways_rig::programs::beside_this;
 use serde::Serialize;
 
 use self::emulated::{Control, Pattern, Probed, Recording};
 use self::quality::{Carrier, Constant, OfApps, Swept};
 use self::speed::{Memory, Speed};
 use crate::machine::Machine;
-use crate::programs::beside_this;
 use crate::target::Target;
 use crate::write;
 

@@ -9,13 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
 use manyways_lab::{Lab, Place, address};
+use manyways_rig::programs::quoted;
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 
 use super::contender::{By, Contender};
 use super::plan::Cell;
 use crate::launch::{DriveError, system};
-use crate::programs::quoted;
 
 /// Where the server listens for TCP and datagrams.
 pub const SERVER: u16 = 7100;

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::programs::{program, version};
+use manyways_rig::programs::{program, version};
 
 /// The release of NFStream that is compared with.
 const NFSTREAM: &str = "6.6.0";

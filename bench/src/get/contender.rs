@@ -1,13 +1,62 @@
 //! Who fetches, and how: each contender's command line, and what it reports.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use manyways_rig::programs::{program, version};
+use manyways_rig::{Origin, WARM_UP};
 use manyways_trace::scenario::LinkSpec;
 use manyways_unit::Size;
 use serde::{Deserialize, Serialize};
 
-use super::site::{Programs, Site, WARM_UP};
+/// The programs of all contenders.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The binary under test.
+    pub manyways: PathBuf,
+    /// Shows the sockets' congestion control.
+    pub ss: PathBuf,
+    /// A contender, alone and over MPTCP.
+    pub curl: Option<PathBuf>,
+    /// A contender.
+    pub aria2: Option<PathBuf>,
+    /// Gives a program the kernel's MPTCP.
+    pub mptcpize: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Looks for all of them.
+    ///
+    /// # Errors
+    /// When one is missing without which nothing can be measured.
+    pub fn find(manyways: PathBuf) -> Result<Self, String> {
+        if !manyways.is_file() {
+            return Err(format!(
+                "there is no {}: build it with cargo build --release -p manyways-cli",
+                manyways.display()
+            ));
+        }
+        Ok(Self {
+            manyways,
+            ss: program("ss").ok_or("ss is not installed: run scripts/setup bench")?,
+            curl: program("curl"),
+            aria2: program("aria2c"),
+            mptcpize: program("mptcpize"),
+        })
+    }
+
+    /// Names and versions, for the page.
+    pub fn versions(&self) -> Vec<String> {
+        let nginx = program("nginx");
+        let found = [
+            (Some(&self.manyways), "--version"),
+            (nginx.as_ref(), "-v"),
+            (self.curl.as_ref(), "--version"),
+            (self.aria2.as_ref(), "--version"),
+        ];
+        found.iter().filter_map(|(program, option)| version((*program)?, option)).collect()
+    }
+}
 
 /// One way to get an object. Links are numbered as the cell has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +96,7 @@ pub struct Errand<'a> {
     /// What there is to run.
     pub programs: &'a Programs,
     /// The far side.
-    pub site: &'a Site,
+    pub site: &'a Origin,
     /// The cell's links.
     pub links: &'a [LinkSpec],
     /// Whether its connections shall be warm.

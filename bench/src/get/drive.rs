@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use manyways_lab::registry::Registry;
 use manyways_lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_record::event;
+use manyways_rig::Origin;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_trace::scenario::Event;
 use manyways_unit::{Size, Span};
 
-use super::contender::{Contender, Errand, Said, curl_said, get_said};
+use super::contender::{Contender, Errand, Programs, Said, curl_said, get_said};
 use super::curve::{self, Curve, Story, sum_reaches};
-use super::plan::{Cell, Entry, PRIMER};
+use super::plan::{Cell, Entry, LARGEST, NAME, PRIMER};
 use super::record::{CellRecord, Moment, Run, Sockets};
-use super::site::{Programs, Site};
 use crate::launch::{DriveError, Ended, LOOK, Launcher, first_line, system};
 use crate::links::{fluid_bound, mean_rate, period};
 use crate::order::{hash, shuffle};
@@ -63,9 +63,9 @@ impl Driver<'_> {
             LabSpec { hosts, seed: self.seed, ..LabSpec::new(name, cell.links.clone()) },
         )?;
         let mut sizes: Vec<Size> = cell.entries.iter().map(|entry| entry.size).collect();
-        sizes.extend([PRIMER, TRIAL, cell.sample()]);
+        sizes.extend([PRIMER, TRIAL, LARGEST, cell.sample()]);
         let clock = Clock::start();
-        let site = Site::start(&mut lab, self.programs, cell.hosts.len(), &sizes)?;
+        let site = Origin::start(&mut lab, cell.hosts.len(), NAME, &sizes)?;
         let mut record = blank(cell);
         let (termination, constant) = (self.termination, cell.is_constant());
         let launcher = Launcher { lab, termination, constant, restless: Default::default() };
@@ -118,7 +118,7 @@ struct Stage<'a> {
     driver: &'a Driver<'a>,
     cell: &'a Cell,
     launcher: Launcher<'a>,
-    site: Site,
+    site: Origin,
     /// Seconds from the start of a contender's process to the start of its transfer, each time.
     leads: BTreeMap<String, Vec<f64>>,
     /// A memory of what each link is worth.

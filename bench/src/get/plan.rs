@@ -1,10 +1,10 @@
 //! What is measured: the cells, each with its links, its objects and who fetches them.
 
+use manyways_rig::WARM_UP;
 use manyways_trace::scenario::{Event, HostSpec, LinkSpec};
 use manyways_unit::{Rate, Size, Span};
 
 use super::contender::Contender;
-use super::site::{LARGEST, NAME, WARM_UP};
 use crate::links::{
     self, LTE_RTT, Pair, WIFI_RTT, constant, dies, falls, fluid_bound, mean_rate, round_trip,
     wifi_and_lte,
@@ -67,6 +67,10 @@ pub struct Entry {
     pub stop: Option<Size>,
 }
 
+/// The host that every contender asks. Which address it has may depend on the link.
+pub const NAME: &str = "www.lab";
+/// The largest object.
+pub const LARGEST: Size = Size::from_bytes(20_000_000);
 const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
 /// Chunks in KiB, those of the paper.
