@@ -25,9 +25,9 @@ use self::drive::Driver;
 use self::plan::{Wish, plan};
 use self::record::{Results, SCHEMA};
 use self::site::Programs;
-use crate::links;
-use crate::machine::Machine;
 use crate::results::{self, Outputs};
+use manyways_rig::links;
+use manyways_rig::machine::Machine;
 
 /// Compare `manyways bond` with kernel MPTCP, one network, and no gateway (as root).
 ///

@@ -24,8 +24,8 @@ use self::drive::Driver;
 pub use self::drive::make;
 use self::plan::{Mode, plan};
 use self::record::{Results, SCHEMA};
-use crate::machine::Machine;
 use crate::results::{self, Outputs};
+use manyways_rig::machine::Machine;
 
 /// Compare `manyways flows` with tshark, tcptrace and NFStream.
 ///

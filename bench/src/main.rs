@@ -12,17 +12,10 @@
 mod bond;
 mod flows;
 mod get;
-mod launch;
-mod links;
-mod machine;
-mod order;
-mod progress;
+mod options;
 mod radio;
 mod rattan;
 mod results;
-mod sample;
-mod sockets;
-mod target;
 mod traffic;
 
 use std::path::{Path, PathBuf};

@@ -18,9 +18,9 @@ use serde::Serialize;
 use self::emulated::{Control, Pattern, Probed, Recording};
 use self::quality::{Carrier, Constant, OfApps, Swept};
 use self::speed::{Memory, Speed};
-use crate::machine::Machine;
-use crate::target::Target;
 use crate::write;
+use manyways_rig::machine::Machine;
+use manyways_rig::target::Target;
 
 /// Measure what policies for the radio save, and how fast they are (about 30 minutes; as root, for
 /// what is emulated).

@@ -9,11 +9,11 @@ use manyways_lab::LabError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::launch::DriveError;
-use crate::machine::Machine;
-use crate::progress::Progress;
-use crate::target::Target;
 use crate::write;
+use manyways_rig::launch::DriveError;
+use manyways_rig::machine::Machine;
+use manyways_rig::progress::Progress;
+use manyways_rig::target::Target;
 
 /// Everything that was measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]

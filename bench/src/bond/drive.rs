@@ -22,11 +22,11 @@ use super::plan::{Cell, Entry};
 use super::record::{CellRecord, Run, Sockets};
 use super::site::{CALL, Programs, SERVER, Site, WEB};
 use super::task::{GOES, Task};
-use crate::launch::{DriveError, Launcher, all_of, first_line, system};
-use crate::order::{hash, shuffle};
 use crate::results::Planned;
-use crate::sockets::sockets;
 use crate::traffic::Told;
+use manyways_rig::launch::{DriveError, Launcher, all_of, first_line, system};
+use manyways_rig::order::{hash, shuffle};
+use manyways_rig::sockets::sockets;
 
 /// In the middle of a transfer of [`SAMPLE`] the sockets are looked at.
 const MIDDLE: Span = Span::from_millis(700);
@@ -82,7 +82,7 @@ impl Driver<'_> {
         }
         let site = Site::start(&mut lab, self.programs, cell, &contenders)?;
         let (termination, constant) = (self.termination, cell.is_constant());
-        let launcher = Launcher { lab, termination, constant, restless: Default::default() };
+        let launcher = Launcher::over(lab, constant, termination);
         let mut record = cell.blank();
         let last = BTreeMap::new();
         let mut stage = Stage { driver: self, cell, launcher, site, last, told: None, clock };

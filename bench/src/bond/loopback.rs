@@ -17,10 +17,10 @@ use super::plan::{Cell, Entry};
 use super::record::{CellRecord, Run};
 use super::site::{keygen, waits};
 use super::task::Task;
-use crate::launch::{DriveError, all_of, first_line, system};
-use crate::order::{hash, shuffle};
 use crate::results::Planned;
 use crate::traffic::Told;
+use manyways_rig::launch::{DriveError, all_of, first_line, system};
+use manyways_rig::order::{hash, shuffle};
 
 /// Where everything runs: a namespace that has a loopback of its own.
 const HERE: Place = Place::Host(0);

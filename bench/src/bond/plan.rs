@@ -6,10 +6,10 @@ use manyways_unit::{Rate, Size, Span};
 use super::contender::{BOND, By, Contender};
 use super::record::CellRecord;
 use super::task::Task;
-use crate::links::{self, Pair, constant, describe, mean_rate, round_trip};
-use crate::order::hash;
 use crate::results::Planned;
 use crate::traffic::web::PAGES;
+use manyways_rig::links::{self, Pair, constant, describe, mean_rate, round_trip};
+use manyways_rig::order::hash;
 
 /// What to measure.
 pub struct Wish<'a> {

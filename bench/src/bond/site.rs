@@ -15,7 +15,7 @@ use manyways_unit::{Span, Time};
 
 use super::contender::{By, Contender};
 use super::plan::Cell;
-use crate::launch::{DriveError, system};
+use manyways_rig::launch::{DriveError, system};
 
 /// Where the server listens for TCP and datagrams.
 pub const SERVER: u16 = 7100;

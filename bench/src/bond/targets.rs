@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use super::record::CellRecord;
 use super::task::{CALL_AND_MESSENGER, WITH_STORE};
-use crate::sample::{median, quantile, ratio};
-use crate::target::{Bound, Figure, Target, Verdict, each, middle_and_worst, target, told_only};
+use manyways_rig::sample::{median, quantile, ratio};
+use manyways_rig::target::{
+    Bound, Figure, Target, Verdict, each, middle_and_worst, target, told_only,
+};
 
 const MPTCP: [&str; 2] = ["mptcp-wifi", "mptcp-lte"];
 const DIRECT: [&str; 2] = ["direct-wifi", "direct-lte"];

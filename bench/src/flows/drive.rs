@@ -14,9 +14,9 @@ use super::capture::{self, Shape, Written};
 use super::contender::Programs;
 use super::plan::Cell;
 use super::record::{CellRecord, Run};
-use crate::launch::{DriveError, system};
-use crate::order;
 use crate::results::Planned;
+use manyways_rig::launch::{DriveError, system};
+use manyways_rig::order;
 
 /// How long a contender may take for a capture.
 const PATIENCE: Span = Span::from_secs(1_800);

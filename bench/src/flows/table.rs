@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::record::{CellRecord, Results};
-use crate::sample::{Quartiles, ratio};
-use crate::target;
+use manyways_rig::sample::{Quartiles, ratio};
+use manyways_rig::target;
 
 /// What stands above the cells of a part.
 const PARTS: [(&str, &str); 4] = [

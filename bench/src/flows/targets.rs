@@ -1,8 +1,8 @@
 //! What was to be reached, and whether it was.
 
 use super::record::CellRecord;
-use crate::sample::{median, ratio};
-use crate::target::{Bound, Figure, Target, Verdict, each, told_only};
+use manyways_rig::sample::{median, ratio};
+use manyways_rig::target::{Bound, Figure, Target, Verdict, each, told_only};
 
 /// Every target over what was measured, those that were missed first.
 pub fn targets(cells: &[CellRecord]) -> Vec<Target> {

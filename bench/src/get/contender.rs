@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use manyways_rig::programs::{program, version};
+use manyways_rig::programs::program;
 use manyways_rig::{Origin, WARM_UP};
 use manyways_trace::scenario::LinkSpec;
 use manyways_unit::Size;
 use serde::{Deserialize, Serialize};
+
+use crate::options::{needed, versions};
 
 /// The programs of all contenders.
 #[derive(Clone, Debug)]
@@ -30,15 +32,9 @@ impl Programs {
     /// # Errors
     /// When one is missing without which nothing can be measured.
     pub fn find(manyways: PathBuf) -> Result<Self, String> {
-        if !manyways.is_file() {
-            return Err(format!(
-                "there is no {}: build it with cargo build --release -p manyways-cli",
-                manyways.display()
-            ));
-        }
         Ok(Self {
             manyways,
-            ss: program("ss").ok_or("ss is not installed: run scripts/setup bench")?,
+            ss: needed("ss")?,
             curl: program("curl"),
             aria2: program("aria2c"),
             mptcpize: program("mptcpize"),
@@ -48,13 +44,12 @@ impl Programs {
     /// Names and versions, for the page.
     pub fn versions(&self) -> Vec<String> {
         let nginx = program("nginx");
-        let found = [
+        versions(&[
             (Some(&self.manyways), "--version"),
-            (nginx.as_ref(), "-v"),
-            (self.curl.as_ref(), "--version"),
-            (self.aria2.as_ref(), "--version"),
-        ];
-        found.iter().filter_map(|(program, option)| version((*program)?, option)).collect()
+            (nginx.as_deref(), "-v"),
+            (self.curl.as_deref(), "--version"),
+            (self.aria2.as_deref(), "--version"),
+        ])
     }
 }
 
@@ -341,7 +336,7 @@ pub fn curl_said(json: &str) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::wifi_and_lte;
+    use manyways_rig::links::wifi_and_lte;
 
     #[test]
     fn reports_of_both_programs_are_read() {

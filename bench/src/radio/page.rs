@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::Results;
 use super::quality::CARRIERS;
-use crate::sample::{Quartiles, median};
-use crate::target::{Bound, Figure, Target, each, rows, target, told_only};
+use manyways_rig::sample::{Quartiles, median};
+use manyways_rig::target::{Bound, Figure, Target, each, rows, target, told_only};
 
 fn row<'r>(results: &'r Results, carrier: usize, policy: &str) -> &'r super::quality::Row {
     let rows = &results.carriers[carrier].rows;

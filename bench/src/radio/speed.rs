@@ -11,8 +11,8 @@ use manyways_sys::wait::{Outcome, account};
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
-use crate::order::shuffle;
-use crate::sample::Quartiles;
+use manyways_rig::order::shuffle;
+use manyways_rig::sample::Quartiles;
 
 /// A policy on one core.
 #[derive(Clone, Debug, Serialize)]
@@ -86,7 +86,7 @@ pub fn memory(binary: &Path, days: &[u64]) -> Result<Vec<Memory>, String> {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| format!("{}: {error}", binary.display()))?;
-        let said = crate::launch::all_of(child.stdout.take());
+        let said = manyways_rig::launch::all_of(child.stdout.take());
         let (outcome, usage) =
             account(&child, Some(Span::from_secs(600)), None).map_err(|error| error.to_string())?;
         let Outcome::Exited(status) = outcome else {

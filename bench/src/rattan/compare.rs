@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{Rattan, RattanError, install};
 use crate::rattan;
-use crate::sample::Quartiles;
+use manyways_rig::sample::Quartiles;
 
 /// Name and version of the report's schema.
 pub const SCHEMA: &str = "manyways.bench-rattan/1";

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use manyways_unit::Rate;
 
 use super::compare::{DelayCase, DelaySummary, RateCase, Report, WIDE};
-use crate::sample::Quartiles;
+use manyways_rig::sample::Quartiles;
 
 /// The whole page.
 pub fn markdown(report: &Report) -> String {
