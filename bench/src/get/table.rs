@@ -88,9 +88,9 @@ fn downloads(out: &mut String, cell: &Record) {
             }
         }
     }
-    let head = ["", "seconds", "over T\\*", "mp-h2 over this", "pair by pair", "failed"];
+    let head = " | seconds | over T\\* | mp-h2 over this | pair by pair | failed";
     out.push('\n');
-    table(out, &head, rows);
+    table(out, head, rows);
 }
 
 /// Ours, the others over all paths, and one path alone.
@@ -138,9 +138,9 @@ fn ends(out: &mut String, cell: &Record) {
             }
         }
     }
-    let head = ["link", "wanted", "how", "seconds", "link delivered, KB", "client saw past it, KB"];
+    let head = "link | wanted | how | seconds | link delivered, KB | client saw past it, KB";
     out.push('\n');
-    table(out, &head, rows);
+    table(out, head, rows);
 }
 
 #[cfg(test)]

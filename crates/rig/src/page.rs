@@ -87,13 +87,10 @@ fn cell_section<R, M>(
     }
 }
 
-/// A table with these columns.
-pub fn table<'a>(
-    out: &mut String,
-    head: &[&str],
-    rows: impl IntoIterator<Item = impl AsRef<[String]> + 'a>,
-) {
-    let _ = writeln!(out, "| {} |\n|{}", head.join(" | "), "---|".repeat(head.len()));
+/// A table. Its columns are separated in `head` as in Markdown: `" | seconds | failed"`.
+pub fn table(out: &mut String, head: &str, rows: impl IntoIterator<Item = impl AsRef<[String]>>) {
+    let columns = head.split(" | ").count();
+    let _ = writeln!(out, "| {head} |\n|{}", "---|".repeat(columns));
     for row in rows {
         let _ = writeln!(out, "| {} |", row.as_ref().join(" | "));
     }

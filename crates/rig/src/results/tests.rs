@@ -95,7 +95,7 @@ impl Family for Race {
                 vec![(*name).to_owned(), rounded(Quartiles::of(values.into_values()))]
             };
             out.push('\n');
-            table(out, &["", "seconds"], names.iter().map(row));
+            table(out, " | seconds", names.iter().map(row));
         })
     }
 }
