@@ -87,3 +87,18 @@ fn the_version_is_that_of_the_package() {
     let version = finish(manyways().arg("--version")).succeeded().stdout;
     assert_eq!(version.trim(), concat!("manyways ", env!("CARGO_PKG_VERSION")));
 }
+
+#[test]
+fn the_names_of_events_are_unique_among_all_families() {
+    use manyways_record::event::EventFamily;
+    let families = [
+        manyways_lab::event::LabEvent::NAMES,
+        manyways_net::bond::event::BondEvent::NAMES,
+        manyways_net::fetch::event::TransferEvent::NAMES,
+    ];
+    let mut names = families.concat();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}

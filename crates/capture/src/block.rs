@@ -7,6 +7,8 @@ use manyways_flows::analysis::shard;
 use manyways_unit::Time;
 use manyways_wire::capture::{Broken, Interface, Packet, Reader, Step};
 
+use super::reading::Seen;
+
 /// So many bytes are looked at together: they stay in a core's cache until all is done with them.
 const LENGTH: usize = 256 << 10;
 
@@ -288,14 +290,11 @@ impl Block {
         });
     }
 
-    /// When its last one did.
-    pub(super) fn last(&self) -> Option<Time> {
-        self.packets.last().map(|packet| packet.at)
-    }
-
-    /// How many packets it has.
-    pub(super) fn len(&self) -> usize {
-        self.packets.len()
+    /// Its packets in short.
+    pub(super) fn seen(&self) -> Seen {
+        let times = self.packets.first().zip(self.packets.last());
+        let times = times.map(|(first, last)| (first.at, last.at));
+        Seen { times, count: self.packets.len() as u64 }
     }
 
     /// The packets of a shard.

@@ -2,7 +2,7 @@
 
 mod check;
 mod client;
-mod events;
+mod event_log;
 mod gateway;
 mod interception;
 mod keygen;

@@ -25,12 +25,10 @@ pub struct ManArgs {
 }
 
 pub fn completions(args: CompletionsArgs) -> Result<ExitCode> {
-    clap_complete::generate(
-        args.shell,
-        &mut crate::Cli::command(),
-        "manyways",
-        &mut std::io::stdout(),
-    );
+    // Into memory, because the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut crate::Cli::command(), "manyways", &mut script);
+    crate::output::bytes(&script);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -32,7 +32,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use manyways_unit::Time;
-use ring::digest;
+use sha2::{Digest, Sha256};
 
 pub use self::application::Application;
 use self::application::Learned;
@@ -297,8 +297,8 @@ impl FlowId {
             bytes.extend(end.port().to_be_bytes());
         }
         bytes.extend(started.as_nanos().to_be_bytes());
-        let hash = digest::digest(&digest::SHA256, &bytes);
-        let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+        let hash = Sha256::digest(bytes);
+        let first = hash.first_chunk().copied().unwrap_or_default();
         Self(u64::from_be_bytes(first) >> 1)
     }
 }

@@ -38,6 +38,7 @@ mod answers;
 pub mod conditions;
 pub(crate) mod dial;
 pub mod digest;
+pub mod event;
 mod exchange;
 mod journal;
 mod late;

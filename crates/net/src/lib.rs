@@ -4,9 +4,14 @@
 //! through `manyways-link`; [`resolve`] asks the name servers of one path. Start with
 //! [`lab::Lab`] for the emulator and with [`fetch`] for downloads.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+#[cfg(feature = "fetch")]
 mod base64;
+#[cfg(feature = "bond")]
 pub mod bond;
+#[cfg(feature = "fetch")]
 pub mod fetch;
+#[cfg(feature = "radio")]
 pub mod radio;
 pub mod resolve;

@@ -9,6 +9,7 @@
 //! of which application's flows.
 #![forbid(unsafe_code)]
 
+pub mod bond;
 pub mod estimate;
 pub mod fetch;
 pub mod mux;

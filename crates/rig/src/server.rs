@@ -179,13 +179,18 @@ impl Server {
     /// When it ends at once, with what its log says of the reason.
     pub fn serve(&self, lab: &mut Lab, host: usize) -> Result<(), SiteError> {
         let words: Vec<String> = self.command.iter().map(|word| quoted(OsStr::new(word))).collect();
-        lab.serve(host, &format!("exec {} 2>/dev/null", words.join(" "))).map_err(|error| {
+        let served = lab.serve(host, &format!("exec {} 2>/dev/null", words.join(" ")));
+        let listens = served.map_err(|error| {
             let log = self.error_log();
             match log.lines().find(|line| line.contains("[emerg]")) {
                 Some(line) => SiteError::Server(line.to_owned()),
                 None => error.into(),
             }
-        })
+        })?;
+        match listens {
+            true => Ok(()),
+            false => Err(SiteError::Server("it does not listen".to_owned())),
+        }
     }
 
     /// The program and its arguments. It stays in the foreground, and ends with SIGTERM.

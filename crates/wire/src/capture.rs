@@ -179,6 +179,9 @@ pub enum Broken {
         /// As its end says.
         last: u32,
     },
+    /// A record begins with zeros, as where the end of a file has room that was never written.
+    #[error("zeros stand where a packet should begin: the capture was not written to its end")]
+    Zeros,
     /// It describes more interfaces than [`INTERFACE_LIMIT`].
     #[error("it describes more than {INTERFACE_LIMIT} interfaces")]
     Interfaces,

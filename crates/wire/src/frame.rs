@@ -11,6 +11,7 @@
 mod fragments;
 mod ip;
 mod link;
+mod reason;
 #[cfg(test)]
 mod tests;
 mod tunnel;

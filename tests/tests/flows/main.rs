@@ -4,6 +4,7 @@
 //! it dropped) and what both ends were told to do; the capture is tcpdump's.
 
 mod applications;
+mod command;
 mod compare;
 mod cuts;
 mod limits;

@@ -199,7 +199,7 @@ impl Pump {
 
     /// Gives what was taken to those who look at it.
     fn send(&mut self) -> Result<(), Deaf> {
-        if self.block.len() == 0 {
+        if self.block.seen().count == 0 {
             return Ok(());
         }
         self.pool.extend(self.used.try_iter().filter_map(Arc::into_inner));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueHint;
-use manyways_net::bond::client::{Client, Identity, Keeping, Progress, Transport};
+use manyways_net::bond::client::{Client, ClientEvent, ClientOptions};
 use manyways_net::bond::control::{Answer, Control, ControlError, End, Reply, Request};
 use manyways_net::bond::intercept::Doors;
 use manyways_net::bond::journal::Journal;
@@ -18,6 +18,7 @@ use manyways_net::bond::networks::{Networks, Wanted};
 use manyways_net::bond::rules::Rules;
 use manyways_net::bond::usage::{Usage, state_folder};
 use manyways_net::bond::why::Entrances;
+use manyways_net::bond::{CarrierTransport, TransportChoice};
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
 use manyways_sys::interface;
@@ -28,7 +29,7 @@ use manyways_unit::nearest::nearest;
 use tokio::sync::mpsc;
 
 use super::interception::{Interception, Told};
-use super::{events, keygen, listening, lookup, policy};
+use super::{event_log, keygen, listening, lookup, policy};
 use crate::failure::Failure;
 
 /// Whoever asks for the status waits so long for the owners of connections.
@@ -85,7 +86,7 @@ pub struct Args {
     /// What carries the traffic: tcp (with TLS), quic, or auto: TCP, and QUIC where TCP does not get
     /// through.
     #[arg(long, value_name = "tcp|quic|auto", default_value = "auto", value_parser = carrier)]
-    carrier: Transport,
+    carrier: TransportChoice,
     /// An idle TCP carrier sends a packet so often, in seconds, so that no NAT on the way forgets it;
     /// 0 is never.
     #[arg(long, value_name = "SECONDS", default_value_t = 240)]
@@ -153,11 +154,11 @@ pub fn user(name: &str) -> Result<u32, String> {
     uid.ok_or_else(|| format!("there is no user {name}"))
 }
 
-fn carrier(text: &str) -> Result<Transport, String> {
+fn carrier(text: &str) -> Result<TransportChoice, String> {
     match text {
-        "tcp" => Ok(Transport::Tcp),
-        "quic" => Ok(Transport::Quic),
-        "auto" => Ok(Transport::Auto),
+        "tcp" => Ok(TransportChoice::Only(CarrierTransport::Tcp)),
+        "quic" => Ok(TransportChoice::Only(CarrierTransport::Quic)),
+        "auto" => Ok(TransportChoice::TcpThenQuic),
         _ => Err("there are tcp, quic and auto".to_owned()),
     }
 }
@@ -197,12 +198,14 @@ async fn serve(
     let mut stop = std::pin::pin!(super::stopped()?);
     let taken = taken(&args);
     let mark = (!taken.is_empty()).then(|| Names::default().own_mark);
-    let keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
-    let keeping = Keeping { transport: args.carrier, keepalive, mark };
+    let mut options = ClientOptions::new(gateway, args.gateway_key, key);
+    options.transport = args.carrier;
+    options.keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
+    options.socket_mark = mark;
     // An address does not move.
-    let name = args.gateway.parse::<SocketAddr>().is_err().then(|| args.gateway.clone());
-    let identity = Identity { gateway, name, gateway_key: args.gateway_key, key };
-    let (client, progress) = Client::new(identity, keeping).context("TLS cannot be set up")?;
+    let is_name = args.gateway.parse::<SocketAddr>().is_err();
+    options.gateway_name = is_name.then(|| args.gateway.clone());
+    let (client, events) = Client::new(options).context("TLS cannot be set up")?;
     let wanted = Wanted { via: args.via.clone() };
     let found = wanted.find(&client.gateway())?;
     if !args.quiet {
@@ -212,9 +215,9 @@ async fn serve(
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
     let networks = Networks::follow(client.clone(), wanted, found);
-    tokio::task::spawn_local(report(progress, args.gateway.clone(), args.quiet));
+    tokio::task::spawn_local(report(events, args.gateway.clone(), args.quiet));
     let journal = match &args.events {
-        Some(path) => events::keep(path, &client)?,
+        Some(path) => event_log::keep(path, &client)?,
         None => Journal::default(),
     };
     let usage = Usage::open(state_folder().as_deref());
@@ -360,28 +363,31 @@ fn taken(args: &Args) -> Vec<Selection> {
         .collect()
 }
 
-async fn report(mut progress: mpsc::UnboundedReceiver<Progress>, gateway: String, quiet: bool) {
-    while let Some(progress) = progress.recv().await {
-        if let Progress::Moved { to } = &progress {
+async fn report(mut events: mpsc::UnboundedReceiver<ClientEvent>, gateway: String, quiet: bool) {
+    while let Some(events) = events.recv().await {
+        if let ClientEvent::GatewayMoved { addresses: to } = &events {
             lookup::remember(&gateway, to);
         }
-        match progress {
-            Progress::Failed { path, why } => {
-                eprintln!("manyways: {path}: {why}");
-                if let Some(hint) = why.hint() {
+        match events {
+            ClientEvent::PathFailed { path, reason } => {
+                eprintln!("manyways: {path}: {reason}");
+                if let Some(hint) = reason.hint() {
                     eprintln!("hint: {hint}");
                 }
             }
             _ if quiet => {}
-            Progress::Moved { to } => {
+            ClientEvent::GatewayMoved { addresses: to } => {
                 let to: Vec<String> = to.iter().map(ToString::to_string).collect();
                 eprintln!("manyways: the gateway's name stands for {} now", to.join(", "));
             }
-            Progress::Up { path } => eprintln!("manyways: {path} is up"),
-            Progress::Down { path, why } => eprintln!("manyways: {path} is down: {why}"),
-            Progress::Renewed => {
+            ClientEvent::PathUp { path } => eprintln!("manyways: {path} is up"),
+            ClientEvent::PathDown { path, reason } => {
+                eprintln!("manyways: {path} is down: {reason}")
+            }
+            ClientEvent::SessionRenewed => {
                 eprintln!("manyways: the gateway has forgotten the session; connections ended");
             }
+            _ => {}
         }
     }
 }

@@ -77,8 +77,8 @@ impl Interception {
         // A family that the gateway lacks is refused here, or applications would wait for it.
         let families = match self.when_dead {
             // A gateway that is not there, or does not know this key, cuts nobody off.
-            WhenDead::Open => Some(client.families().await),
-            WhenDead::Closed => client.known_families(),
+            WhenDead::Open => Some(client.address_families().await),
+            WhenDead::Closed => client.known_address_families(),
         };
         let direct = self.direct(client)?;
         let rules = self.rules(ports, families, direct.clone());
@@ -224,9 +224,9 @@ impl Keeper {
     /// Waits for the next turn, which comes at once where the gateway answers for the first time.
     async fn turn(&self) {
         let answer = async {
-            match self.client.known_families() {
+            match self.client.known_address_families() {
                 Some(_) => std::future::pending().await,
-                None => drop(self.client.families().await),
+                None => drop(self.client.address_families().await),
             }
         };
         let _ = tokio::time::timeout(TURN, answer).await;
@@ -249,7 +249,7 @@ impl Keeper {
     /// Changes the rules where the gateway reaches other families than before, or the host or the
     /// gateway has moved.
     async fn follow(&mut self) {
-        let families = self.client.known_families().or(self.families);
+        let families = self.client.known_address_families().or(self.families);
         let direct = self.wants.direct(&self.client).unwrap_or_else(|_| self.direct.clone());
         if families != self.families {
             let rules = self.wants.rules(self.ports, families, direct.clone());

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use manyways_net::bond::control::{self, Answer, End, Request};
 use manyways_net::bond::why::{Question, Why};
-use manyways_unit::human;
+use manyways_unit::human::{self, printable};
 
 use super::client::user;
 use super::status::{failure, unexpected};
@@ -139,7 +139,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn words(why: &Why) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
-        text += &words;
+        // Rules, names and labels in it are other people's text.
+        text += &printable(&words);
         text.push('\n');
     };
     if let Some(words) = &why.not_taken_in {

@@ -9,12 +9,13 @@ use manyways_model::radio::{Choice, Profile};
 
 use super::known;
 use super::profiles::{Numbers, json, numbers};
-use super::traces::keep_apart;
-use super::words::{joules, seconds, table, watts};
-use crate::report::check_folder;
-use crate::report::curves::{Axis, Curves, Line};
-use crate::report::svg::Drawing;
-use crate::report::{self, Page};
+use crate::report_file;
+use crate::report_file::{check_folder, keep_apart};
+use manyways_report::Page;
+use manyways_report::curves::{Axis, Curves, Line};
+use manyways_report::number::{joules, seconds, watts};
+use manyways_report::svg::Drawing;
+use manyways_report::text::table;
 
 /// Check a profile of your own, and draw it.
 ///
@@ -50,7 +51,8 @@ const POINTS: usize = 800;
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
-    keep_apart(&[Path::new(&args.profile)], &outputs)?;
+    let profile = Some(Path::new(&args.profile)).filter(|path| path.is_file());
+    keep_apart(&Vec::from_iter(profile), &outputs)?;
     let known = match Path::new(&args.profile).is_file() {
         true => known::Known {
             name: args.profile.clone(),
@@ -60,7 +62,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let numbers = numbers(&known.name, &known.profile);
     if let Some(file) = &args.report {
-        report::write(file, &html(&known.profile, &numbers))?;
+        report_file::write(file, &html(&known.profile, &numbers))?;
         eprintln!("The drawing is in {}.", file.display());
     }
     match args.json {
@@ -138,18 +140,18 @@ fn html(profile: &Profile, numbers: &Numbers) -> String {
          cross is the threshold.",
     );
     let columns = [
-        ("State", report::Column::Words),
-        ("Power", report::Column::Figures),
-        ("Timer", report::Column::Figures),
-        ("To enter", report::Column::Figures),
-        ("To be brought back", report::Column::Figures),
-        ("Delay", report::Column::Figures),
-        ("Source", report::Column::Words),
+        ("State", manyways_report::Column::Words),
+        ("Power", manyways_report::Column::Figures),
+        ("Timer", manyways_report::Column::Figures),
+        ("To enter", manyways_report::Column::Figures),
+        ("To be brought back", manyways_report::Column::Figures),
+        ("Delay", manyways_report::Column::Figures),
+        ("Source", manyways_report::Column::Words),
     ];
-    let lines: Vec<report::Line> = numbers
+    let lines: Vec<manyways_report::Line> = numbers
         .states
         .iter()
-        .map(|state| report::Line {
+        .map(|state| manyways_report::Line {
             cells: vec![
                 state.name.clone(),
                 watts(state.mean_watts),

@@ -16,9 +16,9 @@ use manyways_unit::Time;
 
 use self::measure::{By, Measured};
 use super::known::{self, Known};
-use super::traces::{TraceArgs, keep_apart, watched};
+use super::traces::{TraceArgs, watched};
 use crate::failure::Failure;
-use crate::report::{self, check_folder};
+use crate::report_file::{self, check_folder, keep_apart};
 
 /// What a trace of packets costs in energy on a network, and what for.
 ///
@@ -131,6 +131,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         [&args.report, &args.timeline].into_iter().filter_map(|file| file.as_deref()).collect();
     let profiles = args.profile.iter().chain(&args.radio);
     let profiles = profiles.map(|text| Path::new(text.split('=').next().unwrap_or(text)));
+    let profiles = profiles.filter(|path| path.is_file());
     keep_apart(&read.chain(profiles).collect::<Vec<_>>(), &outputs)?;
     let inputs = args.inputs.as_deref().map(inputs).transpose()?.unwrap_or_default();
     let battery = Battery { capacity: args.battery, volts: args.voltage };
@@ -158,7 +159,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let is_device = !args.radio.is_empty();
     if let Some(file) = &args.report {
-        report::write(file, &page::html(&measured, &battery, is_device, args.top))?;
+        report_file::write(file, &page::html(&measured, &battery, is_device, args.top))?;
         eprintln!("The report is in {}.", file.display());
     }
     let document = document::document(&measured, &battery, is_device, signal.is_some());

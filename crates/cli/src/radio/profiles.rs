@@ -7,7 +7,8 @@ use manyways_model::radio::{Choice, Profile, profiles};
 use serde::Serialize;
 
 use super::known;
-use super::words::{joules, seconds, table, watts};
+use manyways_report::number::{joules, seconds, watts};
+use manyways_report::text::table;
 
 /// List the radios that are known, or print one of them as the file that it is.
 #[derive(clap::Args)]

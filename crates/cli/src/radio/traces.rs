@@ -112,6 +112,11 @@ impl TraceArgs {
         &self.traces
     }
 
+    /// Whether addresses of the device are given.
+    pub fn has_local(&self) -> bool {
+        !self.local.is_empty()
+    }
+
     /// Opens one.
     pub fn open(
         &self,
@@ -146,29 +151,6 @@ pub fn failure(error: TraceError) -> Failure {
         TraceError::Unknown(_) => failure.code(2),
         _ => failure,
     }
-}
-
-/// Says so where an output would take the place of what is read, or of another output.
-pub fn keep_apart(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
-    use std::os::unix::fs::MetadataExt;
-    // What is no file yet is told by its path.
-    let place = |path: &Path| {
-        let found = std::fs::metadata(path).ok();
-        match found {
-            Some(found) if !found.is_file() => None,
-            Some(found) => Some((found.dev(), found.ino(), PathBuf::new())),
-            None => Some((0, 0, std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))),
-        }
-    };
-    for (number, output) in outputs.iter().enumerate() {
-        let own = place(output);
-        let others = inputs.iter().chain(&outputs[..number]);
-        if own.is_some() && others.into_iter().any(|other| place(other) == own) {
-            let failure = Failure::usage(format!("{} is used for two things", output.display()));
-            return Err(failure.hint("write to another file"));
-        }
-    }
-    Ok(())
 }
 
 /// Does work that takes a while beside showing how far it is; a signal stops it. Says which one did.

@@ -10,13 +10,15 @@ use manyways_model::radio::policy::{Holding, NEVER, StatusQuo};
 use manyways_model::radio::simulate::{Decides, Simulation};
 use manyways_model::radio::{BURST_GAP, Choice, Decay, Packet, Profile, Tolerant};
 use manyways_net::radio::trace::{Progress, Trace};
+use manyways_unit::human::printable;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
 use super::known;
 use super::traces::{TraceArgs, failure, span, watched};
-use super::words::{count, joules, percent, seconds, short, table};
 use crate::failure::Failure;
+use manyways_report::number::{count, digits, joules, percent, seconds};
+use manyways_report::text::table;
 
 /// What an application would cost if it sent at other times.
 ///
@@ -226,10 +228,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 false => args.app.join(", "),
             };
             format!(
-                "{trace} on {}: {} packets in {}; what changes is {who}\n\n{}",
-                known.name,
+                "{} on {}: {} packets in {}; what changes is {}\n\n{}",
+                printable(&trace),
+                printable(&known.name),
                 count(seen.packets),
                 seconds(lasts),
+                printable(&who),
                 table(&rows)
             )
         }
@@ -365,7 +369,7 @@ impl What {
             joules(spent),
             joules(before - spent),
             percent((before - spent) / before),
-            short(mah(spent)),
+            digits(mah(spent)),
             count(self.switches),
         ];
         if self.moved.sessions > 0 {

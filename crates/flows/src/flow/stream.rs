@@ -293,6 +293,11 @@ impl Stream {
         &self.near
     }
 
+    /// Its last segment was not full, and nothing waited behind it.
+    pub(super) fn is_dry(&self) -> bool {
+        self.is_dry
+    }
+
     /// It repairs a loss.
     pub fn is_recovering(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.recovers_to > self.acked)
@@ -491,7 +496,8 @@ impl Stream {
         // Nor when that came which was missing before it.
         is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;
         let at = newest.filter(|_| is_clear && to <= reached);
-        let near = at.and_then(|at| self.measure(now.since(at), bytes));
+        // Clocks of captures step back: nothing takes no time.
+        let near = at.filter(|at| now > *at).and_then(|at| self.measure(now.since(at), bytes));
         self.forget_holes(to);
         if to > self.top {
             self.trouble().unseen += to - self.top;

@@ -67,17 +67,24 @@ pub(super) struct TcpCarrier {
 
 /// Why a carrier has ended.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CarrierError {
+#[non_exhaustive]
+pub enum CarrierError {
+    /// The peer has closed it.
     #[error("the connection ended")]
     Closed,
+    /// The peer says that the interface at its end does not work.
     #[error("the device's link is down")]
-    Down,
+    LinkDown,
+    /// The peer has sent nothing for the idle timeout of QUIC.
     #[error("the other end has said nothing for long")]
-    Silent,
+    IdleTimeout,
+    /// Its socket does not work.
     #[error("{0}")]
     Io(#[from] io::Error),
+    /// A record of TLS is wrong.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
+    /// A message of the peer is wrong.
     #[error("{0}")]
     Message(#[from] DecodeError),
 }

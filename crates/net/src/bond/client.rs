@@ -1,7 +1,7 @@
-//! The client: one carrier a network, kept up, and one session over all of them.
+//! The client: a carrier on each path, as [`Dialer`] decides, and one session over all of them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -10,10 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use manyways_proto::mux::{
-    CarrierId, Config, FlowId, Hello, Input, RefuseCode, Role, StreamId, Target, VERSION,
-};
+use manyways_proto::bond::dial::{self, CarrierTransport, Dialer, Event as DialEvent, Output};
+use manyways_proto::bond::dial::{Failure, Loss, TransportChoice};
+use manyways_proto::bond::happy_eyeballs;
+use manyways_proto::bond::path::PathState;
+use manyways_proto::mux::{CarrierId, Config, FlowId, Hello, Input, Role, StreamId};
+use manyways_proto::mux::{Target, VERSION};
 use manyways_proto::sched::PathId;
+use manyways_sys::clock::Clock;
 use manyways_unit::Span;
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
@@ -21,115 +25,130 @@ use rustls::{ClientConfig, Connection};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::carrier::{CarrierError, Io, TcpCarrier};
-use super::gateway::ABSENCE;
-use super::greeting::{self, GreetError, PATIENCE};
+use super::carrier::{CarrierError, Chunk, Io, TcpCarrier};
+use super::handshake::{self, AttemptError, HandshakeError, LossCause};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
+use super::race::{self, RaceError};
 use super::session::{Event, Handle};
 use super::tally::Counted;
-use super::tls;
+use super::{timer, tls};
 use crate::fetch::PathSpec;
-use crate::fetch::dial;
+use crate::fetch::dial::{socket, udp_socket};
 
-/// A path whose carrier ended is tried again after this, and after twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The gateway is known by its key, so the name in the handshake is nobody's.
-const NOBODY: &str = "gateway.invalid";
-/// TCP gets so long before QUIC is tried as well.
-const TCP_PATIENCE: Duration = Duration::from_secs(3);
-const QUIC_PATIENCE: Duration = Duration::from_secs(6);
-/// Where TCP got through, it may be refused so often before QUIC is tried.
-const TRUST: u8 = 4;
-/// The gateway's next address is tried after this.
-const STAGGER: Duration = Duration::from_millis(250);
-/// A carrier that does not get through for so long may be forgotten on the way: another is tried.
-const DOUBT: Duration = Duration::from_millis(800);
-/// The gateway's name is looked up no more often.
-const LOOKUP: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// When all paths have slept for so long, the gateway may forget the session before one is awake.
-const FORGOTTEN: Duration = ABSENCE.saturating_sub(Duration::from_secs(15));
+/// The gateway is known by its key: the name in the handshake means nothing.
+const SERVER_NAME: &str = "gateway.invalid";
 
-/// Who the gateway is, and who this is.
+/// Which gateway a client uses, and how.
 #[derive(Debug)]
-pub struct Identity {
-    /// Where the gateway listens; all of a family that a path has are tried.
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// Where the gateway listens. On each path, the addresses of its families are tried.
     pub gateway: Vec<SocketAddr>,
-    /// Its name and port, which may stand for other addresses one day.
-    pub name: Option<String>,
     /// The gateway's key.
     pub gateway_key: PublicKey,
-    /// The client's own.
+    /// The key of this client.
     pub key: PrivateKey,
-}
-
-/// What carriers go over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Transport {
-    /// TCP with TLS.
-    Tcp,
-    /// QUIC.
-    Quic,
-    /// TCP, and QUIC on a path where TCP does not get through.
-    #[default]
-    Auto,
-}
-
-/// How a client keeps its carriers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Keeping {
-    /// What they go over.
-    pub transport: Transport,
-    /// An idle TCP carrier is kept from being forgotten on the way by a packet so often.
+    /// The gateway's name and port, looked up again when no path finds the gateway. `None`: it does
+    /// not move.
+    pub gateway_name: Option<String>,
+    /// Over which transports paths are dialled.
+    pub transport: TransportChoice,
+    /// An idle TCP carrier sends a packet this often, so that no NAT forgets it. `None`: never.
     pub keepalive: Option<Duration>,
-    /// What the client's own sockets bear.
-    pub mark: Option<u32>,
+    /// The firewall mark of the client's own sockets.
+    pub socket_mark: Option<u32>,
 }
 
-/// What the client tells who looks on.
+impl ClientOptions {
+    /// A client of the gateway at these addresses with this key, which does not move.
+    pub fn new(gateway: Vec<SocketAddr>, gateway_key: PublicKey, key: PrivateKey) -> Self {
+        Self {
+            gateway,
+            gateway_key,
+            key,
+            gateway_name: None,
+            transport: TransportChoice::default(),
+            keepalive: None,
+            socket_mark: None,
+        }
+    }
+}
+
+/// What happens to the paths of a client.
 #[derive(Clone, Debug)]
-pub enum Progress {
+#[non_exhaustive]
+pub enum ClientEvent {
     /// A path has a carrier.
-    Up {
-        /// Its name.
+    PathUp {
+        /// The name of the path.
         path: String,
     },
-    /// A path has none any more.
-    Down {
-        /// Its name.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// A path got none.
-    Failed {
-        /// Its name.
+    /// A path has lost its carrier.
+    PathDown {
+        /// The name of the path.
         path: String,
         /// Why.
-        why: Arc<GreetError>,
+        reason: Arc<Loss<CarrierError>>,
     },
-    /// The gateway has forgotten the session; connections of before have ended.
-    Renewed,
-    /// The gateway's name stands for other addresses than before.
-    Moved {
-        /// These.
-        to: Vec<SocketAddr>,
+    /// A path gets no carrier.
+    PathFailed {
+        /// The name of the path.
+        path: String,
+        /// Why.
+        reason: ConnectFailure,
+    },
+    /// The gateway does not know the session any more; its connections have ended.
+    SessionRenewed,
+    /// The gateway's name stands for other addresses.
+    GatewayMoved {
+        /// The new ones.
+        addresses: Vec<SocketAddr>,
     },
 }
 
-/// What the client tells those that follow its traffic.
+/// Why a path gets no carrier.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectFailure {
+    /// The gateway has not answered for this long.
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    TimedOut(Span),
+    /// An attempt has failed.
+    #[error(transparent)]
+    Handshake(#[from] Arc<HandshakeError>),
+}
+
+impl ConnectFailure {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::TimedOut(_) => HandshakeError::Timeout.hint(),
+            Self::Handshake(error) => error.hint(),
+        }
+    }
+}
+
+impl From<Failure<AttemptError>> for ConnectFailure {
+    fn from(failure: Failure<AttemptError>) -> Self {
+        match failure {
+            Failure::TimedOut(span) => Self::TimedOut(span),
+            Failure::Failed(AttemptError(error)) => Self::Handshake(error),
+        }
+    }
+}
+
+/// What the client tells whoever follows its traffic.
 #[derive(Debug)]
-pub(super) enum Noted {
-    /// A path came, went or seems not to get through.
-    Paths,
-    /// The stream of that number has as many bytes as somebody wanted to know of.
-    Reached(u64),
+pub(super) enum TrafficEvent {
+    /// A path was added, has changed, or its carrier has.
+    PathsChanged,
+    /// The stream of this number has as many bytes as were asked for.
+    ByteThreshold(u64),
     /// A stream is over.
-    Closed(Counted),
+    StreamClosed(Counted),
 }
 
 /// A client; cheap to clone.
@@ -137,111 +156,97 @@ pub(super) enum Noted {
 pub struct Client(Rc<Inner>);
 
 struct Inner {
+    dialer: RefCell<Dialer<AttemptError, CarrierError>>,
+    config: dial::Config,
+    clock: Clock,
+    /// Notified when the dialer wants to be polled at another time.
+    timer: Notify,
+    /// Where the gateway is, for whoever follows that.
     gateway: watch::Sender<Vec<SocketAddr>>,
-    /// Told when no path finds the gateway.
-    lost: Notify,
+    gateway_name: Option<String>,
     tls: Arc<ClientConfig>,
-    mark: Option<u32>,
-    transport: Transport,
+    socket_mark: Option<u32>,
     keepalive: Option<Duration>,
     handle: Handle,
     session: Cell<[u8; 16]>,
-    /// The gateway knows the session.
-    known: Cell<bool>,
     families: watch::Sender<Option<(bool, bool)>>,
     paths: RefCell<Vec<Path>>,
     /// Who waits for datagrams of a flow.
     flows: RefCell<HashMap<FlowId, mpsc::UnboundedSender<(Target, Bytes)>>>,
     next_flow: Cell<u32>,
-    progress: mpsc::UnboundedSender<Progress>,
-    notes: RefCell<Option<mpsc::UnboundedSender<Noted>>>,
+    events: mpsc::UnboundedSender<ClientEvent>,
+    traffic_events: RefCell<Option<mpsc::UnboundedSender<TrafficEvent>>>,
+    driver: Cell<Option<AbortHandle>>,
 }
 
 struct Path {
     spec: PathSpec,
-    carrier: Option<CarrierId>,
-    /// Since then it has none because there was nothing to say, and gets one when there is.
-    asleep: Option<Instant>,
-    /// TCP may fail so often before QUIC is tried.
-    trust: u8,
-    /// Told when its keeper shall look at once.
-    wake: Rc<Notify>,
-    keeper: AbortHandle,
+    /// The task that connects.
+    attempt: Option<AbortHandle>,
 }
 
 impl Client {
-    /// A client without paths, and what it tells. Runs on the calling thread's local tasks.
+    /// A client without paths, and what happens to them. Runs on the calling thread's local tasks.
     ///
     /// # Errors
     /// Where TLS cannot be set up.
     pub fn new(
-        identity: Identity,
-        keeping: Keeping,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<Progress>), rustls::Error> {
-        let tls = tls::client(&identity.key, identity.gateway_key)?;
-        let (handle, events) = Handle::new(Config::new(Role::Client));
-        let (progress, told) = mpsc::unbounded_channel();
+        options: ClientOptions,
+    ) -> Result<(Self, mpsc::UnboundedReceiver<ClientEvent>), rustls::Error> {
+        let tls = tls::client(&options.key, options.gateway_key)?;
+        let (handle, session_events) = Handle::new(Config::new(Role::Client));
+        let (events, receiver) = mpsc::unbounded_channel();
+        let mut config = dial::Config::default();
+        config.transport = options.transport;
+        config.has_name = options.gateway_name.is_some();
         let client = Self(Rc::new(Inner {
-            gateway: watch::Sender::new(identity.gateway),
-            lost: Notify::new(),
+            dialer: RefCell::new(Dialer::new(config, options.gateway.clone())),
+            config,
+            clock: handle.with(|session| session.clock()),
+            timer: Notify::new(),
+            gateway: watch::Sender::new(options.gateway),
+            gateway_name: options.gateway_name,
             tls,
-            mark: keeping.mark,
-            transport: keeping.transport,
-            keepalive: keeping.keepalive,
+            socket_mark: options.socket_mark,
+            keepalive: options.keepalive,
             handle,
             session: Cell::new(new_session()),
-            known: Cell::new(false),
             families: watch::Sender::new(None),
             paths: RefCell::default(),
             flows: RefCell::default(),
             next_flow: Cell::new(0),
-            progress,
-            notes: RefCell::default(),
+            events,
+            traffic_events: RefCell::default(),
+            driver: Cell::default(),
         }));
         client.0.handle.with(|session| session.tally.count_single());
-        tokio::task::spawn_local(client.clone().listen(events));
-        if let Some(name) = identity.name {
-            tokio::task::spawn_local(client.clone().seek(name));
-        }
-        Ok((client, told))
+        tokio::task::spawn_local(client.clone().run_session_events(session_events));
+        let driver = tokio::task::spawn_local(client.clone().drive());
+        client.0.driver.set(Some(driver.abort_handle()));
+        Ok((client, receiver))
     }
 
     /// Uses a path from now on, and keeps a carrier on it.
     pub fn add_path(&self, spec: PathSpec) -> PathId {
-        let id = PathId(self.0.paths.borrow().len() as u8);
-        let wake = Rc::new(Notify::new());
-        let keeper = tokio::task::spawn_local(self.clone().keep(id, Rc::clone(&wake)));
-        let keeper = keeper.abort_handle();
-        self.0.paths.borrow_mut().push(Path {
-            spec,
-            carrier: None,
-            asleep: None,
-            trust: 0,
-            wake,
-            keeper,
-        });
-        self.note(Noted::Paths);
+        self.0.paths.borrow_mut().push(Path { spec, attempt: None });
+        let id = self.0.dialer.borrow_mut().add_path();
+        self.pump();
+        self.notify_traffic(TrafficEvent::PathsChanged);
         id
     }
 
-    /// What is known of the paths anew: their numbers and names stay.
-    pub fn path_changed(&self, id: PathId, spec: PathSpec) {
+    /// The addresses or the interface of a path have changed; its number and name stay.
+    pub fn update_path(&self, id: PathId, spec: PathSpec) {
         if let Some(path) = self.0.paths.borrow_mut().get_mut(usize::from(id.0)) {
             path.spec = spec;
-            path.wake.notify_one();
         }
-        self.note(Noted::Paths);
+        self.dialer(dial::Input::PathChanged(id));
+        self.notify_traffic(TrafficEvent::PathsChanged);
     }
 
-    /// A path's interface works no more: what was under way there goes elsewhere at once.
+    /// The interface of a path does not work: what was under way there goes elsewhere at once.
     pub fn path_down(&self, id: PathId) {
-        let carrier = self.take_carrier(id);
-        if let Some(carrier) = carrier {
-            self.0.handle.detach(carrier);
-            // The gateway is not to find out by waiting.
-            self.0.handle.handle(Input::PathDown { path: id });
-            self.tell(Progress::Down { path: self.name(id), why: "its link is down".to_owned() });
-        }
+        self.dialer(dial::Input::LinkDown(id));
     }
 
     /// The paths' names, by number.
@@ -254,13 +259,13 @@ impl Client {
         self.0.gateway.borrow().clone()
     }
 
-    /// Says when the gateway is somewhere else.
-    pub(super) fn follow_gateway(&self) -> watch::Receiver<Vec<SocketAddr>> {
+    /// Changes when the gateway is somewhere else.
+    pub(super) fn watch_gateway(&self) -> watch::Receiver<Vec<SocketAddr>> {
         self.0.gateway.subscribe()
     }
 
-    /// Waits until the gateway has said which address families it reaches: IPv4, IPv6.
-    pub async fn families(&self) -> (bool, bool) {
+    /// Waits until the gateway has told which address families it reaches: IPv4, IPv6.
+    pub async fn address_families(&self) -> (bool, bool) {
         let mut families = self.0.families.subscribe();
         loop {
             if let Some(known) = *families.borrow_and_update() {
@@ -272,17 +277,17 @@ impl Client {
         }
     }
 
-    /// Which families the gateway reaches, if it has said so.
-    pub fn known_families(&self) -> Option<(bool, bool)> {
+    /// Which families the gateway reaches; `None` before it has told.
+    pub fn known_address_families(&self) -> Option<(bool, bool)> {
         *self.0.families.borrow()
     }
 
     /// The wall clock at the origin of the client's times, since the Unix epoch.
     pub fn epoch(&self) -> Span {
-        self.0.handle.with(|session| session.epoch())
+        self.0.clock.epoch()
     }
 
-    /// Carries an application's connection. `first` was read of it already. The stream, and its
+    /// Carries an application's connection, of which `first` was read already. The stream, and its
     /// number among all of the client.
     pub fn carry(
         &self,
@@ -291,7 +296,7 @@ impl Client {
         label: u8,
         first: Bytes,
     ) -> (StreamId, u64) {
-        self.rouse();
+        self.wake_paths();
         self.0.handle.open(socket, target, label, first)
     }
 
@@ -299,7 +304,7 @@ impl Client {
     pub fn open_flow(&self) -> (FlowId, mpsc::UnboundedReceiver<(Target, Bytes)>) {
         let number = self.0.next_flow.get();
         self.0.next_flow.set(number.wrapping_add(1));
-        self.rouse();
+        self.wake_paths();
         let (sender, receiver) = mpsc::unbounded_channel();
         self.0.flows.borrow_mut().insert(FlowId(number), sender);
         (FlowId(number), receiver)
@@ -307,9 +312,8 @@ impl Client {
 
     /// Sends a datagram of a flow.
     pub fn send(&self, flow: FlowId, label: u8, to: Target, data: Bytes) {
-        self.rouse();
-        let data = super::carrier::Chunk(data);
-        self.0.handle.handle(Input::Datagram { flow, label, peer: to, data });
+        self.wake_paths();
+        self.0.handle.handle(Input::Datagram { flow, label, peer: to, data: Chunk(data) });
     }
 
     /// A flow is over.
@@ -320,12 +324,14 @@ impl Client {
         }
     }
 
-    /// Runs until `stop` is ready, and ends the session then.
+    /// Runs until `stop` is ready, and then ends the session.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
         stop.await;
         self.0.handle.close();
-        for path in self.0.paths.borrow().iter() {
-            path.keeper.abort();
+        let attempts = self.0.paths.borrow_mut();
+        let attempts = attempts.iter().filter_map(|path| path.attempt.as_ref());
+        for task in attempts.chain(self.0.driver.take().as_ref()) {
+            task.abort();
         }
     }
 
@@ -333,62 +339,63 @@ impl Client {
         &self.0.handle
     }
 
-    fn name(&self, id: PathId) -> String {
-        let paths = self.0.paths.borrow();
-        paths.get(usize::from(id.0)).map(|path| path.spec.name.clone()).unwrap_or_default()
+    /// Sends events there from now on.
+    pub(super) fn subscribe_traffic(&self, events: mpsc::UnboundedSender<TrafficEvent>) {
+        self.0.traffic_events.replace(Some(events));
     }
 
-    /// Whom to tell what happens.
-    pub(super) fn note_to(&self, notes: mpsc::UnboundedSender<Noted>) {
-        self.0.notes.replace(Some(notes));
-    }
-
-    /// To whom a flow's datagrams go, also those that come past the bond.
-    pub(super) fn receiver(&self, flow: FlowId) -> Option<mpsc::UnboundedSender<(Target, Bytes)>> {
+    /// Where a flow's datagrams go, also those that come past the bond.
+    pub(super) fn flow_receiver(
+        &self,
+        flow: FlowId,
+    ) -> Option<mpsc::UnboundedSender<(Target, Bytes)>> {
         self.0.flows.borrow().get(&flow).cloned()
     }
 
-    fn note(&self, noted: Noted) {
-        if let Some(notes) = &*self.0.notes.borrow() {
-            let _ = notes.send(noted);
+    /// Whether a path has a carrier that gets through as far as is known, or would have one if an
+    /// application had anything to send.
+    pub fn is_connected(&self) -> bool {
+        self.0.dialer.borrow().is_connected()
+    }
+
+    pub(super) fn path_state(&self, id: PathId) -> PathState {
+        self.0.dialer.borrow().state(id)
+    }
+
+    fn notify_traffic(&self, event: TrafficEvent) {
+        if let Some(events) = &*self.0.traffic_events.borrow() {
+            let _ = events.send(event);
         }
     }
 
-    fn tell(&self, progress: Progress) {
-        self.note(Noted::Paths);
-        let _ = self.0.progress.send(progress);
+    /// Whether an application has a stream or a flow.
+    fn is_in_use(&self) -> bool {
+        let streams = self.0.handle.with(|session| session.mux.stream_count());
+        streams > 0 || !self.0.flows.borrow().is_empty()
     }
 
-    fn take_carrier(&self, id: PathId) -> Option<CarrierId> {
-        self.0.paths.borrow_mut().get_mut(usize::from(id.0))?.carrier.take()
+    /// An application has something to send.
+    fn wake_paths(&self) {
+        if self.0.dialer.borrow().is_asleep() {
+            self.dialer(dial::Input::Demand { in_use: self.is_in_use() });
+        }
     }
 
-    async fn listen(self, mut events: mpsc::UnboundedReceiver<Event>) {
+    async fn run_session_events(self, mut events: mpsc::UnboundedReceiver<Event>) {
         while let Some(event) = events.recv().await {
             match event {
-                Event::Lost { carrier, path, why } => {
-                    let own = {
-                        let mut paths = self.0.paths.borrow_mut();
-                        let Some(path) = paths.get_mut(usize::from(path.0)) else { continue };
-                        let own = path.carrier == Some(carrier);
-                        if own {
-                            path.carrier = None;
-                            let sleeps = matches!(why, CarrierError::Silent) && !self.is_used();
-                            path.asleep = sleeps.then(Instant::now);
-                            path.wake.notify_one();
-                        }
-                        own && path.asleep.is_none()
-                    };
-                    if own {
-                        self.tell(Progress::Down { path: self.name(path), why: why.to_string() });
-                    }
+                Event::Lost { carrier, reason, .. } => {
+                    let idle = matches!(reason, CarrierError::IdleTimeout);
+                    let in_use = self.is_in_use();
+                    self.dialer(dial::Input::Lost { carrier, reason, idle, in_use });
                 }
-                Event::Suspect { path, .. } => {
-                    self.note(Noted::Paths);
-                    // A new connection may get through where an old one was forgotten on the way.
-                    if let Some(path) = self.0.paths.borrow().get(usize::from(path.0)) {
-                        path.wake.notify_one();
-                    }
+                Event::Suspect { carrier, .. } => {
+                    self.notify_traffic(TrafficEvent::PathsChanged);
+                    self.dialer(dial::Input::Suspect(carrier));
+                }
+                Event::Recovered { carrier } => {
+                    self.notify_traffic(TrafficEvent::PathsChanged);
+                    self.dialer(dial::Input::Recovered(carrier));
                 }
                 Event::Datagram { flow, peer, data, .. } => {
                     let flows = self.0.flows.borrow();
@@ -400,9 +407,13 @@ impl Client {
                     self.0.flows.borrow_mut().remove(&flow);
                     self.0.handle.with(|session| session.tally.end_flow(flow));
                 }
-                Event::Reached { number } => self.note(Noted::Reached(number)),
-                Event::Closed { counted } => self.note(Noted::Closed(counted)),
-                Event::Bye => self.renew(),
+                Event::Reached { number } => {
+                    self.notify_traffic(TrafficEvent::ByteThreshold(number))
+                }
+                Event::Closed { counted } => {
+                    self.notify_traffic(TrafficEvent::StreamClosed(counted))
+                }
+                Event::Bye => self.dialer(dial::Input::SessionEnded),
                 Event::Open { stream, .. } => {
                     tracing::debug!("the gateway opened stream {} to the client", stream.0);
                 }
@@ -410,337 +421,230 @@ impl Client {
         }
     }
 
-    /// The gateway knows the session no more: a new one begins.
-    fn renew(&self) {
-        if !self.0.known.get() {
-            return;
-        }
-        self.begin_anew();
-        for path in self.0.paths.borrow_mut().iter_mut() {
-            path.carrier = None;
-            path.wake.notify_one();
-        }
-        self.tell(Progress::Renewed);
-    }
-
-    fn begin_anew(&self) {
-        self.0.known.set(false);
-        self.0.session.set(new_session());
-        self.0.handle.with(|session| session.renew(Config::new(Role::Client)));
-        self.0.flows.borrow_mut().clear();
-    }
-
-    /// Whether a path has a carrier that gets through as far as is known, or would have one if there
-    /// were anything to say.
-    pub fn is_connected(&self) -> bool {
-        let is_suspect = |carrier| self.0.handle.with(|session| session.is_suspect(carrier));
-        let paths = self.0.paths.borrow();
-        paths.iter().any(|path| match path.carrier {
-            Some(carrier) => !is_suspect(carrier),
-            None => path.asleep.is_some(),
-        })
-    }
-
-    /// Whether an application has a connection or a flow.
-    fn is_used(&self) -> bool {
-        let streams = self.0.handle.with(|session| session.mux.stream_count());
-        streams > 0 || !self.0.flows.borrow().is_empty()
-    }
-
-    /// Somebody has something to say.
-    fn rouse(&self) {
-        // Said in a session that the gateway does not know any more, it would be lost.
-        if self.0.known.get() && self.has_slept_long() && !self.is_used() {
-            self.begin_anew();
-        }
-        for path in self.0.paths.borrow_mut().iter_mut() {
-            if path.asleep.take().is_some() {
-                path.wake.notify_one();
-            }
-        }
-    }
-
-    /// Whether no path has a carrier, and the last one to fall asleep did so long ago.
-    fn has_slept_long(&self) -> bool {
-        let paths = self.0.paths.borrow();
-        let last = paths.iter().filter_map(|path| path.asleep).max();
-        paths.iter().all(|path| path.carrier.is_none())
-            && last.is_some_and(|since| since.elapsed() > FORGOTTEN)
-    }
-
-    pub(super) fn is_asleep(&self, id: PathId) -> bool {
-        self.0.paths.borrow().get(usize::from(id.0)).is_some_and(|path| path.asleep.is_some())
-    }
-
-    /// Looks the gateway's name up anew when no path finds it where it was.
-    async fn seek(self, name: String) {
+    /// Polls the dialer when it is due.
+    async fn drive(self) {
         loop {
-            self.0.lost.notified().await;
-            match tokio::net::lookup_host(&name).await {
-                Ok(found) => self.is_at(found.collect()),
-                Err(error) => tracing::debug!("the gateway {name} is not found: {error}"),
-            }
-            tokio::time::sleep(LOOKUP).await;
-        }
-    }
-
-    /// Dials the gateway there from now on, unless that is where it was.
-    fn is_at(&self, found: Vec<SocketAddr>) {
-        let known: HashSet<SocketAddr> = self.gateway().into_iter().collect();
-        // A resolver may turn the addresses round each time.
-        if found.is_empty() || known == found.iter().copied().collect() {
-            return;
-        }
-        self.0.gateway.send_replace(found.clone());
-        self.tell(Progress::Moved { to: found });
-        for path in self.0.paths.borrow().iter() {
-            path.wake.notify_one();
-        }
-    }
-
-    /// Keeps a carrier on a path.
-    async fn keep(self, id: PathId, wake: Rc<Notify>) {
-        let mut pause = FIRST_PAUSE;
-        let mut said = None;
-        loop {
-            while self.is_asleep(id) {
-                wake.notified().await;
-            }
-            match timeout(PATIENCE, self.dial(id)).await.unwrap_or(Err(GreetError::Timeout)) {
-                Ok(()) => {
-                    pause = FIRST_PAUSE;
-                    said = None;
-                    self.tell(Progress::Up { path: self.name(id) });
-                    self.until_useless(id, &wake).await;
-                    continue;
-                }
-                Err(GreetError::Refused(RefuseCode::Unknown, _)) => {
-                    self.renew();
-                    // One that says so again and again is not to be asked without a pause.
-                    tokio::time::sleep(FIRST_PAUSE / 4).await;
-                    continue;
-                }
-                Err(why) => {
-                    let words = why.to_string();
-                    // One that has a carrier, which only seems not to get through, keeps it.
-                    if said.as_ref() != Some(&words) {
-                        let path = self.name(id);
-                        self.tell(Progress::Failed { path, why: Arc::new(why) });
-                        said = Some(words);
-                    }
-                    if !self.is_connected() {
-                        self.0.lost.notify_one();
-                    }
-                }
-            }
+            let wakeup = self.0.dialer.borrow().next_wakeup();
             tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
-                () = wake.notified() => pause = FIRST_PAUSE,
+                () = timer::until(&self.0.clock, wakeup) => self.pump(),
+                () = self.0.timer.notified() => {}
             }
         }
     }
 
-    /// Returns when a path's carrier is gone, or does not get through for so long that another may.
-    async fn until_useless(&self, id: PathId, wake: &Notify) {
+    /// Tells the dialer what happened, and does what follows.
+    fn dialer(&self, input: dial::Input<AttemptError, CarrierError>) {
+        self.0.dialer.borrow_mut().handle(self.0.clock.now(), input);
+        self.pump();
+    }
+
+    fn pump(&self) {
         loop {
-            wake.notified().await;
-            let suspect = || {
-                let paths = self.0.paths.borrow();
-                let carrier = paths.get(usize::from(id.0))?.carrier?;
-                Some(self.0.handle.with(|session| session.is_suspect(carrier)))
-            };
-            match suspect() {
-                None => return,
-                Some(false) => {}
-                Some(true) => {
-                    tokio::select! {
-                        () = tokio::time::sleep(DOUBT) => {}
-                        () = wake.notified() => {}
-                    }
-                    if suspect() != Some(false) {
-                        return;
-                    }
+            let output = self.0.dialer.borrow_mut().poll(self.0.clock.now());
+            match output {
+                Some(output) => self.perform(output),
+                None => break,
+            }
+        }
+        self.0.timer.notify_one();
+    }
+
+    fn perform(&self, output: Output<AttemptError, CarrierError>) {
+        match output {
+            Output::Dial { path, transport } => {
+                let task = tokio::task::spawn_local(self.clone().attempt(path, transport));
+                self.set_attempt(path, Some(task.abort_handle()));
+            }
+            Output::Abandon(path) => {
+                if let Some(task) = self.set_attempt(path, None) {
+                    task.abort();
                 }
             }
+            Output::Detach(carrier) => self.0.handle.detach(carrier),
+            Output::AnnounceLinkDown(path) => self.0.handle.handle(Input::PathDown { path }),
+            Output::RenewSession => {
+                self.0.session.set(new_session());
+                self.0.handle.with(|session| session.renew(Config::new(Role::Client)));
+                self.0.flows.borrow_mut().clear();
+            }
+            Output::LookUp => drop(tokio::task::spawn_local(self.clone().look_up())),
+            Output::Event(event) => self.report(event),
         }
     }
 
-    async fn dial(&self, id: PathId) -> Result<(), GreetError> {
+    fn report(&self, event: DialEvent<AttemptError, CarrierError>) {
+        let name = |id: PathId| {
+            let paths = self.0.paths.borrow();
+            paths.get(usize::from(id.0)).map(|path| path.spec.name.clone()).unwrap_or_default()
+        };
+        let event = match event {
+            DialEvent::Up(path) => ClientEvent::PathUp { path: name(path) },
+            DialEvent::Down(path, reason) => {
+                ClientEvent::PathDown { path: name(path), reason: Arc::new(reason) }
+            }
+            DialEvent::Failed(path, reason) => {
+                ClientEvent::PathFailed { path: name(path), reason: reason.into() }
+            }
+            DialEvent::Renewed => ClientEvent::SessionRenewed,
+            DialEvent::Moved(to) => {
+                self.0.gateway.send_replace(to.clone());
+                ClientEvent::GatewayMoved { addresses: to }
+            }
+        };
+        self.notify_traffic(TrafficEvent::PathsChanged);
+        let _ = self.0.events.send(event);
+    }
+
+    fn set_attempt(&self, id: PathId, task: Option<AbortHandle>) -> Option<AbortHandle> {
+        let mut paths = self.0.paths.borrow_mut();
+        let path = paths.get_mut(usize::from(id.0))?;
+        std::mem::replace(&mut path.attempt, task)
+    }
+
+    /// Looks the gateway's name up.
+    async fn look_up(self) {
+        let Some(name) = &self.0.gateway_name else { return };
+        let found = match tokio::net::lookup_host(name).await {
+            Ok(found) => found.collect(),
+            Err(error) => {
+                tracing::debug!("the gateway {name} is not found: {error}");
+                Vec::new()
+            }
+        };
+        self.dialer(dial::Input::Resolved(found));
+    }
+
+    /// One attempt to get a carrier on a path, which the dialer may abandon.
+    async fn attempt(self, path: PathId, transport: CarrierTransport) {
+        if let Err(error) = self.connect(path, transport).await {
+            self.set_attempt(path, None);
+            self.dialer(dial::Input::Failed(path, AttemptError(Arc::new(error))));
+        }
+    }
+
+    async fn connect(&self, id: PathId, transport: CarrierTransport) -> Result<(), HandshakeError> {
         let spec = {
             let paths = self.0.paths.borrow();
-            let Some(path) = paths.get(usize::from(id.0)) else { return Err(GreetError::Timeout) };
+            let path = paths.get(usize::from(id.0)).ok_or(HandshakeError::LinkDown)?;
             path.spec.clone()
         };
-        let mut io = match self.0.transport {
-            Transport::Tcp => self.dial_tcp(&spec).await?,
-            Transport::Quic => self.dial_quic(&spec).await?,
-            Transport::Auto => self.dial_either(id, &spec).await?,
+        let mut io = match transport {
+            CarrierTransport::Tcp => self.connect_tcp(&spec).await?,
+            CarrierTransport::Quic => self.connect_quic(&spec).await?,
         };
+        self.dialer(dial::Input::Secured(id));
         let config = Config::new(Role::Client);
-        let session = self.0.session.get();
         let hello = Hello {
             version: VERSION,
-            session,
+            session: self.0.session.get(),
             path: id,
-            resumes: self.0.known.get(),
+            resumes: self.0.dialer.borrow().resumes(),
             credit: config.credit,
             stream_credit: config.stream_credit,
         };
-        let (welcome, early) = greeting::hello(&mut io, hello).await?;
-        if self.0.session.get() != session {
-            return Err(GreetError::Broken("the session was renewed meanwhile".to_owned()));
-        }
-        self.0.known.set(true);
+        let (welcome, early) = handshake::send_hello(&mut io, hello).await?;
         self.0.families.send_replace(Some((welcome.v4, welcome.v6)));
         let handle = &self.0.handle;
         let (credit, stream_credit) = (welcome.credit, welcome.stream_credit);
         handle.handle(Input::Allowance { credit, stream_credit });
-        let old = self.take_carrier(id);
-        let carrier = handle.attach(id, io, early);
-        if let Some(path) = self.0.paths.borrow_mut().get_mut(usize::from(id.0)) {
-            path.carrier = Some(carrier);
-        }
-        if let Some(old) = old {
-            handle.detach(old);
-        }
+        let carrier: CarrierId = handle.attach(id, io, early);
+        self.set_attempt(id, None);
+        self.dialer(dial::Input::Connected(id, carrier));
         Ok(())
     }
 
-    /// TCP, and QUIC where it does not get through: what lets TCP down may let UDP pass.
-    async fn dial_either(&self, id: PathId, spec: &PathSpec) -> Result<Io, GreetError> {
-        let tcp = timeout(TCP_PATIENCE, self.dial_tcp(spec)).await;
-        let why = match tcp.unwrap_or(Err(GreetError::Timeout)) {
-            Ok(io) => {
-                self.trust_tcp(id, |trust| *trust = TRUST);
-                return Ok(io);
-            }
-            Err(why) if why.lasts() => return Err(why),
-            Err(why) => why,
+    async fn connect_tcp(&self, spec: &PathSpec) -> Result<Io, HandshakeError> {
+        let config = happy_eyeballs::Config {
+            delay: Some(happy_eyeballs::CONNECTION_ATTEMPT_DELAY),
+            ..happy_eyeballs::Config::default()
         };
-        // A gateway that is started anew refuses for a moment what it takes again soon.
-        let trusted = self.trust_tcp(id, |trust| std::mem::replace(trust, trust.saturating_sub(1)));
-        if !matches!(why, GreetError::Timeout) && trusted > Some(0) {
-            return Err(why);
-        }
-        match timeout(QUIC_PATIENCE, self.dial_quic(spec)).await {
-            Ok(Ok(io)) => Ok(io),
-            Ok(Err(clear)) if clear.lasts() => Err(clear),
-            _ => Err(why),
-        }
-    }
-
-    /// How often a path's TCP may fail before QUIC is tried.
-    fn trust_tcp<R>(&self, id: PathId, change: impl FnOnce(&mut u8) -> R) -> Option<R> {
-        let mut paths = self.0.paths.borrow_mut();
-        paths.get_mut(usize::from(id.0)).map(|path| change(&mut path.trust))
-    }
-
-    async fn dial_tcp(&self, spec: &PathSpec) -> Result<Io, GreetError> {
-        let stream = self.connect(spec).await?;
-        // What a NAT on the way remembers lasts so long, and no longer.
+        let stream = self.race(spec, config, |own, spec, server| async move {
+            own.connect_tcp_at(&spec, server).await
+        });
+        let stream = stream.await?;
+        // A NAT forgets an idle connection after some minutes.
         if let Some(idle) = self.0.keepalive {
             let keepalive = socket2::TcpKeepalive::new().with_time(idle);
             let keepalive = keepalive.with_interval(Duration::from_secs(10)).with_retries(3);
             let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         }
-        let name =
-            ServerName::try_from(NOBODY).map_err(|error| GreetError::Broken(error.to_string()))?;
+        let name = ServerName::try_from(SERVER_NAME).map_err(|error| {
+            HandshakeError::ConnectionLost(LossCause::Io(io::Error::other(error)))
+        })?;
         let connector = TlsConnector::from(Arc::clone(&self.0.tls));
         let connected = connector.connect(name, stream).await;
-        let (stream, tls) =
-            connected.map_err(|error| GreetError::of_handshake(&error))?.into_inner();
+        let (stream, tls) = connected.map_err(HandshakeError::from_tls_io)?.into_inner();
         Ok(Io::Tcp(Box::new(TcpCarrier::new(stream, Connection::Client(tls)))))
     }
 
-    async fn dial_quic(&self, spec: &PathSpec) -> Result<Io, GreetError> {
-        let mut last = GreetError::Timeout;
-        for server in self.servers(spec)? {
-            match timeout(QUIC_PATIENCE / 2, self.dial_quic_at(spec, server)).await {
-                Ok(Ok(io)) => return Ok(io),
-                Ok(Err(why)) if why.lasts() => return Err(why),
-                Ok(Err(why)) => last = why,
-                Err(_) => {}
-            }
-        }
-        Err(last)
-    }
-
-    async fn dial_quic_at(&self, spec: &PathSpec, server: SocketAddr) -> Result<Io, GreetError> {
-        let plain = |error: io::Error| {
-            let words = format!("no connection to {server}: {}", dial::plain(&error));
-            GreetError::Connect(words)
+    async fn connect_quic(&self, spec: &PathSpec) -> Result<Io, HandshakeError> {
+        let config = happy_eyeballs::Config {
+            attempt_timeout: Some(self.0.config.quic_address_timeout),
+            ..happy_eyeballs::Config::default()
         };
-        let socket = dial::udp_socket(spec, server).map_err(plain)?;
-        if let Some(mark) = self.0.mark {
-            manyways_sys::socket::set_mark(&socket, mark).map_err(plain)?;
-        }
-        let endpoint = quic::client_endpoint(socket).map_err(plain)?;
-        let config = quic::client_config(&self.0.tls).map_err(GreetError::Broken)?;
-        let connecting = endpoint
-            .connect_with(config, server, NOBODY)
-            .map_err(|error| GreetError::Connect(error.to_string()))?;
-        let connection = connecting.await.map_err(|error| GreetError::of_quic(&error))?;
-        let streams = connection.open_bi().await.map_err(|error| GreetError::of_quic(&error))?;
-        Ok(Io::Quic(Box::new(QuicCarrier::new(connection, streams, Some(endpoint)))))
+        self.race(spec, config, |own, spec, server| async move {
+            own.connect_quic_at(&spec, server).await
+        })
+        .await
     }
 
-    /// The gateway's addresses for a path.
-    fn servers(&self, spec: &PathSpec) -> Result<Vec<SocketAddr>, GreetError> {
-        let failed = |words: &str| GreetError::Connect(words.to_owned());
+    /// Connects to one of the gateway's addresses that fit a path.
+    async fn race<T: 'static, F>(
+        &self,
+        spec: &PathSpec,
+        config: happy_eyeballs::Config,
+        connect: impl Fn(Self, PathSpec, SocketAddr) -> F,
+    ) -> Result<T, HandshakeError>
+    where
+        F: Future<Output = Result<T, HandshakeError>> + 'static,
+    {
         if !spec.has_carrier() {
-            return Err(failed("its link is down"));
+            return Err(HandshakeError::LinkDown);
         }
-        let mut servers = self.gateway();
+        let mut servers = self.0.dialer.borrow().gateway().to_vec();
         servers.retain(|server| spec.has_family(server.ip()));
-        match servers.is_empty() {
-            true => Err(failed("it has no address of a family that the gateway has")),
-            false => Ok(servers),
+        if servers.is_empty() {
+            return Err(HandshakeError::NoAddress);
         }
+        let attempt = |server| connect(self.clone(), spec.clone(), server);
+        let raced = race::connect(servers, config, attempt, HandshakeError::is_permanent);
+        raced.await.map_err(|error| match error {
+            RaceError::Failed(Some(error)) => error,
+            RaceError::Failed(None) | RaceError::TimedOut => HandshakeError::Timeout,
+        })
     }
 
-    /// The first of the gateway's addresses that answers; each is tried beside those before it
-    /// after a moment (RFC 8305 §5).
-    async fn connect(&self, spec: &PathSpec) -> Result<TcpStream, GreetError> {
-        let mut waiting = self.servers(spec)?.into_iter();
-        let mut attempts = tokio::task::JoinSet::new();
-        let mut last = GreetError::Timeout;
-        loop {
-            match waiting.next() {
-                Some(server) => {
-                    let (client, spec) = (self.clone(), spec.clone());
-                    attempts.spawn_local(async move { client.connect_to(&spec, server).await });
-                }
-                None if attempts.is_empty() => return Err(last),
-                None => {}
-            }
-            let more = waiting.len() > 0;
-            let ended = tokio::select! {
-                ended = attempts.join_next() => ended,
-                () = tokio::time::sleep(STAGGER), if more => continue,
-            };
-            match ended {
-                Some(Ok(Ok(stream))) => return Ok(stream),
-                Some(Ok(Err(why))) => last = why,
-                _ => {}
-            }
-        }
-    }
-
-    async fn connect_to(
+    async fn connect_tcp_at(
         &self,
         spec: &PathSpec,
         server: SocketAddr,
-    ) -> Result<TcpStream, GreetError> {
-        let server = &server;
-        let failed = |words: String| GreetError::Connect(words);
-        let plain = |error: io::Error| {
-            failed(format!("no connection to {server}: {}", dial::plain(&error)))
-        };
-        let socket = dial::socket(spec, *server).map_err(plain)?;
-        if let Some(mark) = self.0.mark {
-            manyways_sys::socket::set_mark(&socket, mark).map_err(plain)?;
+    ) -> Result<TcpStream, HandshakeError> {
+        let failed = |error: io::Error| HandshakeError::Connect(server, error);
+        let socket = socket(spec, server).map_err(failed)?;
+        if let Some(mark) = self.0.socket_mark {
+            manyways_sys::socket::set_mark(&socket, mark).map_err(failed)?;
         }
-        socket.connect(*server).await.map_err(plain)
+        socket.connect(server).await.map_err(failed)
+    }
+
+    async fn connect_quic_at(
+        &self,
+        spec: &PathSpec,
+        server: SocketAddr,
+    ) -> Result<Io, HandshakeError> {
+        let failed = |error: io::Error| HandshakeError::Connect(server, error);
+        let socket = udp_socket(spec, server).map_err(failed)?;
+        if let Some(mark) = self.0.socket_mark {
+            manyways_sys::socket::set_mark(&socket, mark).map_err(failed)?;
+        }
+        let endpoint = quic::client_endpoint(socket).map_err(failed)?;
+        let config = quic::client_config(&self.0.tls).map_err(HandshakeError::Quic)?;
+        let connecting = endpoint
+            .connect_with(config, server, SERVER_NAME)
+            .map_err(|error| HandshakeError::Quic(error.into()))?;
+        let connection = connecting.await.map_err(HandshakeError::from_quic)?;
+        let streams = connection.open_bi().await.map_err(HandshakeError::from_quic)?;
+        Ok(Io::Quic(Box::new(QuicCarrier::new(connection, streams, Some(endpoint)))))
     }
 }
 

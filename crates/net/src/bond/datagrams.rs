@@ -167,7 +167,7 @@ impl Outgoing {
         }
         socket.set_nonblocking(true)?;
         let socket = Rc::new(UdpSocket::from_std(socket)?);
-        let receiver = self.rules.client().receiver(self.flow);
+        let receiver = self.rules.client().flow_receiver(self.flow);
         let reader = Rc::clone(&socket);
         let task = tokio::task::spawn_local(async move {
             let Some(receiver) = receiver else { return };

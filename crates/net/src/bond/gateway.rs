@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use super::allow::{AllowFile, Guest, Limits};
 use super::carrier::{Io, TcpCarrier};
 use super::door::Door;
-use super::greeting::{self, PATIENCE};
+use super::handshake;
 use super::key::{PrivateKey, PublicKey};
 use super::limit::{Limit, Way};
 use super::quic::{self, QuicCarrier};
@@ -41,6 +41,8 @@ pub(super) const ABSENCE: Duration = Duration::from_secs(45);
 /// Where there is no room for another session of a key, those that are there get so long to give a
 /// sign of life.
 const DOUBT: Duration = Duration::from_secs(5);
+/// How long a handshake may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// A client that says nothing for so long may have lost its power.
 const IDLE: Duration = Duration::from_secs(3600);
 /// A server gets so long to answer.
@@ -233,7 +235,7 @@ pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
         listeners.push(listener);
         let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
         let endpoint = quic::gateway_endpoint(socket, &tls);
-        endpoints.push(endpoint.map_err(|words| failed(io::Error::other(words)))?);
+        endpoints.push(endpoint.map_err(|error| failed(io::Error::other(error)))?);
     }
     let acceptor = TlsAcceptor::from(tls);
     let gateway = Rc::new(Gateway {
@@ -421,12 +423,13 @@ impl Gateway {
         let from = io.peer().map_or_else(|| "somewhere".to_owned(), shown);
         let guests = self.allow.guests();
         let guest = guests.find(&key).ok_or("its key is not in the allow-file any more")?.clone();
-        let (hello, early) = greeting::hear(&mut io).await.map_err(|error| error.to_string())?;
+        let (hello, early) =
+            handshake::read_hello(&mut io).await.map_err(|error| error.to_string())?;
         let id = (key, hello.session);
         let known = self.sessions.borrow().contains_key(&id);
         if hello.resumes && !known {
             let words = "it does not know this session, and may have been started anew";
-            greeting::refuse(&mut io, RefuseCode::Unknown, words.to_owned()).await;
+            handshake::send_refusal(&mut io, RefuseCode::Unknown, words.to_owned()).await;
             return Ok(());
         }
         let count = || self.sessions.borrow().keys().filter(|(owner, _)| *owner == key).count();
@@ -437,7 +440,7 @@ impl Gateway {
         if !known && own >= guest.limits.sessions as usize {
             self.doubt(&key);
             let words = format!("{} has {} already", guest.name, counted(own, "session"));
-            greeting::refuse(&mut io, RefuseCode::Limit, words.clone()).await;
+            handshake::send_refusal(&mut io, RefuseCode::Limit, words.clone()).await;
             return Err(words);
         }
         if !known {
@@ -452,7 +455,7 @@ impl Gateway {
             v4: self.reaches(true),
             v6: self.reaches(false),
         };
-        greeting::welcome(&mut io, welcome).await.map_err(|error| error.to_string())?;
+        handshake::send_welcome(&mut io, welcome).await.map_err(|error| error.to_string())?;
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&id) else { return Ok(()) };
         session.carriers += 1;
@@ -542,8 +545,8 @@ impl Gateway {
                     }
                 }
                 Event::CloseFlow { flow } => outlets.close(flow),
-                Event::Lost { path, why, .. } => {
-                    tracing::info!("{name}: path {} has ended: {why}", path.0);
+                Event::Lost { path, reason, .. } => {
+                    tracing::info!("{name}: path {} has ended: {reason}", path.0);
                     if let Some(session) = self.sessions.borrow_mut().get_mut(&id) {
                         session.carriers = session.carriers.saturating_sub(1);
                         if session.carriers == 0 {
@@ -552,7 +555,7 @@ impl Gateway {
                     }
                 }
                 // A gateway does not count single streams.
-                Event::Reached { .. } | Event::Closed { .. } => {}
+                Event::Reached { .. } | Event::Closed { .. } | Event::Recovered { .. } => {}
                 Event::Suspect { path, .. } => {
                     tracing::debug!("{name}: path {} does not get through", path.0);
                 }

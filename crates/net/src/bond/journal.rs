@@ -3,20 +3,22 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use manyways_proto::bond::path::PathState;
 use manyways_proto::mux::Counters;
 use manyways_proto::sched::PathId;
-use manyways_record::event::{BondOpen, BondShare, Event, Record};
+use manyways_record::event::Record;
 use manyways_unit::Time;
 use tokio::sync::mpsc;
 
+use super::event::{BondEvent, BondOpen, BondShare};
 use super::rules::{Fate, Traffic};
-use super::surroundings::{PathState, PathView};
+use super::surroundings::PathView;
 use super::tally::Counted;
 
 /// Tells what happens to whoever keeps a log.
 #[derive(Debug, Default)]
 pub struct Journal {
-    records: Option<mpsc::UnboundedSender<Record>>,
+    records: Option<mpsc::UnboundedSender<Record<BondEvent>>>,
     said: RefCell<Said>,
 }
 
@@ -29,13 +31,13 @@ struct Said {
 
 impl Journal {
     /// A journal, and what is told.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Record>) {
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<Record<BondEvent>>) {
         let (records, told) = mpsc::unbounded_channel();
         (Self { records: Some(records), ..Self::default() }, told)
     }
 
     /// Something happened, where somebody wants to know.
-    pub(super) fn tell(&self, time: Time, event: impl FnOnce() -> Event) {
+    pub(super) fn tell(&self, time: Time, event: impl FnOnce() -> BondEvent) {
         if let Some(records) = &self.records {
             let _ = records.send(Record { time, event: event() });
         }
@@ -49,8 +51,8 @@ impl Journal {
         for view in views {
             let before = self.said.borrow_mut().paths.insert(view.facts.id, view.state);
             if before != Some(view.state) {
-                let state = view.state.word().to_owned();
-                self.tell(time, || Event::BondPath { path: view.facts.name.clone(), state });
+                let state = view.state.name().to_owned();
+                self.tell(time, || BondEvent::BondPath { path: view.facts.name.clone(), state });
             }
         }
     }
@@ -60,7 +62,7 @@ impl Journal {
         let mut said = self.said.borrow_mut();
         if said.reinjected != counters.reinjected {
             said.reinjected = counters.reinjected;
-            self.tell(time, || Event::BondReinjection {
+            self.tell(time, || BondEvent::BondReinjection {
                 bytes: counters.reinjected,
                 spurious_bytes: counters.spurious,
             });
@@ -69,9 +71,9 @@ impl Journal {
 }
 
 /// A connection became a stream.
-pub(super) fn open(stream: u64, traffic: &Traffic) -> Event {
+pub(super) fn open(stream: u64, traffic: &Traffic) -> BondEvent {
     let facts = traffic.facts.borrow();
-    Event::BondOpen(BondOpen {
+    BondEvent::BondOpen(BondOpen {
         stream,
         to: facts.to.to_string(),
         domain: facts.domain.as_ref().map(ToString::to_string),
@@ -81,8 +83,8 @@ pub(super) fn open(stream: u64, traffic: &Traffic) -> Event {
 }
 
 /// The policy decided about it.
-pub(super) fn decision(stream: Option<u64>, traffic: &Traffic) -> Event {
-    Event::BondPolicy {
+pub(super) fn decision(stream: Option<u64>, traffic: &Traffic) -> BondEvent {
+    BondEvent::BondPolicy {
         stream,
         to: traffic.facts.borrow().to.to_string(),
         rule: traffic.rule.borrow().clone(),
@@ -96,11 +98,11 @@ pub(super) fn close(
     traffic: &Traffic,
     counted: &Counted,
     name: impl Fn(PathId) -> String,
-) -> Event {
+) -> BondEvent {
     let share = |(path, share): (&PathId, &super::tally::Share)| {
         (name(*path), BondShare { sent: share.sent, received: share.received })
     };
-    Event::BondClose {
+    BondEvent::BondClose {
         stream: counted.number,
         seconds: now.since(traffic.since).as_secs_f64(),
         up_bytes: counted.up,

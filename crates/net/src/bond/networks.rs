@@ -83,7 +83,7 @@ impl Networks {
         // The other way needs unsafe code; the watch has its descriptor for as long as it lives.
         #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
         let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
-        let mut gateway = self.0.client.follow_gateway();
+        let mut gateway = self.0.client.watch_gateway();
         loop {
             let mut ready = tokio::select! {
                 ready = watch.readable_mut() => ready?,
@@ -137,7 +137,7 @@ impl Networks {
                     if moved {
                         self.0.client.path_down(*id);
                     }
-                    self.0.client.path_changed(*id, spec);
+                    self.0.client.update_path(*id, spec);
                 }
                 None if !is_full => {
                     let id = self.0.client.add_path(spec);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use manyways_proto::mux::{Condition, Message};
 use manyways_unit::{Rate, Size, Span};
 use quinn::congestion::CubicConfig;
-use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use quinn::crypto::rustls::{NoInitialCipherSuite, QuicClientConfig, QuicServerConfig};
 use quinn::{
     ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, RecvStream,
     SendStream, ServerConfig, TokioRuntime, TransportConfig, VarInt,
@@ -194,7 +194,7 @@ impl QuicCarrier {
                             }
                             CarrierError::Closed
                         }
-                        Some(ConnectionError::TimedOut) => CarrierError::Silent,
+                        Some(ConnectionError::TimedOut) => CarrierError::IdleTimeout,
                         _ => broken(&error),
                     });
                 }
@@ -238,9 +238,24 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(config)
 }
 
+/// Why QUIC cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// TLS has no cipher suite for QUIC's first packets.
+    #[error("{0}")]
+    CipherSuite(#[from] NoInitialCipherSuite),
+    /// A connection cannot begin.
+    #[error("{0}")]
+    Connect(#[from] quinn::ConnectError),
+    /// The socket does not work.
+    #[error("{0}")]
+    Socket(#[from] io::Error),
+}
+
 /// A client's configuration out of that of TLS.
-pub(super) fn client_config(tls: &rustls::ClientConfig) -> Result<ClientConfig, String> {
-    let tls = QuicClientConfig::try_from(tls.clone()).map_err(|error| error.to_string())?;
+pub(super) fn client_config(tls: &rustls::ClientConfig) -> Result<ClientConfig, SetupError> {
+    let tls = QuicClientConfig::try_from(tls.clone())?;
     let mut config = ClientConfig::new(Arc::new(tls));
     config.transport_config(transport());
     Ok(config)
@@ -250,13 +265,12 @@ pub(super) fn client_config(tls: &rustls::ClientConfig) -> Result<ClientConfig, 
 pub(super) fn gateway_endpoint(
     socket: std::net::UdpSocket,
     tls: &rustls::ServerConfig,
-) -> Result<Endpoint, String> {
-    let tls = QuicServerConfig::try_from(tls.clone()).map_err(|error| error.to_string())?;
+) -> Result<Endpoint, SetupError> {
+    let tls = QuicServerConfig::try_from(tls.clone())?;
     let mut config = ServerConfig::with_crypto(Arc::new(tls));
     config.transport_config(transport());
     let runtime = Arc::new(TokioRuntime);
-    Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)
-        .map_err(|error| error.to_string())
+    Ok(Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime)?)
 }
 
 /// A client's endpoint on a socket.

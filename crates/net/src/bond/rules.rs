@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use manyways_proto::bond::path::PathState;
 use manyways_proto::mux::{Counters, FlowId, Input, StreamId, Target};
 use manyways_proto::policy::{Decision, Engine, Policy, Protocol};
 use manyways_proto::sched::{PathId, Treatment};
@@ -18,7 +19,7 @@ use manyways_wire::{HostName, Peek};
 use tokio::sync::{Notify, mpsc};
 
 use super::carrier::Chunk;
-use super::client::{Client, Noted};
+use super::client::{Client, TrafficEvent};
 use super::facts::{Facts, name_in};
 use super::hold::{Gate, Hold, HoldError, Holding, Waiting};
 use super::journal::{self, Journal};
@@ -116,7 +117,7 @@ impl Rules {
         journal: Journal,
     ) -> Self {
         let (noted, notes) = mpsc::unbounded_channel();
-        client.note_to(noted);
+        client.subscribe_traffic(noted);
         let rules = Self(Rc::new(Inner {
             client,
             networks,
@@ -569,11 +570,9 @@ impl Rules {
         let known = self.0.networks.known();
         let policy = self.0.engine.borrow().policy().clone();
         let (now, counters, (surroundings, views)) = self.0.client.handle().with(|session| {
-            let looked = self
-                .0
-                .watch
-                .borrow_mut()
-                .look(&known, session, &policy, |id| self.0.client.is_asleep(id));
+            let looked = self.0.watch.borrow_mut().look(&known, session, &policy, |id| {
+                self.0.client.path_state(id) == PathState::Asleep
+            });
             (session.now(), session.mux.counters(), looked)
         });
         self.0.journal.paths(now, &views);
@@ -600,17 +599,17 @@ impl Rules {
         }
     }
 
-    async fn listen(self, mut notes: mpsc::UnboundedReceiver<Noted>) {
+    async fn listen(self, mut notes: mpsc::UnboundedReceiver<TrafficEvent>) {
         while let Some(noted) = notes.recv().await {
             match noted {
-                Noted::Paths => self.look(),
-                Noted::Reached(number) => {
+                TrafficEvent::PathsChanged => self.look(),
+                TrafficEvent::ByteThreshold(number) => {
                     let traffic = self.0.streams.borrow().get(&number).cloned();
                     if let Some(traffic) = traffic {
                         self.decide(&traffic);
                     }
                 }
-                Noted::Closed(counted) => {
+                TrafficEvent::StreamClosed(counted) => {
                     let closed = self.0.streams.borrow_mut().remove(&counted.number);
                     if let Some(traffic) = closed {
                         let names = self.0.client.paths();

@@ -18,7 +18,7 @@ use manyways_proto::mux::{
 };
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::clock::Clock;
-use manyways_unit::{Span, Time};
+use manyways_unit::Time;
 use tokio::sync::{Notify, mpsc};
 
 use super::carrier::{CarrierError, Chunk, Vitals};
@@ -46,13 +46,18 @@ pub(super) enum Event {
     },
     /// A carrier does not get through.
     Suspect {
+        carrier: CarrierId,
         path: PathId,
+    },
+    /// A suspect carrier gets through again.
+    Recovered {
+        carrier: CarrierId,
     },
     /// A carrier has ended.
     Lost {
         carrier: CarrierId,
         path: PathId,
-        why: CarrierError,
+        reason: CarrierError,
     },
     /// The peer's session is over.
     Bye,
@@ -171,9 +176,8 @@ impl Session {
         self.clock.now()
     }
 
-    /// The wall clock when its time began.
-    pub(super) fn epoch(&self) -> Span {
-        self.clock.epoch()
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// What each carrier is doing.
@@ -231,11 +235,6 @@ impl Session {
             self.mux.handle(now, input);
         }
         self.pump();
-    }
-
-    /// Whether a carrier does not get through.
-    pub(super) fn is_suspect(&self, id: CarrierId) -> bool {
-        self.mux.carriers().any(|(carrier, suspect)| carrier == id && suspect)
     }
 
     /// How fast its applications may be in all. Those that wait for a limit that was go on.
@@ -379,11 +378,12 @@ impl Session {
             Output::PathDown { path } => {
                 let gone = self.carriers.iter().filter(|(_, slot)| slot.path == path);
                 for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
-                    self.lose(id, CarrierError::Down);
+                    self.lose(id, CarrierError::LinkDown);
                 }
                 return;
             }
-            Output::Suspect { carrier } => Event::Suspect { path: path(self, carrier) },
+            Output::Suspect { carrier } => Event::Suspect { carrier, path: path(self, carrier) },
+            Output::Recovered { carrier } => Event::Recovered { carrier },
             Output::Breach { carrier, what } => {
                 tracing::warn!(
                     "a carrier is closed, since the other end broke the protocol: {what}"

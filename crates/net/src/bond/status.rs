@@ -186,7 +186,7 @@ impl From<&PathView> for PathStatus {
         Self {
             name: facts.name.clone(),
             kind: facts.kind.clone(),
-            state: view.state.word().to_owned(),
+            state: view.state.name().to_owned(),
             carrier: view.carrier.map(str::to_owned),
             metered: facts.metered,
             down_bps: view.down.as_bps(),

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use manyways_proto::bond::path::PathState;
 use manyways_proto::estimate::{Look, Losses, Offer};
 use manyways_proto::mux::CarrierId;
 use manyways_proto::policy::{PathFacts, Policy, Surroundings};
@@ -42,17 +43,6 @@ pub(super) struct PathView {
     pub(super) unsent: Size,
     pub(super) in_flight: Size,
     pub(super) left: Option<Size>,
-}
-
-/// How a path is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PathState {
-    Up,
-    /// It has a carrier that does not get through.
-    Suspect,
-    /// It has no carrier as nobody has anything to say, and gets one when there is.
-    Asleep,
-    Down,
 }
 
 /// Who looks.
@@ -215,16 +205,5 @@ impl Watched {
         let rate = |now: u64, before: u64| Rate::of(Size::from_bytes(now - before), span);
         self.flows = (rate(share.received, before.received), rate(share.sent, before.sent));
         self.speed = Some((now, share));
-    }
-}
-
-impl PathState {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Suspect => "suspect",
-            Self::Asleep => "asleep",
-            Self::Down => "down",
-        }
     }
 }

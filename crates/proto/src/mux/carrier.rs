@@ -125,6 +125,8 @@ pub(super) struct Carrier {
     pub busy_at: Time,
     /// It has not got through for too long.
     pub suspect: bool,
+    /// The owner was told that it is suspect, and not that it has recovered.
+    pub told_suspect: bool,
     suspected_at: Time,
     pub pong: Option<u32>,
 }
@@ -165,6 +167,7 @@ impl Carrier {
             waits_since: None,
             busy_at: now,
             suspect: false,
+            told_suspect: false,
             suspected_at: now,
             pong: None,
         }

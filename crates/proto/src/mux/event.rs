@@ -196,6 +196,11 @@ pub enum Output<P> {
         /// Which one.
         carrier: CarrierId,
     },
+    /// A suspect carrier gets through again.
+    Recovered {
+        /// Which one.
+        carrier: CarrierId,
+    },
     /// The peer broke a rule: the carrier is to be closed.
     Breach {
         /// Over which carrier.

@@ -14,7 +14,13 @@ impl<P: Payload> Mux<P> {
         for carrier in &mut self.carriers {
             if carrier.suspect_at().is_some_and(|since| since <= now) {
                 carrier.suspect(now);
-                self.outputs.push_back(Output::Suspect { carrier: carrier.id });
+            }
+            if carrier.suspect != carrier.told_suspect {
+                carrier.told_suspect = carrier.suspect;
+                self.outputs.push_back(match carrier.suspect {
+                    true => Output::Suspect { carrier: carrier.id },
+                    false => Output::Recovered { carrier: carrier.id },
+                });
             }
         }
         if self.carriers.iter().all(|carrier| carrier.suspect) {

@@ -69,6 +69,9 @@ impl Btsnoop {
         if bytes.len() < BEFORE {
             return Ok(Step::More(BEFORE));
         }
+        if bytes.starts_with(&[0; BEFORE]) {
+            return Err(Broken::Zeros);
+        }
         let number = |at| Order::Big.u32(bytes, at);
         let captured = number(4) as usize;
         if captured > BLOCK_LIMIT {

@@ -110,6 +110,19 @@ fn an_acknowledgement_is_measured_from_the_last_segment_that_it_covers() {
 }
 
 #[test]
+fn an_acknowledgement_that_is_recorded_as_earlier_than_its_segment_is_no_measure() {
+    let mut passing = Passing::new(0);
+    passing.sends(100, 0);
+    passing.acks(99, 1);
+    passing.sends(200, 1);
+    passing.acks(200, 2);
+    assert_eq!(passing.stream.near().count(), 0);
+    passing.sends(300, 2);
+    passing.acks(307, 3);
+    assert_eq!(passing.stream.near().least(), Some(Span::from_millis(7)));
+}
+
+#[test]
 fn merged_segments_count_as_the_ones_that_they_were_and_are_acknowledged_in_parts() {
     let mut passing = Passing::new(0);
     passing.segment(0, 0, 10_000, &[]);

@@ -151,9 +151,9 @@ impl Session {
         self.pump();
     }
 
-    pub(super) fn lose(&mut self, id: CarrierId, why: CarrierError) {
+    pub(super) fn lose(&mut self, id: CarrierId, reason: CarrierError) {
         if let Some(path) = self.remove_carrier(id) {
-            let _ = self.events.send(Event::Lost { carrier: id, path, why });
+            let _ = self.events.send(Event::Lost { carrier: id, path, reason });
         }
     }
 

@@ -66,7 +66,21 @@ fn a_black_hole_stalls_a_stream_for_less_than_a_quarter_of_a_second() {
         // The client, too, learns of it: what it acknowledges is not acknowledged by anybody.
         let suspects: Vec<CarrierId> = play.world.suspects.iter().map(|(_, id)| *id).collect();
         assert_eq!(suspects, [play.carriers[0]; 2]);
+        assert_eq!(play.world.recoveries, []);
     }
+}
+
+#[test]
+fn a_path_that_was_only_silent_for_a_while_recovers() {
+    let mut play = Play::begin(treat(Kind::MinRtt));
+    play.world.set_silent(play.carriers[0], true);
+    play.on(300);
+    assert_eq!(play.world.suspects.len(), 2);
+    play.world.set_silent(play.carriers[0], false);
+    play.on(2_000);
+    play.stall();
+    let recoveries: Vec<CarrierId> = play.world.recoveries.iter().map(|(_, id)| *id).collect();
+    assert_eq!(recoveries, [play.carriers[0]; 2]);
 }
 
 #[test]

@@ -105,6 +105,7 @@ pub struct World {
     /// Bytes that each path brought, headers included.
     pub traffic: HashMap<PathId, u64>,
     pub suspects: Vec<(Time, CarrierId)>,
+    pub recoveries: Vec<(Time, CarrierId)>,
     /// Messages that were given to each carrier, and when.
     pub sent: Vec<(Time, CarrierId, Message<Piece>)>,
     pub breaches: Vec<&'static str>,
@@ -143,6 +144,7 @@ impl World {
             datagrams: Default::default(),
             traffic: HashMap::new(),
             suspects: Vec::new(),
+            recoveries: Vec::new(),
             sent: Vec::new(),
             breaches: Vec::new(),
             steps: 0,
@@ -491,6 +493,7 @@ impl World {
                 }
             }
             Output::Suspect { carrier } => self.suspects.push((self.now, carrier)),
+            Output::Recovered { carrier } => self.recoveries.push((self.now, carrier)),
             Output::Breach { what, .. } => self.breaches.push(what),
             Output::Bye => {}
         }

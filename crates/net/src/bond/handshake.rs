@@ -1,0 +1,251 @@
+//! How a carrier begins: TLS, then hello and welcome.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use manyways_proto::bond::dial::{FailureKind, Reason};
+use manyways_proto::mux::{DecodeError, Hello, Message, RefuseCode, VERSION, Welcome};
+use rustls::{AlertDescription, CertificateError, Error as TlsError};
+
+use super::carrier::{CarrierError, Chunk, Io};
+
+/// Why there is no carrier.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The interface of the path does not work.
+    #[error("its link is down")]
+    LinkDown,
+    /// The gateway has no address of a family that the path has.
+    #[error("it has no address of a family that the gateway has")]
+    NoAddress,
+    /// The gateway cannot be reached.
+    #[error("no connection to {0}: {error}", error = crate::fetch::dial::plain(.1))]
+    Connect(SocketAddr, #[source] io::Error),
+    /// The gateway does not answer.
+    #[error("no answer from the gateway")]
+    Timeout,
+    /// The gateway has another key.
+    #[error("the gateway has another key than the one that was given")]
+    WrongGateway,
+    /// The key of this client is not in the gateway's allow-file.
+    #[error("the gateway does not know this key")]
+    UnknownKey,
+    /// The peer does not speak the protocol of `manyways bond`.
+    #[error("the other end does not speak the protocol of manyways bond: {0}")]
+    WrongProtocol(#[source] ForeignMessage),
+    /// The gateway refuses the carrier, for a reason in its own words.
+    #[error("the gateway refuses: {1}")]
+    Refused(RefuseCode, String),
+    /// The peer speaks another version of the protocol.
+    #[error("the other end speaks version {0} of the protocol, this one version {VERSION}")]
+    Version(u8),
+    /// The connection broke.
+    #[error("the connection broke: {0}")]
+    ConnectionLost(#[source] LossCause),
+    /// TLS cannot be set up for QUIC.
+    #[error("QUIC cannot be set up: {0}")]
+    Quic(#[source] super::quic::SetupError),
+}
+
+/// What a peer said that no peer of `manyways bond` says.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForeignMessage {
+    /// In the handshake of TLS.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+    /// In the handshake of QUIC.
+    #[error("{0}")]
+    Quic(#[from] quinn::ConnectionError),
+    /// In its first message.
+    #[error("{0}")]
+    Message(#[from] DecodeError),
+    /// Its first message is another one than a hello or a welcome.
+    #[error("its first message is not the one that begins a carrier")]
+    OtherMessage,
+}
+
+/// How a connection broke.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LossCause {
+    /// Before TLS was done.
+    #[error("{}", crate::fetch::dial::plain(.0))]
+    Io(#[source] io::Error),
+    /// As QUIC tells it.
+    #[error("{0}")]
+    Quic(#[from] quinn::ConnectionError),
+    /// Before the welcome.
+    #[error("{0}")]
+    Carrier(#[from] CarrierError),
+}
+
+/// Why an attempt to connect has failed. Two failures are the same where a user reads the same.
+#[derive(Clone, Debug)]
+pub(super) struct AttemptError(pub(super) Arc<HandshakeError>);
+
+impl PartialEq for AttemptError {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.to_string() == other.0.to_string()
+    }
+}
+
+impl Reason for AttemptError {
+    fn kind(&self) -> FailureKind {
+        match &*self.0 {
+            HandshakeError::Refused(RefuseCode::Unknown, _) => FailureKind::UnknownSession,
+            HandshakeError::Timeout => FailureKind::Timeout,
+            error if error.is_permanent() => FailureKind::Permanent,
+            _ => FailureKind::Transient,
+        }
+    }
+}
+
+impl HandshakeError {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::LinkDown | Self::NoAddress | Self::Connect(..) | Self::Timeout => {
+                "is the gateway running there, and does its firewall let the port through?"
+            }
+            Self::WrongGateway => {
+                "compare --gateway-key with what `manyways bond gateway` prints when it starts"
+            }
+            Self::UnknownKey => {
+                "add this client's public key (`manyways bond keygen --show`) to the gateway's \
+                 allow-file"
+            }
+            Self::WrongProtocol(_) => "is there another service at this address?",
+            Self::Version(_) => "install the same version of manyways at both ends",
+            Self::Refused(..) | Self::ConnectionLost(_) | Self::Quic(_) => return None,
+        })
+    }
+
+    /// Whether another attempt fails too until somebody changes something at one of the two ends.
+    pub fn is_permanent(&self) -> bool {
+        matches!(
+            self,
+            Self::WrongGateway | Self::UnknownKey | Self::WrongProtocol(_) | Self::Version(_)
+        )
+    }
+
+    /// Why a TLS handshake with a gateway failed.
+    pub(super) fn from_tls_io(error: io::Error) -> Self {
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+        match tls {
+            Some(tls) => Self::from_tls(tls.clone()),
+            None => Self::ConnectionLost(LossCause::Io(error)),
+        }
+    }
+
+    /// Why a QUIC handshake with a gateway failed: TLS tells it by the number of its alert.
+    pub(super) fn from_quic(error: quinn::ConnectionError) -> Self {
+        use quinn::ConnectionError::{ConnectionClosed, TimedOut, TransportError};
+        const ALERT: u64 = 0x100;
+        let code = match &error {
+            TransportError(error) => u64::from(error.code),
+            ConnectionClosed(frame) => u64::from(frame.error_code),
+            TimedOut => return Self::Timeout,
+            _ => 0,
+        };
+        let by_us = matches!(error, TransportError(_));
+        match code.checked_sub(ALERT).map(|alert| AlertDescription::from(alert as u8)) {
+            Some(AlertDescription::AccessDenied) if by_us => Self::WrongGateway,
+            Some(AlertDescription::AccessDenied) => Self::UnknownKey,
+            Some(_) => Self::WrongProtocol(error.into()),
+            None => Self::ConnectionLost(error.into()),
+        }
+    }
+
+    fn from_tls(error: TlsError) -> Self {
+        match error {
+            TlsError::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
+                Self::WrongGateway
+            }
+            TlsError::AlertReceived(AlertDescription::AccessDenied) => Self::UnknownKey,
+            other => Self::WrongProtocol(other.into()),
+        }
+    }
+
+    fn from_carrier(io: &Io, error: CarrierError) -> Self {
+        match error {
+            CarrierError::Tls(error) => Self::from_tls(error),
+            CarrierError::Message(DecodeError::NotOurs) => {
+                Self::WrongProtocol(ForeignMessage::OtherMessage)
+            }
+            // It is the first message, so nothing was damaged on the way.
+            CarrierError::Message(error) => Self::WrongProtocol(error.into()),
+            other => match io.close_reason() {
+                // A QUIC client has finished its handshake before the gateway judges its key.
+                Some(reason) => Self::from_quic(reason),
+                None => Self::ConnectionLost(other.into()),
+            },
+        }
+    }
+}
+
+/// The first message of the peer, and those that came with it.
+async fn read_first_message(
+    io: &mut Io,
+) -> Result<(Message<Chunk>, Vec<Message<Chunk>>), HandshakeError> {
+    let heard = io.messages().await;
+    let mut messages = heard.map_err(|error| HandshakeError::from_carrier(io, error))?;
+    let rest = messages.split_off(1);
+    match messages.pop() {
+        Some(first) => Ok((first, rest)),
+        None => Err(HandshakeError::Timeout),
+    }
+}
+
+async fn flush(io: &mut Io) -> Result<(), HandshakeError> {
+    io.flush_all().await.map_err(|error| HandshakeError::from_carrier(io, error))
+}
+
+/// The client's part: sends the hello; the gateway's welcome, and the messages that came with it.
+pub(super) async fn send_hello(
+    io: &mut Io,
+    hello: Hello,
+) -> Result<(Welcome, Vec<Message<Chunk>>), HandshakeError> {
+    io.queue(&Message::Hello(hello));
+    flush(io).await?;
+    match read_first_message(io).await? {
+        (Message::Welcome(welcome), _) if welcome.version != VERSION => {
+            Err(HandshakeError::Version(welcome.version))
+        }
+        (Message::Welcome(welcome), rest) => Ok((welcome, rest)),
+        (Message::Refuse(code, words), _) => Err(HandshakeError::Refused(code, words)),
+        _ => Err(HandshakeError::WrongProtocol(ForeignMessage::OtherMessage)),
+    }
+}
+
+/// The gateway's part: the client's hello, and the messages that came with it.
+pub(super) async fn read_hello(
+    io: &mut Io,
+) -> Result<(Hello, Vec<Message<Chunk>>), HandshakeError> {
+    match read_first_message(io).await? {
+        (Message::Hello(hello), _) if hello.version != VERSION => {
+            let words = format!("this gateway speaks version {VERSION} of the protocol");
+            send_refusal(io, RefuseCode::Version, words).await;
+            Err(HandshakeError::Version(hello.version))
+        }
+        (Message::Hello(hello), rest) => Ok((hello, rest)),
+        _ => Err(HandshakeError::WrongProtocol(ForeignMessage::OtherMessage)),
+    }
+}
+
+/// Welcomes a carrier.
+pub(super) async fn send_welcome(io: &mut Io, welcome: Welcome) -> Result<(), HandshakeError> {
+    io.queue(&Message::Welcome(welcome));
+    flush(io).await
+}
+
+/// Refuses a carrier. Whether the client receives that does not matter.
+pub(super) async fn send_refusal(io: &mut Io, code: RefuseCode, words: String) {
+    io.queue(&Message::Refuse(code, words));
+    let _ = flush(io).await;
+    if let Io::Quic(io) = io {
+        io.finish().await;
+    }
+}

@@ -1,0 +1,109 @@
+//! Which number stands for which rule's treatment on the wire: one for each rule that carries
+//! something.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::sched::Treatment;
+
+/// The labels that are given out. 0 is that of the policy's default.
+#[derive(Debug, Default)]
+pub(super) struct Labels(BTreeMap<u8, Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    rule: Option<String>,
+    treatment: Treatment,
+}
+
+/// A label, and whether the gateway has to be told of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct AssignedLabel {
+    pub(super) id: u8,
+    pub(super) change: LabelChange,
+}
+
+/// Whether a label stands for something else now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LabelChange {
+    /// It stood for the same before.
+    Unchanged,
+    /// No flow has it yet.
+    New,
+    /// Flows that have it are treated otherwise from now on.
+    Redefined,
+}
+
+impl Labels {
+    /// What a label stands for.
+    pub(super) fn treatment(&self, id: u8) -> Option<Treatment> {
+        self.0.get(&id).map(|entry| entry.treatment)
+    }
+
+    /// The label of what `rule` carries, or the default for `None`. `used` are the labels that flows
+    /// have. `None` when no number is left.
+    pub(super) fn assign(
+        &mut self,
+        rule: Option<&str>,
+        treatment: Treatment,
+        used: impl FnOnce() -> BTreeSet<u8>,
+    ) -> Option<AssignedLabel> {
+        let known = self.0.iter_mut().find(|(_, entry)| entry.rule.as_deref() == rule);
+        if let Some((id, entry)) = known {
+            let change = match entry.treatment == treatment {
+                true => LabelChange::Unchanged,
+                false => LabelChange::Redefined,
+            };
+            entry.treatment = treatment;
+            return Some(AssignedLabel { id: *id, change });
+        }
+        let id = match rule {
+            None => 0,
+            // A number that was never used comes before one whose rule has nothing to carry any
+            // more: what of that is still on its way would be taken for something else.
+            Some(_) => (1..=u8::MAX).find(|id| !self.0.contains_key(id)).or_else(|| {
+                let used = used();
+                (1..=u8::MAX).find(|id| !used.contains(id))
+            })?,
+        };
+        self.0.insert(id, Entry { rule: rule.map(str::to_owned), treatment });
+        Some(AssignedLabel { id, change: LabelChange::New })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn treatment(priority: u8) -> Treatment {
+        Treatment { priority, ..Treatment::default() }
+    }
+
+    #[test]
+    fn a_rule_keeps_its_label_and_redefines_it() {
+        let mut labels = Labels::default();
+        let mut assign = |rule, priority| {
+            let AssignedLabel { id, change } =
+                labels.assign(rule, treatment(priority), BTreeSet::new).unwrap();
+            (id, change)
+        };
+        assert_eq!(assign(None, 1), (0, LabelChange::New));
+        assert_eq!(assign(Some("a"), 1), (1, LabelChange::New));
+        assert_eq!(assign(Some("b"), 1), (2, LabelChange::New));
+        assert_eq!(assign(Some("a"), 1), (1, LabelChange::Unchanged));
+        assert_eq!(assign(Some("a"), 2), (1, LabelChange::Redefined));
+        assert_eq!(assign(Some("a"), 2), (1, LabelChange::Unchanged));
+    }
+
+    #[test]
+    fn labels_that_no_flow_has_are_assigned_again_and_others_are_not() {
+        let mut labels = Labels::default();
+        for rule in 1..=255 {
+            labels.assign(Some(&rule.to_string()), treatment(1), BTreeSet::new).unwrap();
+        }
+        let all: BTreeSet<u8> = (1..=255).collect();
+        assert_eq!(labels.assign(Some("more"), treatment(1), || all.clone()), None);
+        let but_one: BTreeSet<u8> = all.into_iter().filter(|id| *id != 7).collect();
+        let assigned = labels.assign(Some("more"), treatment(1), || but_one);
+        assert_eq!(assigned, Some(AssignedLabel { id: 7, change: LabelChange::New }));
+    }
+}

@@ -1,0 +1,376 @@
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::PathFacts;
+use crate::sched::PathId;
+
+fn target(port: u16) -> Target {
+    Target::Address("192.0.2.1".parse().unwrap(), port)
+}
+
+fn tcp(port: u16) -> FlowFacts {
+    FlowFacts::new(Protocol::Tcp, target(port))
+}
+
+fn policy(text: &str) -> Policy {
+    Policy::parse(text).unwrap()
+}
+
+/// A table, and how many bytes each stream has.
+struct World {
+    table: FlowTable,
+    bytes: RefCell<HashMap<u64, u64>>,
+}
+
+impl World {
+    fn new(text: &str) -> Self {
+        Self { table: FlowTable::new(policy(text)), bytes: RefCell::default() }
+    }
+
+    fn begin(&mut self, facts: FlowFacts) -> AppFlowId {
+        self.table.begin(Time::ZERO, facts)
+    }
+
+    fn with<R>(&mut self, act: impl FnOnce(&mut FlowTable, &StreamBytes<'_>) -> R) -> R {
+        let counts = &self.bytes;
+        act(&mut self.table, &|_, number| counts.borrow().get(&number).copied())
+    }
+
+    fn evaluate(&mut self, id: AppFlowId) -> Routing {
+        self.with(|table, bytes| table.evaluate(id, bytes));
+        self.table.routing(id)
+    }
+
+    /// The flow is decided about and becomes this stream.
+    fn stream(&mut self, id: AppFlowId, number: u64) {
+        self.evaluate(id);
+        self.table.carry(id, Carriage::Stream(StreamId(number), number));
+        self.bytes.borrow_mut().insert(number, 0);
+    }
+
+    fn replace(&mut self, text: &str) {
+        let policy = policy(text);
+        self.with(|table, bytes| table.replace_policy(Time::from_millis(1), policy, bytes));
+    }
+
+    fn take(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.table.poll()).collect()
+    }
+}
+
+fn define(id: u8, outputs: &[Output]) -> bool {
+    outputs
+        .iter()
+        .any(|one| matches!(one, Output::DefineLabel { id: defined, .. } if *defined == id))
+}
+
+const WEB: &str = "[[rule]]\nname = \"web\"\nmatch = { port = 80 }\nuse = { priority = 2 }\n";
+
+#[test]
+fn each_rule_that_carries_something_has_a_label_of_its_own() {
+    let mut world = World::new(WEB);
+    let [web, other, more] = [80, 443, 80].map(|port| world.begin(tcp(port)));
+    assert_eq!(world.table.routing(web), Routing::Block, "nothing is decided yet");
+    assert_eq!(world.evaluate(web), Routing::Bond(1));
+    assert!(define(1, &world.take()));
+    assert_eq!(world.evaluate(other), Routing::Bond(0));
+    assert!(define(0, &world.take()));
+    assert_eq!(world.evaluate(more), Routing::Bond(1));
+    assert_eq!(world.take(), [], "the gateway knows that one");
+    assert_eq!(world.table.treatment(1).map(|treatment| treatment.priority), Some(2));
+    assert_eq!(world.table.get(web).unwrap().rule.as_deref(), Some("web"));
+}
+
+#[test]
+fn a_stream_changes_its_label_before_the_label_changes_its_meaning() {
+    let mut world = World::new(WEB);
+    let [web, other] = [80, 443].map(|port| world.begin(tcp(port)));
+    world.stream(web, 0);
+    world.stream(other, 1);
+    world.take();
+    world.replace(
+        "[[rule]]\nname = \"web\"\nmatch = { port = 443 }\nuse = { priority = 5 }\n\
+         [[rule]]\nname = \"old\"\nmatch = { port = 80 }\nuse = { priority = 2 }\n",
+    );
+    let outputs = world.take();
+    let place = |wanted: &dyn Fn(&Output) -> bool| outputs.iter().position(wanted).unwrap();
+    let assigned = |stream: u64, to: u8| {
+        place(&|one| *one == Output::AssignLabel { stream: StreamId(stream), label: to })
+    };
+    let redefined = place(&|one| matches!(one, Output::DefineLabel { id: 1, .. }));
+    let defined = place(&|one| matches!(one, Output::DefineLabel { id: 2, .. }));
+    assert!(defined < assigned(0, 2) && assigned(0, 2) < redefined, "{outputs:?}");
+    assert!(assigned(1, 1) < redefined, "{outputs:?}");
+    assert_eq!(outputs.iter().filter(|one| matches!(one, Output::Decided(_))).count(), 2);
+}
+
+#[test]
+fn what_is_under_way_stays_where_it_is() {
+    let direct = "[default]\ndirect = true\n";
+    let mut world = World::new("");
+    let [stream, datagrams] =
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(53))].map(|facts| world.begin(facts));
+    world.stream(stream, 0);
+    world.table.carry(datagrams, Carriage::Datagrams(FlowId(0)));
+    world.evaluate(datagrams);
+    world.replace(direct);
+    for id in [stream, datagrams] {
+        assert_eq!(world.table.routing(id), Routing::Bond(0), "the bond carries it already");
+    }
+    let fresh =
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(53))].map(|facts| world.begin(facts));
+    world.table.carry(fresh[1], Carriage::Datagrams(FlowId(1)));
+    assert_eq!(fresh.map(|id| world.evaluate(id)), [Routing::Direct; 2]);
+    world.replace("");
+    assert_eq!(world.table.routing(fresh[0]), Routing::Direct, "its connection is past the bond");
+    assert_eq!(
+        world.table.routing(fresh[1]),
+        Routing::Bond(0),
+        "the next datagram may go anywhere"
+    );
+}
+
+#[test]
+fn a_rule_that_blocks_ends_streams_and_stops_datagrams() {
+    let mut world = World::new("");
+    let [stream, datagrams] =
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(80))].map(|facts| world.begin(facts));
+    world.stream(stream, 0);
+    world.table.carry(datagrams, Carriage::Datagrams(FlowId(0)));
+    world.evaluate(datagrams);
+    world.take();
+    world.replace("[[rule]]\nname = \"no\"\nmatch = { port = 80 }\nuse = { block = true }\n");
+    assert!(world.take().contains(&Output::EndStream(StreamId(0))));
+    assert_eq!(world.table.routing(datagrams), Routing::Block);
+    assert_eq!(world.table.routing(AppFlowId(99)), Routing::Block);
+}
+
+const LARGE: &str =
+    "[[rule]]\nname = \"large\"\nmatch = { bytes = \">=1KB\" }\nuse = { priority = 0 }\n";
+
+#[test]
+fn a_flow_is_decided_about_again_when_it_has_grown() {
+    let mut world = World::new(LARGE);
+    let [stream, datagrams] =
+        [tcp(80), FlowFacts::new(Protocol::Udp, target(80))].map(|facts| world.begin(facts));
+    world.stream(stream, 7);
+    let threshold = |bytes| Output::SetThreshold { stream: StreamId(7), bytes };
+    assert!(world.take().contains(&threshold(Some(1_000))));
+    world.bytes.borrow_mut().insert(7, 1_000);
+    let id = world.table.of_stream(7).unwrap();
+    assert_eq!(world.evaluate(id), Routing::Bond(1));
+    let outputs = world.take();
+    assert!(outputs.contains(&threshold(None)) && outputs.contains(&Output::Decided(stream)));
+    world.table.carry(datagrams, Carriage::Datagrams(FlowId(0)));
+    assert_eq!(world.evaluate(datagrams), Routing::Bond(0));
+    assert!(!world.table.count_datagram(datagrams, 600, 399));
+    assert!(world.table.count_datagram(datagrams, 1, 0));
+    assert_eq!(world.table.routing(datagrams), Routing::Bond(1));
+    assert!(!world.table.count_datagram(datagrams, 5_000, 0), "once");
+}
+
+#[test]
+fn a_stream_that_is_over_is_left_alone() {
+    let mut world = World::new("");
+    let id = world.begin(tcp(80));
+    world.stream(id, 0);
+    world.take();
+    world.bytes.borrow_mut().clear();
+    world.replace("[default]\nscheduler = \"redundant\"\n");
+    assert_eq!(world.take(), []);
+    world.table.end(id);
+    assert_eq!((world.table.of_stream(0), world.table.flows().count()), (None, 0));
+}
+
+#[test]
+fn a_delayed_flow_is_shown_and_decided_about_when_it_is_released() {
+    let mut world = World::new(WEB);
+    let id = world.begin(tcp(80));
+    assert_eq!(world.table.flows().count(), 0, "nothing is known of it yet");
+    let (decision, rule) = world.table.preview(id);
+    assert!(matches!(decision, Decision::Bond(_)));
+    world.table.delay(id, rule);
+    world.replace("[default]\nscheduler = \"single\"\n");
+    assert_eq!(world.take(), [], "the gateway is told nothing of it");
+    assert_eq!(world.table.flows().map(|(_, flow)| flow.is_delayed).collect::<Vec<_>>(), [true]);
+    world.table.release(id);
+    assert_eq!(world.evaluate(id), Routing::Bond(0));
+    assert_eq!(world.table.get(id).unwrap().rule, None);
+}
+
+/// As many rules as there are labels, and some more, each for a port.
+fn many_rules() -> String {
+    (1..=300)
+        .map(|port| {
+            format!("[[rule]]\nname = \"r{port}\"\nmatch = {{ port = {port} }}\nuse = {{}}\n")
+        })
+        .collect()
+}
+
+#[test]
+fn where_all_labels_are_taken_further_rules_are_blocked_until_one_is_free() {
+    let mut world = World::new(&many_rules());
+    let ids: Vec<AppFlowId> = (1..=255).map(|port| world.begin(tcp(port))).collect();
+    for (label, id) in (1..=255).zip(&ids) {
+        assert_eq!(world.evaluate(*id), Routing::Bond(label));
+    }
+    assert!(!world.take().contains(&Output::LabelsExhausted));
+    let [one, two] = [256, 257].map(|port| world.begin(tcp(port)));
+    assert_eq!([one, two].map(|id| world.evaluate(id)), [Routing::Block; 2]);
+    assert_eq!(world.take(), [Output::LabelsExhausted], "once");
+    let default = world.begin(tcp(9_999));
+    assert_eq!(world.evaluate(default), Routing::Bond(0), "the default has its own");
+    world.table.end(ids[41]);
+    assert_eq!(world.evaluate(one), Routing::Bond(42));
+    assert_eq!(world.evaluate(two), Routing::Block);
+}
+
+#[test]
+fn the_next_look_at_the_paths_is_never_in_the_past() {
+    let text =
+        "[[rule]]\nname = \"far\"\nwhen = { wifi.rtt = \">100ms\" }\nuse = { block = true }\n";
+    let mut world = World::new(text);
+    let surroundings = |rtt: u64| Surroundings {
+        paths: vec![PathFacts {
+            rtt: Some(Span::from_millis(rtt)),
+            ..PathFacts::new(PathId(0), "wlan0", "wifi")
+        }],
+        ..Surroundings::default()
+    };
+    let id = world.begin(tcp(80));
+    let observe = |world: &mut World, millis: u64, rtt| {
+        let now = Time::from_millis(millis);
+        world.with(|table, bytes| table.observe(now, &surroundings(rtt), bytes));
+        world.table.next_wakeup()
+    };
+    assert_eq!(observe(&mut world, 0, 50), None);
+    world.stream(id, 0);
+    let wakeup = observe(&mut world, 1_000, 200).unwrap();
+    assert!(wakeup > Time::from_millis(1_000));
+    // The value has lasted long enough only just after this.
+    let late = wakeup.as_nanos() / 1_000_000;
+    assert_eq!(observe(&mut world, late, 200), None);
+    assert_eq!(world.table.routing(id), Routing::Block);
+}
+
+/// What a session knows of labels, to check that the order of outputs makes sense.
+#[derive(Default)]
+struct Session {
+    labels: HashMap<u8, Treatment>,
+    streams: HashMap<StreamId, u8>,
+}
+
+#[derive(Clone, Debug)]
+enum Happens {
+    Begin(u16, bool),
+    End(usize),
+    Grow(usize, u64),
+    Replace(usize),
+    Delay(usize),
+    Release(usize),
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        4 => (1_u16..6, any::<bool>()).prop_map(|(port, udp)| Happens::Begin(port, udp)),
+        1 => (0_usize..20).prop_map(Happens::End),
+        2 => (0_usize..20, 1_u64..3_000).prop_map(|(at, bytes)| Happens::Grow(at, bytes)),
+        2 => (0_usize..4).prop_map(Happens::Replace),
+        1 => (0_usize..20).prop_map(Happens::Delay),
+        1 => (0_usize..20).prop_map(Happens::Release),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: every stream has a label that the session knows and that means what the
+    /// policy says, and the flows of one rule share a label.
+    #[test]
+    fn labels_mean_what_the_policy_says(events in prop::collection::vec(happens(), 1..60)) {
+        let rule = |name: &str, port: u16, rest: &str| {
+            format!("[[rule]]\nname = \"{name}\"\nmatch = {{ port = {port} }}\n{rest}\n")
+        };
+        let texts = [
+            String::new(),
+            rule("a", 1, "use = { priority = 3 }") + &rule("b", 2, "use = { priority = 4 }"),
+            rule("b", 1, "use = { priority = 5 }") + &rule("a", 2, "use = { block = true }"),
+            LARGE.to_owned() + &rule("c", 3, "use = { scheduler = \"redundant\" }"),
+        ];
+        let mut world = World::new("");
+        let mut session = Session::default();
+        let mut flows: Vec<(AppFlowId, Option<u64>)> = Vec::new();
+        for (number, event) in (0_u64..).zip(events) {
+            match event {
+                Happens::Begin(port, udp) => {
+                    let protocol = if udp { Protocol::Udp } else { Protocol::Tcp };
+                    let id = world.begin(FlowFacts::new(protocol, target(port)));
+                    let routing = world.evaluate(id);
+                    if udp {
+                        world.table.carry(id, Carriage::Datagrams(FlowId(number as u32)));
+                        flows.push((id, None));
+                    } else if let Routing::Bond(label) = routing {
+                        session.streams.insert(StreamId(number), label);
+                        world.table.carry(id, Carriage::Stream(StreamId(number), number));
+                        world.bytes.borrow_mut().insert(number, 0);
+                        flows.push((id, Some(number)));
+                    } else {
+                        world.table.end(id);
+                    }
+                }
+                Happens::End(at) if at < flows.len() => {
+                    let (id, number) = flows.remove(at);
+                    world.table.end(id);
+                    if let Some(number) = number {
+                        session.streams.remove(&StreamId(number));
+                    }
+                }
+                Happens::Grow(at, bytes) if at < flows.len() => {
+                    match flows[at] {
+                        (id, Some(number)) => {
+                            *world.bytes.borrow_mut().entry(number).or_default() += bytes;
+                            world.evaluate(id);
+                        }
+                        (id, None) => drop(world.table.count_datagram(id, bytes as usize, 0)),
+                    }
+                }
+                Happens::Replace(at) => world.replace(&texts[at]),
+                Happens::Delay(at) if at < flows.len() && flows[at].1.is_none() => {
+                    world.table.delay(flows[at].0, None);
+                }
+                Happens::Release(at) if at < flows.len() && flows[at].1.is_none() => {
+                    world.table.release(flows[at].0);
+                    world.evaluate(flows[at].0);
+                }
+                _ => {}
+            }
+            for output in world.take() {
+                match output {
+                    Output::DefineLabel { id, treatment } => {
+                        session.labels.insert(id, treatment);
+                    }
+                    Output::AssignLabel { stream, label } => {
+                        prop_assert!(session.labels.contains_key(&label), "{label} means nothing");
+                        if let Some(known) = session.streams.get_mut(&stream) {
+                            *known = label;
+                        }
+                    }
+                    Output::EndStream(_) | Output::SetThreshold { .. } => {}
+                    Output::Decided(id) => prop_assert!(world.table.get(id).is_some()),
+                    Output::LabelsExhausted => prop_assert!(false, "there are enough"),
+                }
+            }
+            let mut by_rule: HashMap<Option<String>, u8> = HashMap::new();
+            for (_, flow) in world.table.flows().filter(|(_, flow)| !flow.is_delayed) {
+                let Routing::Bond(label) = flow.routing else { continue };
+                prop_assert_eq!(session.labels.get(&label).copied(), world.table.treatment(label));
+                if let Carriage::Stream(stream, _) = flow.carriage {
+                    prop_assert_eq!(session.streams[&stream], label);
+                }
+                let known = *by_rule.entry(flow.rule.clone()).or_insert(label);
+                prop_assert_eq!(known, label);
+            }
+        }
+    }
+}
