@@ -1,10 +1,9 @@
 //! `manyways get` beside what a user would take instead: one network, fixed chunks, aria2 and the
 //! kernel's Multipath TCP, over emulated links, in one run.
 //!
-//! [`mod@plan`] has the cells, [`contender`] the contenders, [`drive`] runs a download, [`targets`]
+//! [`mod@plan`] has the cells, [`manyways_rig::download`] the contenders, [`drive`] runs a download, [`targets`]
 //! compares it with what was to be reached, and [`table`] writes its figures down.
 
-mod contender;
 mod curve;
 mod drive;
 mod plan;
@@ -12,18 +11,19 @@ mod record;
 mod table;
 mod targets;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use manyways_rig::download::Programs;
 use manyways_rig::launch::DriveError;
 use manyways_rig::links::mean_rate;
 use manyways_rig::results::{Family, ResultsOf};
 use manyways_rig::target::Target;
 use manyways_sys::signal::Termination;
 
-use self::contender::Programs;
 use self::plan::{Cell, Entry, Setting, plan};
 use self::record::{Figures, More, Record};
-use crate::options::{Modes, Options, Pairs, needs_root};
+use crate::options::{Modes, Options, Pairs, needed, needs_root};
 
 /// Compare `manyways get` with one network, fixed chunks, aria2 and kernel MPTCP (as root).
 ///
@@ -52,15 +52,17 @@ pub fn run(args: GetArgs) -> Result<ExitCode, String> {
     let cells = plan(mode, &args.options.cells, &pairs);
     args.options.run(mode, cells, left_out, |setup| {
         needs_root()?;
-        let programs = Programs::find(setup.manyways)?;
+        let (programs, ss) = (Programs::find(setup.manyways), needed("ss")?);
         let versions = programs.versions();
-        Ok((Get { programs, termination: setup.termination, seed: setup.seed }, versions))
+        Ok((Get { programs, ss, termination: setup.termination, seed: setup.seed }, versions))
     })
 }
 
 /// What all cells share.
 struct Get {
     programs: Programs,
+    /// Shows the sockets' congestion control.
+    ss: PathBuf,
     termination: Termination,
     seed: u64,
 }

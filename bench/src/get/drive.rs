@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use manyways_record::event;
 use manyways_rig::Origin;
 use manyways_rig::cell::Run;
+use manyways_rig::download::{Downloader, Fetch, Report, read_curl, read_get};
 use manyways_rig::launch::{DriveError, Ended, Launcher, first_line, system};
 use manyways_rig::links::{fluid_bound, period};
 use manyways_rig::sample::median;
@@ -15,7 +16,6 @@ use manyways_trace::scenario::Event;
 use manyways_unit::{Size, Span};
 
 use super::Get;
-use super::contender::{Contender, Errand, Said, curl_said, get_said};
 use super::curve::{self, Curve, Story, sum_reaches};
 use super::plan::{self, Cell, Entry, LARGEST, NAME, PRIMER, STEP};
 use super::record::{Figures, Moment, Record};
@@ -51,10 +51,10 @@ pub fn measure(
     };
     stage.look_at_sockets(record)?;
     let mut able = stage.able(record);
-    let known = |entry: &Entry| entry.contender == Contender::Known;
+    let known = |entry: &Entry| entry.contender == Downloader::Known;
     if able.iter().any(known) && !stage.prime()? {
         able.retain(|entry| !known(entry));
-        let name = Contender::Known.name(&cell.links);
+        let name = Downloader::Known.name(&cell.links);
         record.left_out.push(format!("{name}: earlier transfers were not remembered"));
     }
     if !cell.is_constant() {
@@ -105,15 +105,16 @@ impl Stage<'_> {
     /// Looks at every socket in the middle of a transfer, on both sides, with and without MPTCP.
     fn look_at_sockets(&self, record: &mut Record) -> Result<(), DriveError> {
         let wants_mptcp = self.cell.contenders.iter().any(|entry| entry.contender.is_mptcp());
-        for contender in [Contender::MpH2, Contender::Mptcp] {
+        for contender in [Downloader::MpH2, Downloader::Mptcp] {
             let mptcp = contender.is_mptcp();
             if mptcp && (!wants_mptcp || contender.missing(&self.get.programs).is_some()) {
                 continue;
             }
-            let errand = Errand { warm: false, ..self.errand(plan::sample(self.cell), None, None) };
+            let fetch_of =
+                Fetch { warm: false, ..self.fetch_of(plan::sample(self.cell), None, None) };
             let (seen, complaint) = self.launcher.sockets_during(
-                contender.command(&errand),
-                (self.cell.hosts.len(), &self.get.programs.ss),
+                contender.command(&fetch_of),
+                (self.cell.hosts.len(), &self.get.ss),
                 self.cell.offset(0, STEP),
                 |bytes, elapsed| bytes.iter().all(|bytes| *bytes >= IN_USE) || elapsed > STARTED,
             )?;
@@ -134,8 +135,8 @@ impl Stage<'_> {
     fn prime(&mut self) -> Result<bool, DriveError> {
         let folder = self.origin.folder().join("primed");
         for index in 0..self.cell.links.len() {
-            let errand = Errand { warm: false, ..self.errand(PRIMER, None, Some(&folder)) };
-            let command = Contender::Single(index).command(&errand);
+            let fetch_of = Fetch { warm: false, ..self.fetch_of(PRIMER, None, Some(&folder)) };
+            let command = Downloader::Single(index).command(&fetch_of);
             self.launcher.run(command, 60.0, Span::ZERO, &[])?;
         }
         let learned = fs::read_dir(&folder).map_or(0, Iterator::count);
@@ -153,9 +154,9 @@ impl Stage<'_> {
             }
             let _ = fs::remove_file(self.origin.events());
             let memory = self.fresh_memory(entry.contender)?;
-            let errand = self.errand(TRIAL, None, memory.as_deref());
+            let fetch_of = self.fetch_of(TRIAL, None, memory.as_deref());
             let offset = self.cell.offset(0, STEP);
-            let ended = self.launcher.run(entry.contender.command(&errand), 30.0, offset, &[])?;
+            let ended = self.launcher.run(entry.contender.command(&fetch_of), 30.0, offset, &[])?;
             let lead = self.story().map(|story| story.began - self.launcher.wall(ended.zero));
             self.leads.insert(name, lead.into_iter().collect());
         }
@@ -185,7 +186,7 @@ impl Stage<'_> {
         let lead = if self.cell.is_constant() { 0.0 } else { known.unwrap_or(USUAL_LEAD) };
         let cache = self.fresh_memory(entry.contender)?;
         let command =
-            entry.contender.command(&self.errand(entry.size, entry.stop, cache.as_deref()));
+            entry.contender.command(&self.fetch_of(entry.size, entry.stop, cache.as_deref()));
         let begin = self.cell.offset(round, STEP);
         let offset = ahead(begin, lead, self.cell.links.iter().filter_map(period).min());
         let lead = Span::from_secs_f64(lead);
@@ -205,7 +206,7 @@ impl Stage<'_> {
         let outcome = self.outcome(entry, &ended);
         if let Some(story) = entry.contender.is_get().then(|| self.story()).flatten() {
             self.tell(entry, &story, &ended, &events, &mut figures);
-            if let (Contender::Single(link), Ok(_)) = (entry.contender, &outcome) {
+            if let (Downloader::Single(link), Ok(_)) = (entry.contender, &outcome) {
                 let curve = story.curves.get(&self.cell.links[link].name);
                 self.alone.insert((round, link), curve.cloned().unwrap_or_default());
             }
@@ -215,7 +216,7 @@ impl Stage<'_> {
             }
         }
         Ok(match outcome {
-            Ok(Said { seconds, paths }) => {
+            Ok(Report { seconds, paths, .. }) => {
                 Run::of(Figures { seconds: Some(seconds), paths, ..figures }, None)
             }
             Err(why) => Run::of(figures, Some(why)),
@@ -234,7 +235,7 @@ impl Stage<'_> {
         figures.gaps.clone_from(&story.gaps);
         figures.waits.clone_from(&story.waits);
         let curves: Vec<Curve> = story.curves.values().cloned().collect();
-        if let (Contender::Single(_), [curve]) = (entry.contender, &curves[..]) {
+        if let (Downloader::Single(_), [curve]) = (entry.contender, &curves[..]) {
             let reached = |size: Size| {
                 let bytes = size.as_bytes();
                 Some((bytes, sum_reaches(&curves, bytes)?))
@@ -251,7 +252,7 @@ impl Stage<'_> {
     }
 
     /// What the contender reports, or why it failed.
-    fn outcome(&self, entry: &Entry, ended: &Ended) -> Result<Said, String> {
+    fn outcome(&self, entry: &Entry, ended: &Ended) -> Result<Report, String> {
         match ended.success {
             None => return Err("it took too long".to_owned()),
             Some(false) => return Err(first_line(&ended.stderr)),
@@ -263,16 +264,16 @@ impl Stage<'_> {
             return Err(format!("the file is not the server's ({} bytes)", file.len()));
         }
         let said = match entry.contender {
-            Contender::Aria2 => Some(Said { seconds: ended.seconds, paths: Vec::new() }),
-            Contender::Curl(_) | Contender::MptcpCurl => curl_said(&ended.stdout),
-            _ => get_said(&ended.stdout),
+            Downloader::Aria2 => Some(Report { seconds: ended.seconds, ..Report::default() }),
+            Downloader::Curl(_) | Downloader::MptcpCurl => read_curl(&ended.stdout),
+            _ => read_get(&ended.stdout),
         };
         said.ok_or_else(|| "its report cannot be read".to_owned())
     }
 
     /// A copy of the primed memory for a contender that has one, so that no run teaches the next.
-    fn fresh_memory(&self, contender: Contender) -> Result<Option<PathBuf>, DriveError> {
-        let Some(primed) = self.primed.as_ref().filter(|_| contender == Contender::Known) else {
+    fn fresh_memory(&self, contender: Downloader) -> Result<Option<PathBuf>, DriveError> {
+        let Some(primed) = self.primed.as_ref().filter(|_| contender == Downloader::Known) else {
             return Ok(None);
         };
         let folder = self.origin.folder().join("memory");
@@ -289,9 +290,14 @@ impl Stage<'_> {
         Ok(Some(folder))
     }
 
-    fn errand<'e>(&'e self, size: Size, stop: Option<Size>, cache: Option<&'e Path>) -> Errand<'e> {
+    fn fetch_of<'e>(
+        &'e self,
+        size: Size,
+        stop: Option<Size>,
+        cache: Option<&'e Path>,
+    ) -> Fetch<'e> {
         let (programs, links) = (&self.get.programs, self.cell.links.as_slice());
-        Errand {
+        Fetch {
             programs,
             site: &self.origin,
             links,

@@ -1,6 +1,7 @@
 //! What is measured: the cells, each with its links, its objects and who fetches them.
 
 use manyways_rig::WARM_UP;
+use manyways_rig::download::Downloader;
 use manyways_rig::links::{
     self, LTE_RTT, Pair, WIFI_RTT, constant, dies, falls, fluid_bound, mean_rate, round_trip,
     wifi_and_lte,
@@ -8,7 +9,6 @@ use manyways_rig::links::{
 use manyways_trace::scenario::{HostSpec, LinkSpec};
 use manyways_unit::{Rate, Size, Span};
 
-use super::contender::Contender;
 use crate::options::Mode;
 
 /// A cell.
@@ -25,7 +25,7 @@ pub struct Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Who.
-    pub contender: Contender,
+    pub contender: Downloader,
     /// The object.
     pub size: Size,
     /// Only so much of it.
@@ -55,8 +55,8 @@ const PAIRS: usize = 8;
 /// What aria2 does not split further.
 const ARIA2_LEAST: u64 = 2 * MB;
 
-const VARIANTS: [Contender; 3] = [Contender::MpH2, Contender::Sized, Contender::Known];
-const RIVALS: [Contender; 2] = [Contender::MpH2, Contender::Mptcp];
+const VARIANTS: [Downloader; 3] = [Downloader::MpH2, Downloader::Sized, Downloader::Known];
+const RIVALS: [Downloader; 2] = [Downloader::MpH2, Downloader::Mptcp];
 
 /// The cells in the order in which they run; those of `words` are in a quick run too.
 pub fn plan(mode: Mode, words: &[String], pairs: &[Pair]) -> Vec<Cell> {
@@ -97,16 +97,19 @@ const fn size(bytes: u64) -> Size {
 }
 
 /// Contenders that fetch an object of so many bytes.
-fn fetch(contenders: &[Contender], bytes: u64) -> impl Iterator<Item = Entry> {
-    let entry =
-        move |contender: &Contender| Entry { contender: *contender, size: size(bytes), stop: None };
+fn fetch(contenders: &[Downloader], bytes: u64) -> impl Iterator<Item = Entry> {
+    let entry = move |contender: &Downloader| Entry {
+        contender: *contender,
+        size: size(bytes),
+        stop: None,
+    };
     contenders.iter().map(entry)
 }
 
 /// The chunks that are smaller than an object: a larger one would leave it to one path alone.
 fn chunks(bytes: u64) -> impl Iterator<Item = Entry> {
     let fitting = CHUNKS.into_iter().filter(move |kib| kib * 1024 < bytes);
-    fitting.flat_map(move |kib| fetch(&[Contender::FixedChunk(kib)], bytes).collect::<Vec<_>>())
+    fitting.flat_map(move |kib| fetch(&[Downloader::FixedChunk(kib)], bytes).collect::<Vec<_>>())
 }
 
 /// Each link alone. The fastest fetches all of the object; the others as much as T\* can need, but
@@ -121,7 +124,7 @@ fn singles(links: &[LinkSpec], bytes: u64, whole: bool) -> Vec<Entry> {
     };
     (0..links.len())
         .map(|index| Entry {
-            contender: Contender::Single(index),
+            contender: Downloader::Single(index),
             size: size(bytes),
             stop: enough(index),
         })
@@ -173,7 +176,7 @@ fn part_a(mode: Mode) -> Vec<Cell> {
 }
 
 fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
-    let others = [Contender::EqualSplit, Contender::Mptcp, Contender::MptcpCurl];
+    let others = [Downloader::EqualSplit, Downloader::Mptcp, Downloader::MptcpCurl];
     let mut entries = Vec::new();
     for bytes in sizes {
         entries.extend(fetch(&VARIANTS, *bytes));
@@ -181,12 +184,12 @@ fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
         entries.extend(fetch(&others, *bytes));
         // It begins with a process of its own, so that its connections are never warm.
         if !warm && *bytes >= ARIA2_LEAST {
-            entries.extend(fetch(&[Contender::Aria2], *bytes));
+            entries.extend(fetch(&[Downloader::Aria2], *bytes));
         }
     }
     let largest = sizes.iter().copied().max().unwrap_or_default();
     entries.extend(singles(links, largest, false));
-    entries.extend(fetch(&[Contender::Curl(0), Contender::Curl(1)], largest));
+    entries.extend(fetch(&[Downloader::Curl(0), Downloader::Curl(1)], largest));
     entries
 }
 
@@ -194,7 +197,7 @@ fn every_size(links: &[LinkSpec], sizes: &[u64], warm: bool) -> Vec<Entry> {
 fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
     let whole = |bytes: u64| {
         let mut entries: Vec<Entry> = fetch(&VARIANTS, bytes).chain(chunks(bytes)).collect();
-        entries.extend(fetch(&[Contender::Mptcp], bytes));
+        entries.extend(fetch(&[Downloader::Mptcp], bytes));
         entries
     };
     let (mut entries, largest) = match (rates, warm) {
@@ -202,7 +205,7 @@ fn some_sizes(links: &[LinkSpec], rates: (u64, u64), warm: bool) -> Vec<Entry> {
         ((5, 10), true) => (whole(512 * KB), 512 * KB),
         ((18, 32), true) => (whole(5 * MB), 5 * MB),
         ((10, 5), false) => {
-            let some = [Contender::MpH2, Contender::Sized, Contender::Mptcp, Contender::Aria2];
+            let some = [Downloader::MpH2, Downloader::Sized, Downloader::Mptcp, Downloader::Aria2];
             (fetch(&some, 2 * MB).collect(), 2 * MB)
         }
         _ => return Vec::new(),
@@ -218,8 +221,8 @@ fn part_b(mode: Mode, pairs: &[Pair]) -> Vec<Cell> {
     for index in 0..PAIRS.min(pairs.len()) {
         let pair = &pairs[index * pairs.len() / PAIRS.min(pairs.len())];
         let links = pair.links();
-        let some: &[Contender] = if mode == Mode::Full {
-            &[Contender::MpH2, Contender::Sized, Contender::Mptcp, Contender::FixedChunk(1024)]
+        let some: &[Downloader] = if mode == Mode::Full {
+            &[Downloader::MpH2, Downloader::Sized, Downloader::Mptcp, Downloader::FixedChunk(1024)]
         } else {
             &RIVALS
         };
@@ -235,10 +238,10 @@ fn part_b(mode: Mode, pairs: &[Pair]) -> Vec<Cell> {
             let mut entries: Vec<Entry> = Vec::new();
             for bytes in sizes {
                 entries.extend(fetch(some, bytes).filter(|entry| {
-                    !matches!(entry.contender, Contender::FixedChunk(_)) || bytes > MB
+                    !matches!(entry.contender, Downloader::FixedChunk(_)) || bytes > MB
                 }));
                 if bytes <= MB {
-                    entries.extend(fetch(&[Contender::FixedChunk(256)], bytes));
+                    entries.extend(fetch(&[Downloader::FixedChunk(256)], bytes));
                 }
             }
             entries.extend(singles(&links, 2 * MB, true));
@@ -259,7 +262,7 @@ fn part_c(mode: Mode) -> Vec<Cell> {
         let entries = fetch(&some, 20 * MB).chain(alone.clone()).collect();
         cells.push(cell('c', format!("c-{wifi}-{lte}"), links.clone(), true, entries));
         if mode == Mode::Full {
-            let some = [&RIVALS[..], &[Contender::Aria2]].concat();
+            let some = [&RIVALS[..], &[Downloader::Aria2]].concat();
             let entries = fetch(&some, 20 * MB).chain(alone).collect();
             cells.push(cell('c', format!("c-{wifi}-{lte}-cold"), links, false, entries));
         }
@@ -277,8 +280,8 @@ fn part_d() -> Vec<Cell> {
     let mut entries = Vec::new();
     for (link, wanted) in [(0, MB), (1, MB), (2, MB), (2, 10 * MB)] {
         // All of an object that ends there tells what the link carries anyway.
-        entries.extend(fetch(&[Contender::Single(link)], wanted));
-        for contender in [Contender::Window(link), Contender::Reset(link)] {
+        entries.extend(fetch(&[Downloader::Single(link)], wanted));
+        for contender in [Downloader::Window(link), Downloader::Reset(link)] {
             entries.push(Entry { contender, size: size(2 * wanted), stop: Some(size(wanted)) });
         }
     }
@@ -292,7 +295,7 @@ fn part_e(mode: Mode) -> Vec<Cell> {
     let settings = [(10, 5), (18, 32), (5, 10)];
     let settings = if mode == Mode::Full { &settings[..] } else { &settings[..2] };
     let of = |(wifi, lte): &(u64, u64)| {
-        let entries = fetch(&[Contender::MpH2, Contender::Serial], 2 * MB).collect();
+        let entries = fetch(&[Downloader::MpH2, Downloader::Serial], 2 * MB).collect();
         cell('e', format!("e-{wifi}-{lte}"), wifi_and_lte(*wifi, *lte), true, entries)
     };
     settings.iter().map(of).collect()
@@ -310,7 +313,7 @@ fn part_f(mode: Mode) -> Vec<Cell> {
         if mode == Mode::Full { &[(5, 5), (5, 10), (10, 5)] } else { &[(5, 10), (10, 5)] };
     let temperatures: &[bool] = if mode == Mode::Full { &[true, false] } else { &[true] };
     let of = |(wifi, lte): (u64, u64), warm: bool| {
-        let both = [Contender::MpH2, Contender::OneServer];
+        let both = [Downloader::MpH2, Downloader::OneServer];
         let entries = fetch(&both, 512 * KB).chain(fetch(&both, MB)).collect();
         let links = wifi_and_lte(wifi, lte);
         let name = format!("f-{wifi}-{lte}-{}", temperature(warm));
@@ -339,7 +342,7 @@ fn part_h(mode: Mode) -> Vec<Cell> {
     links.push(constant("eth", 20, Span::from_millis(40)));
     let mut some = RIVALS.to_vec();
     if mode == Mode::Full {
-        some.extend([Contender::Sized, Contender::FixedChunk(512), Contender::FixedChunk(256)]);
+        some.extend([Downloader::Sized, Downloader::FixedChunk(512), Downloader::FixedChunk(256)]);
     }
     let entries = fetch(&some, 4 * MB).chain(singles(&links, 4 * MB, false)).collect();
     vec![cell('h', "h".to_owned(), links, true, entries)]
@@ -348,9 +351,9 @@ fn part_h(mode: Mode) -> Vec<Cell> {
 /// One path dies without a word.
 fn part_i(mode: Mode) -> Vec<Cell> {
     let of = |(dead, survivor): (&str, usize)| {
-        let some = if mode == Mode::Full { RIVALS.to_vec() } else { vec![Contender::MpH2] };
+        let some = if mode == Mode::Full { RIVALS.to_vec() } else { vec![Downloader::MpH2] };
         // What the surviving link carries, as a client sees it.
-        let alone = fetch(&[Contender::Single(survivor)], MB).collect::<Vec<_>>();
+        let alone = fetch(&[Downloader::Single(survivor)], MB).collect::<Vec<_>>();
         let entries = fetch(&some, 4 * MB).chain(alone).collect();
         let cell = cell('i', format!("i-{dead}"), wifi_and_lte(10, 5), true, entries);
         let at = Span::from_secs(1);
@@ -378,7 +381,7 @@ pub fn sample(cell: &Cell) -> Size {
 /// About how many seconds a cell takes.
 pub fn seconds_of_all(cell: &Cell) -> f64 {
     let round: f64 = cell.contenders.iter().map(|entry| seconds(cell, entry)).sum();
-    let known = cell.contenders.iter().any(|entry| entry.contender == Contender::Known);
+    let known = cell.contenders.iter().any(|entry| entry.contender == Downloader::Known);
     let prime = |link: &LinkSpec| Rate::time_for(mean_rate(link), PRIMER).as_secs_f64() + 0.5;
     let primed: f64 = if known { cell.links.iter().map(prime).sum() } else { 0.0 };
     let tried = if cell.is_constant() { 0.0 } else { 1.5 * cell.contenders.len() as f64 };
@@ -393,8 +396,8 @@ pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     let moved = fluid_bound(links, offset, &cell.events, bytes).unwrap_or(60.0);
     let waits = match entry.contender {
         // Each request costs a round trip, and no other request shares the last one.
-        Contender::FixedChunk(_) | Contender::EqualSplit => 1.3,
-        Contender::Aria2 => 1.5,
+        Downloader::FixedChunk(_) | Downloader::EqualSplit => 1.3,
+        Downloader::Aria2 => 1.5,
         _ => 1.1,
     };
     // Name, connection, TLS and request, and the windows that grow.
@@ -413,7 +416,7 @@ pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
     0.3 + ahead + moved * waits
 }
 
-/// What fills the memory of [`Contender::Known`], over each path.
+/// What fills the memory of [`Downloader::Known`], over each path.
 pub const PRIMER: Size = size(4 * MB);
 
 #[cfg(test)]
@@ -482,7 +485,7 @@ mod tests {
         let cells = of(Mode::Default, &[]);
         let unequal = find(&cells, "c-50-1");
         let alone = |link| {
-            let contender = Contender::Single(link);
+            let contender = Downloader::Single(link);
             *unequal.contenders.iter().find(|entry| entry.contender == contender).unwrap()
         };
         assert_eq!(alone(0).stop, None);

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use manyways_rig::cell::{CellRecord, Run};
+use manyways_rig::download::PathReport;
 use serde::{Deserialize, Serialize};
-
-use super::contender::PathSaid;
 
 /// A cell.
 pub type Record = CellRecord<Figures, More>;
@@ -61,7 +60,7 @@ pub struct Figures {
     pub link_bytes: Vec<u64>,
     /// What each path did, where the contender tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<PathSaid>,
+    pub paths: Vec<PathReport>,
     /// Seconds from the last byte of a request to the first of the next on the same path, and that
     /// path's name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use manyways_rig::download::Downloader;
 use manyways_rig::sample::{median, ratio};
 use manyways_rig::target::{
     Bound, Figure, Target, Verdict, as_measured, each, middle_and_worst, target,
 };
 
-use super::contender::Contender;
 use super::plan::CHUNKS;
 use super::record::{self, Figures, Record, by_round};
 
@@ -26,7 +26,7 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
                 && cell.more.warm == warm
                 && ["a", "c", "h"].contains(&cell.part.as_str())
         };
-        let over_ideal = |contender: Contender| {
+        let over_ideal = |contender: Downloader| {
             figures(
                 cells,
                 constant,
@@ -36,9 +36,9 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
         };
         let name = |variant: &str| format!("{variant} / T\\*, constant rates, {}", heat(warm));
         targets.extend([
-            each(name("mp-h2"), Bound::AtMost(1.08), over_ideal(Contender::MpH2)),
-            each(name("mp-h2+fs"), Bound::AtMost(1.05), over_ideal(Contender::Sized)),
-            each(name("mp-h2+fs+bw/l"), Bound::AtMost(1.05), over_ideal(Contender::Known)),
+            each(name("mp-h2"), Bound::AtMost(1.08), over_ideal(Downloader::MpH2)),
+            each(name("mp-h2+fs"), Bound::AtMost(1.05), over_ideal(Downloader::Sized)),
+            each(name("mp-h2+fs+bw/l"), Bound::AtMost(1.05), over_ideal(Downloader::Known)),
         ]);
     }
     for warm in [true, false] {
@@ -64,8 +64,8 @@ pub fn targets(cells: &[Record]) -> Vec<Target> {
             here,
             |_| true,
             |cell, bytes| {
-                let alone = times(cell, Contender::OneServer, bytes);
-                compared(cell, Contender::MpH2, bytes, &alone).map(|ratio| 1.0 - ratio)
+                let alone = times(cell, Downloader::OneServer, bytes);
+                compared(cell, Downloader::MpH2, bytes, &alone).map(|ratio| 1.0 - ratio)
             },
         );
         let name = format!("multi-homing gain, {}", heat(warm));
@@ -111,14 +111,14 @@ pub fn shown(bytes: u64) -> String {
     }
 }
 
-fn times(cell: &Record, contender: Contender, bytes: u64) -> BTreeMap<u32, f64> {
+fn times(cell: &Record, contender: Downloader, bytes: u64) -> BTreeMap<u32, f64> {
     record::times(cell, &contender.name(&[]), bytes)
 }
 
 /// A contender's median over another one.
 fn compared(
     cell: &Record,
-    contender: Contender,
+    contender: Downloader,
     bytes: u64,
     with: &BTreeMap<u32, f64>,
 ) -> Option<f64> {
@@ -134,20 +134,20 @@ fn best(all: impl IntoIterator<Item = BTreeMap<u32, f64>>) -> BTreeMap<u32, f64>
 }
 
 fn over_mptcp(cell: &Record, bytes: u64) -> Option<f64> {
-    let kernel = [Contender::Mptcp, Contender::MptcpCurl];
+    let kernel = [Downloader::Mptcp, Downloader::MptcpCurl];
     let kernel = best(kernel.map(|contender| times(cell, contender, bytes)));
-    compared(cell, Contender::MpH2, bytes, &kernel)
+    compared(cell, Downloader::MpH2, bytes, &kernel)
 }
 
 /// The better of the links alone, chosen afterwards.
 fn over_best_link(cell: &Record, bytes: u64) -> Option<f64> {
     let alone =
         best(cell.links.iter().map(|link| record::times(cell, &format!("{link} alone"), bytes)));
-    compared(cell, Contender::MpH2, bytes, &alone)
+    compared(cell, Downloader::MpH2, bytes, &alone)
 }
 
 fn over_chunks(cells: &[Record]) -> [Target; 2] {
-    let chunk = |cell: &Record, kib, bytes| times(cell, Contender::FixedChunk(kib), bytes);
+    let chunk = |cell: &Record, kib, bytes| times(cell, Downloader::FixedChunk(kib), bytes);
     let over_best = figures(
         cells,
         part("a"),
@@ -156,7 +156,7 @@ fn over_chunks(cells: &[Record]) -> [Target; 2] {
             let all: Vec<_> = CHUNKS.map(|kib| chunk(cell, kib, bytes)).into();
             // One of them is not the best of several.
             let several = all.iter().filter(|times| !times.is_empty()).count() > 1;
-            compared(cell, Contender::MpH2, bytes, &best(all)).filter(|_| several)
+            compared(cell, Downloader::MpH2, bytes, &best(all)).filter(|_| several)
         },
     );
     let fast = |cell: &Record| cell.name.starts_with("a-18-32");
@@ -164,7 +164,7 @@ fn over_chunks(cells: &[Record]) -> [Target; 2] {
         cells,
         fast,
         |_| true,
-        |cell, bytes| compared(cell, Contender::MpH2, bytes, &chunk(cell, 1024, bytes)),
+        |cell, bytes| compared(cell, Downloader::MpH2, bytes, &chunk(cell, 1024, bytes)),
     );
     let name = "mp-h2 / best fixed-chunk of four sizes, (a)".to_owned();
     [
@@ -277,7 +277,7 @@ const TLS_RECORD: f64 = 16_384.0;
 const PAUSE: f64 = 0.010;
 
 fn pipelining(cells: &[Record]) -> [Target; 2] {
-    let name = Contender::MpH2.name(&[]);
+    let name = Downloader::MpH2.name(&[]);
     let mut gaps = Vec::new();
     for cell in cells.iter().filter(|cell| cell.part == "e") {
         let record = |path: &str| {
@@ -307,8 +307,8 @@ fn pipelining(cells: &[Record]) -> [Target; 2] {
         part("e"),
         |_| true,
         |cell, bytes| {
-            let serial = times(cell, Contender::Serial, bytes);
-            compared(cell, Contender::MpH2, bytes, &serial).map(|ratio| 1.0 - ratio)
+            let serial = times(cell, Downloader::Serial, bytes);
+            compared(cell, Downloader::MpH2, bytes, &serial).map(|ratio| 1.0 - ratio)
         },
     );
     let gain = each("gain by pipelining, 2 MB".to_owned(), Bound::AtLeast(f64::NEG_INFINITY), gain);
@@ -323,7 +323,7 @@ fn pipelining(cells: &[Record]) -> [Target; 2] {
 }
 
 fn estimate(cells: &[Record]) -> Target {
-    let ours = [Contender::MpH2, Contender::Sized, Contender::Known].map(|c| c.name(&[]));
+    let ours = [Downloader::MpH2, Downloader::Sized, Downloader::Known].map(|c| c.name(&[]));
     let runs = cells.iter().flat_map(|cell| &cell.runs);
     let runs = runs.filter(|run| ours.contains(&run.contender));
     let waits: Vec<(f64, f64)> = runs.flat_map(|run| run.figures.waits.clone()).collect();
@@ -340,7 +340,7 @@ fn estimate(cells: &[Record]) -> Target {
 /// What was over half a second of the time from a path's death to the end, over the time in which
 /// the other path alone would have brought what was missing.
 fn death(cells: &[Record]) -> Target {
-    let name = Contender::MpH2.name(&[]);
+    let name = Downloader::MpH2.name(&[]);
     let mut found = Vec::new();
     let mut lost = 0;
     for cell in cells.iter().filter(|cell| cell.part == "i") {

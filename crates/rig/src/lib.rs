@@ -6,6 +6,8 @@
 //! - Benchmarks: contenders take turns in the rounds of a [`cell`], in a lab that [`launch`] builds.
 //!   [`results`] runs the cells, writes their records down after each and goes on after an end;
 //!   [`sample`] and [`target`] compare, and [`page`] writes Markdown, misses first.
+//! - Programs that fetch an object from an [`Origin`] ([`download`]), for a benchmark and for the
+//!   demonstration.
 //!
 //! The crate knows no subcommand's internals: `manyways` is one program among others here, known by
 //! its command line. It draws no chart and decides no target: a family of benchmarks does.
@@ -13,6 +15,7 @@
 
 pub mod cell;
 mod certificate;
+pub mod download;
 pub mod launch;
 pub mod links;
 pub mod machine;

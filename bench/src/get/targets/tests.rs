@@ -1,7 +1,7 @@
 use manyways_rig::cell::Run;
+use manyways_rig::download::PathReport;
 
 use super::*;
-use crate::get::contender::PathSaid;
 use crate::get::record::{Moment, More};
 
 fn figures(bytes: u64, seconds: f64) -> Figures {
@@ -97,7 +97,7 @@ fn the_best_single_path_is_chosen_afterwards() {
 #[test]
 fn bytes_past_the_end_are_counted_on_the_link_and_by_the_client() {
     let carried = |contender: &str, bytes, stop, link_bytes, tail_bytes| {
-        let paths = vec![PathSaid { tail_bytes, ..PathSaid::default() }];
+        let paths = vec![PathReport { tail_bytes, ..PathReport::default() }];
         let link_bytes = vec![link_bytes, 0];
         with(0, contender, Figures { stop, link_bytes, paths, ..figures(bytes, 1.0) })
     };
