@@ -198,7 +198,7 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
     let mut joules: Vec<f64> = Vec::new();
     for line in pieces.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
-        let number = |place: usize| fields[place].parse::<f64>().unwrap();
+        let number = |place: usize| fields[place].parse::<f64>().expect("a number");
         let (begins, ends, spent) = (number(2) - from, number(3) - from, number(5));
         // Pieces that begin on an edge are behind it.
         let place = |at: f64| (at / step + 1e-7) as usize;
@@ -226,7 +226,7 @@ fn monitor(pieces: &str, from: f64, step: f64) -> String {
 fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> {
     let words = ["infer", trace, "--power", "monitor.csv", "--profile", profile, "--json"];
     let found = document(&radio(files, &[&words[..], more].concat()).succeeded());
-    found["powers"]["numbers"].as_array().unwrap().clone()
+    found["powers"]["numbers"].as_array().expect("a list").clone()
 }
 
 #[test]
@@ -386,10 +386,27 @@ fn heartbeats_of_one_connection_are_batched_and_shifted() {
     assert!(saved(now) == 0.0 && saved(without) > saved(batch) && saved(batch) > 0.0);
 }
 
+/// Every command takes a known name for the profile, and says so where a file has that name too.
+#[test]
+fn a_known_name_stands_before_a_file() {
+    let files = folder();
+    let wifi = radio(files.path(), &["profiles", "wifi"]).succeeded().stdout;
+    fs::write(files.path().join("lte"), wifi).unwrap();
+    let technology = |done: &Finished| document(done)["profiles"][0]["technology"].clone();
+    let done = radio(files.path(), &["check", "lte", "--json"]).succeeded();
+    assert_eq!(technology(&done), "lte");
+    assert!(done.stderr.contains("hint: write ./lte for the file"), "{}", done.stderr);
+    let done = radio(files.path(), &["check", "./lte", "--json"]).succeeded();
+    assert!(technology(&done) == "wifi" && done.stderr.is_empty(), "{}", done.stderr);
+}
+
 #[test]
 fn bad_input_gets_a_sentence_and_a_hint() {
     let files = folder();
     let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
+    write("broken.toml", "# mine\ntitel = \"x\"\n");
+    write("twice.csv", "time,bytes,direction,time\n1,1,up,1\n");
+    fs::create_dir(files.path().join("empty")).unwrap();
     write("unsorted.csv", "time,bytes,direction\n2,1,up\n1,1,up\n");
     write("nan.csv", "time,bytes,direction\nNaN,1,up\n");
     write("negative.csv", "time,bytes,direction\n-1,1,up\n");
@@ -413,6 +430,11 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         (vec!["generate", "--app", "im", "--seed", "1-3"], 2, "name a folder with -o"),
         (vec!["whatif", "good.csv", "--profile", "lte"], 2, "nothing is to be changed"),
         (vec!["infer"], 2, "neither --probes nor --power is given"),
+        (vec!["check", "broken.toml"], 2, "broken.toml:2:1: the profile has no `titel`"),
+        (vec!["energy", "good.csv", "--profile", "broken.toml"], 2, "broken.toml:2:1: "),
+        (vec!["energy", "empty", "--profile", "lte"], 1, "hint: a folder must have the tables of"),
+        (vec!["whatif", "good.csv", "--profile", "lte", "--batch", "0s"], 2, "above 0 and up to"),
+        (vec!["energy", "twice.csv", "--profile", "lte"], 1, "there are two columns `time`"),
         (vec!["infer", "--probes", "good.csv"], 1, "there is no column `idle`"),
     ] {
         let done = radio(files.path(), &words);

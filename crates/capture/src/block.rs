@@ -33,6 +33,7 @@ struct Place {
     interface: u16,
     is_sent: Option<bool>,
     lost_before: u64,
+    steps_back: bool,
 }
 
 /// Bytes that were read. Room for more is kept from block to block, as it is cleared only once.
@@ -127,6 +128,7 @@ impl Blocks {
                 interface: packet.interface as u16,
                 is_sent: packet.is_sent,
                 lost_before: packet.lost_before,
+                steps_back: packet.steps_back,
             });
         });
         if self.interfaces.len() != self.reader.interfaces().len() {
@@ -260,11 +262,12 @@ impl Block {
         self.bytes.filled >= LENGTH
     }
 
-    /// Adds a packet of the first interface, which had `length` bytes. `write` appends those that
+    /// Adds a packet of the first interface, which had `length` bytes, and passed then, which is
+    /// earlier than the one before it where `steps_back` is true. `write` appends those bytes that
     /// were captured, and says how many there are that the length lacks.
     pub(super) fn push(
         &mut self,
-        at: Time,
+        (at, steps_back): (Time, bool),
         is_sent: bool,
         length: usize,
         shards: u8,
@@ -287,6 +290,7 @@ impl Block {
             interface: 0,
             is_sent: Some(is_sent),
             lost_before: 0,
+            steps_back,
         });
     }
 
@@ -317,6 +321,7 @@ impl Block {
             length: place.length as usize,
             is_sent: place.is_sent,
             lost_before: place.lost_before,
+            steps_back: place.steps_back,
         };
         Some((self.interfaces.get(usize::from(place.interface))?, packet))
     }

@@ -132,6 +132,35 @@ fn tables_are_the_same_however_many_cores_look() {
     assert!(!http[0].contains("hello") && !tcp[0].contains("hello"));
 }
 
+/// A capture whose packets come from several buffers of the kernel's: many are earlier than the one
+/// before them, which mostly is of another flow.
+#[test]
+fn steps_of_the_clock_are_counted_in_the_order_of_the_capture() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("a.pcap");
+    let bytes = capture(40, |at| if at % 5 == 0 { at - 9 } else { at });
+    let (mut rest, mut times) = (&bytes[24..], Vec::new());
+    while let Some(header) = rest.first_chunk::<16>() {
+        let number = |at: usize| u32::from_le_bytes(*header[at..].first_chunk().unwrap());
+        times.push((number(0), number(4)));
+        rest = &rest[16 + number(8) as usize..];
+    }
+    let steps = times.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
+    assert!(steps > 20, "{steps}");
+    fs::write(&file, bytes).unwrap();
+    let sources = Sources::find(&[file]).unwrap();
+    for threads in [1, 2, 3, 5] {
+        let outcome = run(&sources.captures, &plan(threads), None, &Progress::default()).unwrap();
+        assert_eq!(outcome.counters.steps_back, steps, "{threads} threads");
+    }
+    // They are the capture's, whatever is asked of it.
+    let filter = Some(Arc::new("host 10.0.0.7".parse().unwrap()));
+    let settings = Settings { filter, ..Settings::default() };
+    let plan = Plan { settings, ..plan(3) };
+    let outcome = run(&sources.captures, &plan, None, &Progress::default()).unwrap();
+    assert_eq!((outcome.counters.packets, outcome.counters.steps_back), (7, steps));
+}
+
 #[test]
 fn compressed_captures_and_folders_are_read() {
     let place = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ mod failure;
 mod flows;
 #[cfg(feature = "get")]
 mod get;
+mod help;
 #[cfg(feature = "lab")]
 mod lab;
 mod paths;
@@ -27,7 +28,7 @@ mod shell_help;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::debug_fn;
 
@@ -50,7 +51,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     #[cfg(feature = "get")]
-    Get(get::Args),
+    Get(Box<get::Args>),
     #[cfg(feature = "bond")]
     Bond(bond::Args),
     #[cfg(feature = "flows")]
@@ -78,7 +79,11 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let mut command = help::command();
+    let cli = command
+        .try_get_matches_from_mut(std::env::args_os())
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match cli.map_err(|answer| answer.format(&mut command)) {
         Ok(cli) => cli,
         Err(answer) => return output::instead(&answer),
     };
@@ -95,7 +100,7 @@ fn main() -> ExitCode {
         .init();
     let done = match cli.command {
         #[cfg(feature = "get")]
-        Command::Get(args) => get::run(args),
+        Command::Get(args) => get::run(*args),
         #[cfg(feature = "bond")]
         Command::Bond(args) => bond::run(args),
         #[cfg(feature = "flows")]

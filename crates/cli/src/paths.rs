@@ -29,8 +29,17 @@ pub struct Args {
     #[arg(long)]
     all: bool,
     /// Ask for the way to this address instead of the internet at large.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     to: Vec<IpAddr>,
+}
+
+/// No name: to look it up would send something.
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| {
+        "an IP address was expected, like 192.0.2.7 or 2001:db8::7; `getent ahosts NAME` shows those of \
+         a name"
+            .to_owned()
+    })
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {

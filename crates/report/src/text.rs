@@ -59,6 +59,6 @@ mod tests {
     fn a_name_with_a_line_end_or_a_colour_stays_in_its_cell() {
         let cells = |row: [&str; 2]| row.map(str::to_owned).to_vec();
         let rows = [cells(["app", "bytes"]), cells(["\x1b[1ma\n", "5"])];
-        assert_eq!(table(&rows), "app                bytes\n\\u001b[1ma\\u000a      5\n");
+        assert_eq!(table(&rows), "app               bytes\n\\u001b[1ma\\u000a      5\n");
     }
 }

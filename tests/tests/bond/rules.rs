@@ -274,7 +274,7 @@ fn destinations_that_are_selected_in_vain_are_said() {
         "to:10.88.0.0/16 takes nothing in: 10.0.0.0/8 is private, or a network that this host is on",
         "hint: --private takes such networks in too",
         "to:127.0.0.0/8 takes nothing in: it is loopback (127.0.0.0/8)",
-        "to:198.18.0.1/32 takes nothing in: it is the gateway itself",
+        "to:198.18.0.1 takes nothing in: it is the gateway itself",
     ] {
         assert_eq!(client.times(words), 1, "{words}: {}", client.said());
     }

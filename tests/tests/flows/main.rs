@@ -11,6 +11,7 @@ mod limits;
 mod live;
 mod loss;
 mod names;
+mod phone;
 mod quic;
 mod rows;
 mod rtt;

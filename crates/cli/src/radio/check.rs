@@ -19,26 +19,27 @@ use manyways_report::text::table;
 
 /// Check a profile of your own, and draw it.
 ///
-/// Says what is wrong and where, or shows the states that the radio goes through behind the last
+/// Points at the line that is wrong, or shows the states that the radio goes through after the last
 /// packet, and what a silence costs until a packet ends it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   manyways radio check mine.toml
   manyways radio check mine.toml --report mine.html
-  manyways radio check lte --report lte.html       one of those that are known
+  manyways radio check lte --report lte.html       a known profile
   manyways radio check mine.toml --json
 
-Exit code: 0 when the profile is right; 1 when it is not, or cannot be read; 2 where no profile has that
-name.")]
+A known name stands before a file of that name: write ./lte for the file `lte`.
+Exit code: 0 when the profile is valid; 1 when the file cannot be read or the report not be written; 2 when
+the profile is not valid, or no profile has that name.")]
 pub struct Args {
-    /// A profile: a file, or the name of one that is known.
+    /// A profile: a known name, or a file.
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// Draw it: one HTML file that needs nothing else.
+    /// Draw the profile: one HTML file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print what it comes to as one JSON document.
+    /// Print all numbers as one JSON document.
     #[arg(long)]
     json: bool,
 }
@@ -51,15 +52,8 @@ const POINTS: usize = 800;
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
-    let profile = Some(Path::new(&args.profile)).filter(|path| path.is_file());
-    keep_apart(&Vec::from_iter(profile), &outputs)?;
-    let known = match Path::new(&args.profile).is_file() {
-        true => known::Known {
-            name: args.profile.clone(),
-            profile: known::file(args.profile.as_ref())?.0,
-        },
-        false => known::profile(&args.profile)?,
-    };
+    keep_apart(&[Path::new(&args.profile)], &outputs)?;
+    let known = known::profile(&args.profile)?;
     let numbers = numbers(&known.name, &known.profile);
     if let Some(file) = &args.report {
         report_file::write(file, &html(&known.profile, &numbers))?;

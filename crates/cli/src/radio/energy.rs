@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use manyways_unit::Time;
+use manyways_unit::human::quoted;
 
 use self::measure::{By, Measured};
 use super::known::{self, Known};
@@ -104,14 +105,14 @@ fn capacity(text: &str) -> Result<f64, String> {
     };
     let mah = number.trim().parse::<f64>().ok().map(|number| number * factor);
     mah.filter(|mah| *mah > 0.0 && *mah <= 1e7)
-        .ok_or_else(|| "a capacity: 4000mAh or 4Ah".to_owned())
+        .ok_or_else(|| "write a capacity above 0 and up to 10000Ah, like 4000mAh or 4Ah".to_owned())
 }
 
-fn volts(text: &str) -> Result<f64, String> {
+pub fn volts(text: &str) -> Result<f64, String> {
     let volts = text.trim().trim_end_matches(['V', 'v']).trim().parse::<f64>().ok();
     volts
         .filter(|volts| (0.1..=1e3).contains(volts))
-        .ok_or_else(|| "volts from 0.1 to 1000: 3.85".to_owned())
+        .ok_or_else(|| "write a voltage from 0.1 to 1000, like 3.85 or 3.85V".to_owned())
 }
 
 /// A radio and what passes it.
@@ -228,7 +229,7 @@ fn inputs(path: &Path) -> Result<Vec<Time>> {
     let mut times = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let time = manyways_model::radio::csv::time(line.trim()).ok_or_else(|| {
-            Failure::new(format!("{name}, line {}: it is not a time", number + 1))
+            Failure::new(format!("{name}, line {}: `{}` is not a time", number + 1, quoted(line)))
                 .hint("write seconds, like 12.345678, or 2026-01-31T12:00:00.5Z")
         })?;
         times.push(time);

@@ -57,18 +57,18 @@ pub fn span(text: &str) -> Result<Span, String> {
             .and_then(|time| u64::try_from(time.as_nanos()).ok())
             .map(Span::from_nanos),
     };
-    let longest = Span::from_secs(3_660 * 86_400);
-    span.filter(|span| !span.is_zero() && *span <= longest)
-        .ok_or_else(|| "a time: 30s, 2h or 2d".to_owned())
+    const MAX_DAYS: u64 = 3_660;
+    span.filter(|span| !span.is_zero() && *span <= Span::from_secs(MAX_DAYS * 86_400))
+        .ok_or_else(|| format!("write a time above 0 and up to {MAX_DAYS}d, like 30s, 2h or 2d"))
 }
 
 pub fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|_| "an address, or one with a length: 10.0.0.0/8".to_owned())
+    text.parse().map_err(|_| "write an address, or one with a length, like 10.0.0.0/8".to_owned())
 }
 
 fn seeds(text: &str) -> Result<Seeds, String> {
     const MOST: u64 = 100_000;
-    let wrong = || "numbers: 1, 1-20 or 1,5,9".to_owned();
+    let wrong = || format!("write up to {MOST} whole numbers, like 1, 1-20 or 1,5,9");
     let mut all = Vec::new();
     for part in text.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -232,8 +232,9 @@ mod tests {
         }
         assert_eq!(span("2d"), Ok(Span::from_secs(172_800)));
         assert_eq!(span("1h 30m"), Ok(Span::from_secs(5_400)));
-        for wrong in ["", "0s", "2", "-1s", "99999999999999999999d", "4000d"] {
-            assert!(span(wrong).is_err(), "{wrong}");
+        for wrong in ["", "0s", "2", "-1s", "99999999999999999999d", "4000d", "1000000h"] {
+            let sentence = span(wrong).unwrap_err();
+            assert!(sentence.contains("above 0 and up to 3660d"), "{wrong}: {sentence}");
         }
     }
 }

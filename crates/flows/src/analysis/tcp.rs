@@ -232,8 +232,10 @@ impl Row for TcpFlow {
         "up_rtt_min" Span "The shortest of those." |flow| least(whole(flow, End::Client));
         "up_local_rtt" Span "As local_rtt, by the client's data."
             |flow| median(flow.halves(End::Client).0);
+        "up_local_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Client).0);
         "up_remote_rtt" Span "As remote_rtt, by the client's data."
             |flow| median(flow.halves(End::Client).1);
+        "up_remote_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Client).1);
         "handshake_server_rtt" Span "From the SYN to the server's answer, where each passed once."
             |flow| flow.connection.handshake().to_server();
         "handshake_client_rtt" Span "From that answer to its acknowledgement."

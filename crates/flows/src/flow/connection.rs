@@ -419,7 +419,7 @@ impl Connection {
         });
         let before = stream.repairs();
         let (was_idle, is_recovering) = (stream.in_flight() == 0, stream.is_recovering());
-        let mut seen = stream.sends(now, segment);
+        let mut seen = stream.sends(now, segment, far);
         let repairs = stream.repairs();
         // Near the receiver all may be acknowledged before the next segment passes.
         let has_more = !was_idle || !stream.is_dry();

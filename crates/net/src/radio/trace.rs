@@ -28,6 +28,9 @@ use manyways_capture::{CAPTURES, Folder, Plan, Source, SourceError, Tables, Tabl
 const WINDOW: usize = 4_096;
 /// Only every so many packets it is looked whether to stop.
 const LOOK: u64 = 4_096;
+/// What a trace can be.
+const FORMS: &str =
+    "give a capture, a packet table or its folder, a CSV file, or - for standard input";
 /// What Parquet files begin with.
 const PARQUET: [u8; 4] = *b"PAR1";
 /// What the folders of captures that are looked through are called, before the number of their process.
@@ -175,12 +178,22 @@ impl TraceError {
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Source(error) => error.hint().to_owned(),
+            // Commands for captures also take folders and patterns.
+            Self::Source(SourceError::Compressed { .. }) => {
+                "decompress the file first; gzip and zstd need no such step".to_owned()
+            }
+            Self::Source(_) => FORMS.to_owned(),
             Self::Line { error, .. } => error.hint.clone().unwrap_or_else(|| {
                 "a trace is CSV: time,bytes,direction[,app][,port][,flow]".to_owned()
             }),
-            Self::Read { .. } => "give a capture, a packet table or a CSV file".to_owned(),
-            Self::Tables(error) => error.hint().to_owned(),
+            Self::Read { .. } => FORMS.to_owned(),
+            Self::Tables(TablesError::Version { .. }) => {
+                "write the tables again with this version of manyways".to_owned()
+            }
+            Self::Tables(_) => {
+                "a folder must have the tables of: manyways flows CAPTURE -o DIR --packets"
+                    .to_owned()
+            }
             Self::NoPackets(_) => {
                 "write one with: manyways flows CAPTURE -o DIR --packets".to_owned()
             }

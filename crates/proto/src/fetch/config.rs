@@ -56,7 +56,7 @@ pub struct Config {
     /// Only this much of the object's beginning is wanted, although all of it is asked for: for
     /// measurements of what comes past an adjusted end.
     pub stop_after: Option<u64>,
-    /// The bytes are taken in order, as [`Input::Taken`] tells, and none is asked for that is
+    /// The bytes are taken in order, as `Input::Taken` tells, and none is asked for that is
     /// further than this past what was taken. Some more may come: what a server may send already
     /// when that is found out.
     pub ahead: Option<u64>,

@@ -73,7 +73,7 @@ pub enum Input {
         /// How many.
         length: u64,
     },
-    /// Who takes the bytes in order, see [`Config::ahead`], has all before this one.
+    /// Who takes the bytes in order, see `Config::ahead`, has all before this one.
     Taken {
         /// One past the last byte that was taken.
         upto: u64,
@@ -118,7 +118,7 @@ pub enum Output {
     /// The server may send so many more bytes of a request, of which as many have come. A request
     /// begins with the window of its path; without this the server stops when that is used up.
     /// Where the path is not multiplexed, there is no window and nobody to tell: with
-    /// [`Config::ahead`], no more is read than this grants, and else all.
+    /// `Config::ahead`, no more is read than this grants, and else all.
     Credit {
         /// The request.
         request: RequestId,

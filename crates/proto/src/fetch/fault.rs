@@ -26,7 +26,7 @@ pub enum FaultClass {
     Stalled,
     /// The path's interface is gone.
     Down,
-    /// The answer cannot be used; see [`Unfit`].
+    /// The answer cannot be used; see `Unfit`.
     Unfit,
 }
 

@@ -96,6 +96,7 @@ impl Btsnoop {
             length: captured.max(number(0) as usize),
             is_sent,
             lost_before: number(12).saturating_sub(self.lost).into(),
+            steps_back: false,
         };
         self.lost = number(12);
         Ok(Step::Packet(packet, end))

@@ -69,6 +69,7 @@ impl Pcap {
             length: captured.max(length as usize),
             is_sent: None,
             lost_before: 0,
+            steps_back: false,
         };
         Ok(Step::Packet(packet, end))
     }

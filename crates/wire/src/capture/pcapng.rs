@@ -170,6 +170,7 @@ impl Pcapng {
             length: captured.max(self.order.u32(content, 16)) as usize,
             is_sent: None,
             lost_before,
+            steps_back: false,
         };
         for (kind, value) in
             self.options(content.get(ends.next_multiple_of(4)..).unwrap_or_default())
@@ -213,6 +214,7 @@ impl Pcapng {
             length,
             is_sent: None,
             lost_before: 0,
+            steps_back: false,
         };
         Ok(Step::Packet(packet, whole))
     }

@@ -190,10 +190,15 @@ fn each_limit_has_one_name_in_the_summary_the_report_and_the_tables() {
         assert!(text.contains(&format!("{words} ")), "{words}: {text}");
         assert!(page.contains(&format!("<li>{words}: ")), "{words} is not explained: {page}");
     }
-    // What limits the slowest flows is one of these.
+    // What limits the slowest flows is one of these, whatever their round trip is.
+    for limit in [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp] {
+        let (mut limited_by, busy) = (LimitedBy::default(), Span::from_secs(4));
+        limited_by.add(limit, Span::from_secs(3));
+        assert_eq!(reason(&limited_by, busy), format!("{} 75 %", summary::words(limit)));
+    }
     let slow = page.split("The slowest flows").nth(1).unwrap();
     let slow = slow.split("</table>").next().unwrap();
-    assert!(slow.contains("start up 100 %") && !slow.contains("distance"), "{slow}");
+    assert!(slow.contains(">Limited by<") && !slow.contains("distance"), "{slow}");
 }
 
 #[test]
