@@ -1,8 +1,9 @@
 //! `manyways flows` beside what else reads captures: tshark, tcptrace and NFStream, over the same
 //! files, in one run; and how its time and memory grow.
 //!
-//! [`mod@plan`] says what is measured, [`drive`] measures it, [`targets`] compares it with what was
-//! to be reached, and [`table`] writes the page. [`capture`] makes what is read.
+//! [`mod@plan`] has the cells, [`contender`] the contenders, [`drive`] runs them, [`targets`] compares
+//! their figures with what was to be reached, and [`table`] writes them down. [`capture`] makes what
+//! is read.
 
 mod capture;
 mod contender;
@@ -15,17 +16,17 @@ mod targets;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use manyways_sys::signal::Termination;
+use manyways_rig::launch::DriveError;
+use manyways_rig::results::{Family, ResultsOf};
+use manyways_rig::target::Target;
 
 pub use self::capture::Shape;
-use self::contender::Programs;
+use self::contender::{Contender, Programs};
 use self::drive::Driver;
 pub use self::drive::make;
-use self::plan::{Mode, plan};
-use self::record::{Results, SCHEMA};
-use crate::machine::Machine;
-use crate::programs::beside_this;
-use crate::results::{self, Outputs};
+use self::plan::{Cell, Setting, plan};
+use self::record::{Figures, More, Record};
+use crate::options::{Modes, Options};
 
 /// Compare `manyways flows` with tshark, tcptrace and NFStream.
 ///
@@ -38,92 +39,58 @@ Examples:
   manyways-bench flows --json flows.json --markdown flows.md
   manyways-bench flows --quick --cells headers")]
 pub struct FlowsArgs {
-    /// Write the figures as JSON to this file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the tables as Markdown to this file.
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// How often every contender reads a capture; by default 5 times.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: Option<u32>,
-    /// Only these cells, by letter (a to d) or name (see --list).
-    #[arg(long, value_name = "CELL,…", value_delimiter = ',')]
-    cells: Vec<String>,
-    /// A look: 3 rounds over smaller captures.
-    #[arg(long, conflicts_with = "full")]
-    quick: bool,
-    /// A stream of 100 million packets as well; BENCH=full in the environment says the same.
-    #[arg(long)]
-    full: bool,
-    /// Seed of every order.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// The binary to measure; by default the one beside this program.
-    #[arg(long, value_name = "FILE")]
-    manyways: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    modes: Modes,
     /// Another build of it to stand beside: of cargo build, where --manyways is of make release.
     #[arg(long, value_name = "FILE")]
     untrained: Option<PathBuf>,
-    /// Keep the cells that the file of --json has already, where the same was planned.
-    #[arg(long, requires = "json")]
-    resume: bool,
-    /// Only say what would be measured and how long that takes.
-    #[arg(long)]
-    list: bool,
 }
 
 /// Runs it.
 pub fn run(args: FlowsArgs) -> Result<ExitCode, String> {
-    let wants_full = || std::env::var_os("BENCH").is_some_and(|value| value == "full");
-    let mode = match (args.quick, args.full || wants_full()) {
-        (true, _) => Mode::Quick,
-        (false, true) => Mode::Full,
-        (false, false) => Mode::Default,
-    };
-    let mut cells = plan(mode, args.rounds);
-    cells.retain(|cell| {
-        let is_meant = |wish: &String| *wish == cell.name || *wish == cell.part.to_string();
-        args.cells.is_empty() || args.cells.iter().any(is_meant)
-    });
-    if cells.is_empty() {
-        return Err("there is nothing to measure; --list names all cells".to_owned());
+    let mode = args.modes.mode();
+    args.options.run(mode, plan(mode), Vec::new(), |setup| {
+        let absolute = |file: PathBuf| {
+            std::path::absolute(&file).map_err(|error| format!("{}: {error}", file.display()))
+        };
+        let untrained = args.untrained.map(absolute).transpose()?;
+        let programs = Programs::find(setup.manyways, untrained);
+        let versions = programs.versions();
+        Ok((Driver { programs, termination: setup.termination, seed: setup.seed }, versions))
+    })
+}
+
+impl Family for Driver {
+    const SCHEMA: &'static str = "manyways.bench-flows/1";
+    type Contender = Contender;
+    type Setting = Setting;
+    type Figures = Figures;
+    type More = More;
+
+    fn seconds(cell: &Cell) -> f64 {
+        plan::seconds(cell)
     }
-    if args.list {
-        results::list(&cells, |cell| &cell.title);
-        return Ok(ExitCode::SUCCESS);
+
+    fn more(cell: &Cell) -> More {
+        More { flows: cell.setting.shape.flows, ..More::default() }
     }
-    let binary = match args.manyways {
-        Some(binary) => binary,
-        None => beside_this().map_err(|error| format!("cannot tell where this is: {error}"))?,
-    };
-    let absolute = |file: PathBuf| {
-        std::path::absolute(&file).map_err(|error| format!("{}: {error}", file.display()))
-    };
-    let programs = Programs::find(absolute(binary)?, args.untrained.map(absolute).transpose()?);
-    let termination =
-        Termination::take().map_err(|error| format!("cannot watch for signals: {error}"))?;
-    let mut results = Results {
-        schema: SCHEMA.to_owned(),
-        machine: Machine::here(&programs.manyways, programs.versions())?,
-        seed: args.seed,
-        mode: format!("{mode:?}").to_lowercase(),
-        seconds: 0.0,
-        left_out: Vec::new(),
-        targets: Vec::new(),
-        cells: Vec::new(),
-    };
-    if args.resume
-        && let Some(file) = &args.json
-    {
-        results.keep(file)?;
+
+    fn measure(
+        &self,
+        cell: &Cell,
+        record: &mut Record,
+        progress: &mut dyn FnMut(u32),
+    ) -> Result<(), DriveError> {
+        Driver::measure(self, cell, record, progress)
     }
-    let outputs = Outputs {
-        json: args.json,
-        markdown: args.markdown,
-        targets: targets::targets,
-        page: table::markdown,
-    };
-    let driver = Driver { programs: &programs, termination: &termination, seed: args.seed };
-    results.measure(&cells, &outputs, |cell, progress| driver.measure(cell, progress))
+
+    fn targets(cells: &[Record]) -> Vec<Target> {
+        targets::targets(cells)
+    }
+
+    fn page(results: &ResultsOf<Self>) -> String {
+        table::page(results)
+    }
 }

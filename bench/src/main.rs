@@ -12,24 +12,16 @@
 mod bond;
 mod flows;
 mod get;
-mod launch;
-mod links;
-mod machine;
-mod order;
-mod programs;
-mod progress;
+mod options;
 mod radio;
 mod rattan;
-mod results;
-mod sample;
-mod sockets;
-mod target;
 mod traffic;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use manyways_rig::results::write;
 use manyways_unit::Span;
 
 use crate::rattan::compare::{Config, compare};
@@ -127,11 +119,4 @@ fn run(args: RattanArgs) -> Result<(), String> {
     }
     print!("{table}");
     Ok(())
-}
-
-fn write(file: &Path, text: &str) -> Result<(), String> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(file, text))
-        .map_err(|error| format!("cannot write {}: {error}", file.display()))
 }

@@ -12,15 +12,15 @@ mod speed;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use manyways_rig::machine::Machine;
+use manyways_rig::results::write;
+use manyways_rig::target::{Target, missed_first};
 use serde::Serialize;
 
 use self::emulated::{Control, Pattern, Probed, Recording};
 use self::quality::{Carrier, Constant, OfApps, Swept};
 use self::speed::{Memory, Speed};
-use crate::machine::Machine;
-use crate::programs::beside_this;
-use crate::target::Target;
-use crate::write;
+use crate::options::binary;
 
 /// Measure what policies for the radio save, and how fast they are (about 30 minutes; as root, for
 /// what is emulated).
@@ -84,12 +84,7 @@ pub struct Results {
 /// Runs it.
 pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
     let began = std::time::SystemTime::now();
-    let binary = match args.manyways {
-        Some(binary) => binary,
-        None => beside_this().map_err(|error| format!("cannot tell where this is: {error}"))?,
-    };
-    let binary =
-        std::path::absolute(&binary).map_err(|error| format!("{}: {error}", binary.display()))?;
+    let binary = binary(args.manyways)?;
     let (seeds, days, rounds) = if args.quick { (4, 1, 3) } else { (40, 3, 10) };
     let rounds = args.rounds.unwrap_or(rounds);
     let tell = |what: &str| eprintln!("measuring: {what}");
@@ -105,7 +100,7 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
     tell("pings");
     let pings = pings::pings();
     tell("speed");
-    let speed = speed::speed(rounds);
+    let speed = speed::speed(rounds)?;
     let recordings = match &args.recordings {
         Some(folder) => emulated::recordings(&binary, folder)?,
         None => {
@@ -113,7 +108,7 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
             Vec::new()
         }
     };
-    let is_root = nix_root();
+    let is_root = manyways_sys::sandbox::is_root();
     if !is_root || args.quick {
         let why = if args.quick { "a look only" } else { "it takes root" };
         left_out.push(format!("emulated radios: {why}"));
@@ -149,7 +144,7 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
         control,
         patterns,
     };
-    results.targets = page::targets(&results);
+    results.targets = missed_first(page::targets(&results));
     let page = page::page(&results);
     if let Some(file) = &args.markdown {
         write(file, &page)?;
@@ -160,11 +155,4 @@ pub fn run(args: RadioArgs) -> Result<ExitCode, String> {
     }
     print!("{page}");
     Ok(ExitCode::SUCCESS)
-}
-
-fn nix_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|found| {
-        use std::os::unix::fs::MetadataExt;
-        found.uid() == 0
-    })
 }

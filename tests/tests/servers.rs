@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 use manyways_tests::{
-    Authority, Finished, Need, Server, Site, finish, folder, needs, object, same_content,
+    Authority, Finished, Need, Server, Site, SiteError, finish, folder, needs, object, same_content,
 };
 
 /// Two addresses on the loopback that nobody uses.
@@ -26,10 +26,13 @@ fn curl(authority: &Authority, words: &[&str]) -> Finished {
     .succeeded()
 }
 
-fn serves_what_downloads_need(configure: fn(&std::path::Path, &Site<'_>) -> Server) {
+fn serves_what_downloads_need(
+    configure: fn(&std::path::Path, &Site<'_>) -> Result<Server, SiteError>,
+) {
     let (own, root) = (folder(), folder());
     let original = object(root.path(), "object", 3_000_001, 7);
-    let authority = Authority::new(own.path(), &["origin.lab", "127.0.0.1"]);
+    let authority =
+        Authority::new(own.path(), &["origin.lab", "127.0.0.1"]).expect("a certificate");
     let [plain, secure] = free_addresses();
     let site = Site {
         root: root.path(),
@@ -38,7 +41,7 @@ fn serves_what_downloads_need(configure: fn(&std::path::Path, &Site<'_>) -> Serv
         authority: Some(&authority),
         more: "",
     };
-    let server = configure(own.path(), &site);
+    let server = configure(own.path(), &site).expect("a configuration");
     let _running = server.start(&[]);
 
     let copy = own.path().join("copy");
@@ -62,12 +65,12 @@ fn serves_what_downloads_need(configure: fn(&std::path::Path, &Site<'_>) -> Serv
 
 #[test]
 fn nginx_serves_what_downloads_need() {
-    needs!(Need::Command("nginx"), Need::Command("openssl"), Need::Command("curl"));
+    needs!(Need::Command("nginx"), Need::Command("curl"));
     serves_what_downloads_need(Server::nginx);
 }
 
 #[test]
 fn apache_serves_what_downloads_need() {
-    needs!(Need::Command("apache2"), Need::Command("openssl"), Need::Command("curl"));
+    needs!(Need::Command("apache2"), Need::Command("curl"));
     serves_what_downloads_need(Server::apache);
 }

@@ -6,26 +6,22 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
-use manyways_lab::registry::Registry;
-use manyways_lab::{DEFAULT_CC, Lab, LabSpec, Place};
+use manyways_lab::Place;
 use manyways_net::bond::gateway::GatewayStatus;
 use manyways_net::bond::status::{Status, Totals};
+use manyways_rig::cell::Run;
+use manyways_rig::launch::{DriveError, Launcher, all_of, first_line, system};
 use manyways_sys::clock::Clock;
-use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{Change, LinkState};
 use manyways_unit::{Size, Span, Time};
 use serde::de::DeserializeOwned;
 
+use super::Bond;
 use super::contender::Contender;
-use super::loopback;
-use super::plan::{Cell, Entry};
-use super::record::{CellRecord, Run, Sockets};
-use super::site::{CALL, Programs, SERVER, Site, WEB};
+use super::plan::{self, Cell, Entry};
+use super::record::{Figures, Record, Sockets};
+use super::site::{CALL, SERVER, Site, WEB};
 use super::task::{GOES, Task};
-use crate::launch::{DriveError, Launcher, all_of, first_line, system};
-use crate::order::{hash, shuffle};
-use crate::results::Planned;
-use crate::sockets::sockets;
 use crate::traffic::Told;
 
 /// In the middle of a transfer of [`SAMPLE`] the sockets are looked at.
@@ -39,85 +35,49 @@ const COOL: Span = Span::from_secs(2);
 /// A link carries a stream when it brought most of it in the second before.
 const BUSY: Span = Span::from_secs(1);
 
-/// What all cells share.
-pub struct Driver<'a> {
-    /// Of the labs.
-    pub registry: &'a Registry,
-    /// What there is to run.
-    pub programs: &'a Programs,
-    /// Ends everything.
-    pub termination: &'a Termination,
-    /// Seed of every order.
-    pub seed: u64,
-}
-
-impl Driver<'_> {
-    /// Measures one cell. `progress` hears after each round how many are done.
-    ///
-    /// Call it while the process has a single thread.
-    pub fn measure(
-        &self,
-        cell: &Cell,
-        progress: &mut dyn FnMut(u32),
-    ) -> Result<CellRecord, DriveError> {
-        if cell.on_loopback {
-            return loopback::measure(self, cell, progress);
-        }
-        if cell.wants_browser() && self.programs.browser.is_none() {
-            let words = "chromium is not installed: run scripts/setup bench";
-            return Err(DriveError::Site(words.to_owned()));
-        }
-        let name = format!("bench-bond-{}", std::process::id());
-        let hosts = cell.hosts.clone();
-        let mut lab = Lab::start(
-            self.registry,
-            LabSpec { hosts, seed: self.seed, ..LabSpec::new(name, cell.links.clone()) },
-        )?;
-        let clock = Clock::start();
-        let mut contenders: Vec<Contender> = Vec::new();
-        for entry in &cell.entries {
-            if !contenders.contains(&entry.contender) {
-                contenders.push(entry.contender);
-            }
-        }
-        let site = Site::start(&mut lab, self.programs, cell, &contenders)?;
-        let (termination, constant) = (self.termination, cell.is_constant());
-        let launcher = Launcher { lab, termination, constant, restless: Default::default() };
-        let mut record = cell.blank();
-        let last = BTreeMap::new();
-        let mut stage = Stage { driver: self, cell, launcher, site, last, told: None, clock };
-        let mut able = Vec::new();
-        for contender in contenders {
-            let seen = stage.look_at_sockets(contender)?;
-            if contender.is_mptcp() && seen.subflows.len() < cell.links.len() {
-                let made = seen.subflows.len();
-                let name = contender.name(&cell.links);
-                record.left_out.push(format!("{name}: the kernel made {made} MPTCP subflows"));
-            } else {
-                able.push(contender);
-            }
-            record.sockets.push(seen);
-        }
-        let able = |entry: &&Entry| able.contains(&entry.contender);
-        let able: Vec<Entry> = cell.entries.iter().filter(able).copied().collect();
-        for round in 0..cell.rounds {
-            let mut order = able.clone();
-            shuffle(&mut order, self.seed ^ hash(&cell.name) ^ u64::from(round));
-            for entry in order {
-                record.runs.push(stage.run(round, &entry)?);
-            }
-            progress(round + 1);
-        }
-        record.runs.sort_by_key(|run| (run.round, stage.place(run)));
-        record.restless = stage.launcher.restless.get();
-        record.seconds = clock.now().as_secs_f64();
-        Ok(record)
+/// Measures one cell.
+pub fn measure(
+    bond: &Bond,
+    cell: &Cell,
+    record: &mut Record,
+    progress: &mut dyn FnMut(u32),
+) -> Result<(), DriveError> {
+    if plan::wants_browser(cell) && bond.programs.browser.is_none() {
+        let words = "chromium is not installed: run scripts/setup bench";
+        return Err(DriveError::Site(words.to_owned()));
     }
+    let mut launcher = Launcher::start(cell, "bench-bond", bond.seed, &bond.termination)?;
+    let mut contenders: Vec<Contender> = Vec::new();
+    for entry in &cell.contenders {
+        if !contenders.contains(&entry.contender) {
+            contenders.push(entry.contender);
+        }
+    }
+    let site = Site::start(&mut launcher.lab, &bond.programs, cell, &contenders)?;
+    let (last, clock) = (BTreeMap::new(), Clock::start());
+    let mut stage = Stage { bond, cell, launcher, site, last, told: None, clock };
+    let mut able = Vec::new();
+    for contender in contenders {
+        let seen = stage.look_at_sockets(contender)?;
+        if contender.is_mptcp() && seen.subflows.len() < cell.links.len() {
+            let made = seen.subflows.len();
+            let name = contender.name(&cell.links);
+            record.left_out.push(format!("{name}: the kernel made {made} MPTCP subflows"));
+        } else {
+            able.push(contender);
+        }
+        record.more.sockets.push(seen);
+    }
+    let able = |entry: &&Entry| able.contains(&entry.contender);
+    let able: Vec<Entry> = cell.contenders.iter().filter(able).copied().collect();
+    cell.run_rounds(&able, bond.seed, record, progress, |round, entry| stage.run(round, entry))?;
+    record.restless = stage.launcher.restless.get();
+    Ok(())
 }
 
 /// A lab that is set up for a cell.
 struct Stage<'a> {
-    driver: &'a Driver<'a>,
+    bond: &'a Bond,
     cell: &'a Cell,
     launcher: Launcher<'a>,
     site: Site,
@@ -129,18 +89,10 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Where the plan has a run.
-    fn place(&self, run: &Run) -> Option<usize> {
-        let is = |entry: &Entry| {
-            entry.contender.name(&self.cell.links) == run.contender && entry.task.name() == run.task
-        };
-        self.cell.entries.iter().position(is)
-    }
-
     fn load(&self, entry: &Entry) -> Command {
         let port = if matches!(entry.task, Task::Page(_)) { WEB } else { SERVER };
-        let mut command = self.load_by(&self.driver.programs.own, entry, port);
-        if let (Task::Page(_), Some(browser)) = (entry.task, &self.driver.programs.browser) {
+        let mut command = self.load_by(&self.bond.programs.own, entry, port);
+        if let (Task::Page(_), Some(browser)) = (entry.task, &self.bond.programs.browser) {
             command.arg("--browser").arg(browser).arg("--folder").arg(self.site.folder());
         }
         command
@@ -151,10 +103,10 @@ impl Stage<'_> {
         let mut command = Command::new(program);
         command.arg("load").args(self.site.way(entry.contender, port, self.cell.hosts.len()));
         // The server beside a gateway is as far from it as the plan says; the others have links.
-        if !self.cell.think.is_zero() && entry.contender.is_bond() {
-            command.arg(format!("--think={}ms", self.cell.think.as_nanos() / 1_000_000));
+        if !self.cell.setting.think.is_zero() && entry.contender.is_bond() {
+            command.arg(format!("--think={}ms", self.cell.setting.think.as_nanos() / 1_000_000));
         }
-        command.args(entry.task.arguments(self.cell.rate(entry.contender)));
+        command.args(entry.task.arguments(plan::rate(self.cell, entry.contender)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -162,32 +114,26 @@ impl Stage<'_> {
     /// Looks at every socket in the middle of a transfer, on both sides.
     fn look_at_sockets(&self, contender: Contender) -> Result<Sockets, DriveError> {
         let entry = Entry { contender, task: Task::file(SAMPLE.as_bytes()) };
-        let mut child = self.launcher.lab.spawn(Place::Device, self.load(&entry))?;
-        sleep(MIDDLE.into());
+        let (found, _) = self.launcher.sockets_during(
+            self.load(&entry),
+            (self.cell.hosts.len(), &self.bond.programs.ss),
+            Span::ZERO,
+            |_, elapsed| elapsed >= MIDDLE,
+        )?;
         let mut seen =
             Sockets { contender: contender.name(&self.cell.links), ..Sockets::default() };
-        for place in (0..self.cell.hosts.len()).map(Place::Host).chain([Place::Device]) {
-            for socket in sockets(&self.launcher.lab, &self.driver.programs.ss, place)? {
-                if socket.control != DEFAULT_CC {
-                    return Err(DriveError::Control(socket.control));
-                }
-                match socket.mptcp {
-                    // Both ends of a subflow are seen; one of them is the device's.
-                    true if place == Place::Device => seen.subflows.push(socket.control),
-                    true => {}
-                    false => seen.plain.push(socket.control),
-                }
+        for (place, socket) in found {
+            match socket.mptcp {
+                // Both ends of a subflow are seen; one of them is the device's.
+                true if place == Place::Device => seen.subflows.push(socket.control),
+                true => {}
+                false => seen.plain.push(socket.control),
             }
         }
-        if !self.launcher.has_ended(&mut child, Span::from_secs(30))? {
-            let _ = child.kill();
-        }
-        child.wait().map_err(system("end a transfer"))?;
-        self.launcher.settle()?;
         Ok(seen)
     }
 
-    fn run(&mut self, round: u32, entry: &Entry) -> Result<Run, DriveError> {
+    fn run(&mut self, round: u32, entry: &Entry) -> Result<Run<Figures>, DriveError> {
         if let Some(at) = self.last.get(&entry.contender)
             && entry.contender.is_bond()
         {
@@ -195,14 +141,9 @@ impl Stage<'_> {
             sleep(COOL.saturating_sub(idle).into());
         }
         let unit = entry.task.unit();
-        let mut run = Run {
-            round,
-            contender: entry.contender.name(&self.cell.links),
-            task: entry.task.name(),
-            unit: unit.name().to_owned(),
-            ..Run::default()
-        };
-        let offset = self.cell.offset(round);
+        let mut figures =
+            Figures { task: entry.task.name(), unit: unit.name().to_owned(), ..Figures::default() };
+        let offset = self.cell.offset(round, plan::RECORDED);
         let (outcome, link_bytes) = match entry.task {
             Task::Stall(state) => self.stall(entry, state)?,
             Task::Apps { length, store } => self.apps(entry, length, store)?,
@@ -210,22 +151,24 @@ impl Stage<'_> {
             _ => self.alone(entry, offset)?,
         };
         self.last.insert(entry.contender, self.clock.now());
-        run.link_bytes = link_bytes;
-        match outcome {
+        figures.link_bytes = link_bytes;
+        let failed = match outcome {
             Ok(told) => {
-                run.value = Some(entry.task.figure(told.value, self.cell.rate(entry.contender)));
-                run.more = told.more;
+                let rate = plan::rate(self.cell, entry.contender);
+                figures.value = Some(entry.task.figure(told.value, rate));
+                figures.more = told.more;
                 if matches!(entry.task, Task::Requests { .. }) {
-                    run.samples = told.samples.iter().map(|one| unit.shown(*one)).collect();
+                    figures.samples = told.samples.iter().map(|one| unit.shown(*one)).collect();
                 }
+                None
             }
-            Err(why) => run.failed = Some(why),
-        }
-        Ok(run)
+            Err(why) => Some(why),
+        };
+        Ok(Run::of(figures, failed))
     }
 
     fn alone(&self, entry: &Entry, offset: Span) -> Result<Outcome, DriveError> {
-        let patience = self.cell.seconds(entry) * 4.0 + 20.0;
+        let patience = plan::seconds(self.cell, entry) * 4.0 + 20.0;
         let ended = self.launcher.run(self.load(entry), patience, offset, &[])?;
         let outcome = told(ended.success, &ended.stdout, &ended.stderr);
         Ok((outcome, ended.link_bytes))
@@ -263,7 +206,7 @@ impl Stage<'_> {
         };
         let call = Entry { contender: called, task: Task::Call(length) };
         let messenger = Entry { contender, task: messages(length) };
-        let own = self.driver.programs.own.clone();
+        let own = self.bond.programs.own.clone();
         let mut apps = vec![
             ("call, ms", own, call, CALL),
             ("messenger p95, ms", self.site.disguise("messenger")?, messenger, SERVER),
@@ -284,7 +227,7 @@ impl Stage<'_> {
             let one = self.end(child, length * 4)?;
             all = all.and_then(|mut all| {
                 let one = one?;
-                let value = task.figure(one.value, self.cell.rate(contender));
+                let value = task.figure(one.value, plan::rate(self.cell, contender));
                 all.more.insert(what.to_string(), value);
                 all.more.extend(one.more.get_key_value("lost").map(|(k, v)| (k.clone(), *v)));
                 Ok(all)
@@ -346,7 +289,7 @@ impl Stage<'_> {
     }
 
     fn ask<T: DeserializeOwned>(&self, place: Place, end: &[&str]) -> Result<T, DriveError> {
-        let mut command = Command::new(&self.driver.programs.manyways);
+        let mut command = Command::new(&self.bond.programs.manyways);
         command.args(["bond", "status", "--json"]).args(end);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let output = self.launcher.lab.spawn(place, command)?.wait_with_output();

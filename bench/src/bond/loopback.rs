@@ -7,19 +7,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use manyways_lab::{Lab, LabSpec, Place};
-use manyways_sys::clock::Clock;
+use manyways_lab::{Lab, Place};
+use manyways_rig::cell::Run;
+use manyways_rig::launch::{DriveError, Launcher, all_of, first_line, system};
 use manyways_sys::wait::{Outcome, wait};
 use manyways_unit::Span;
 
-use super::drive::Driver;
-use super::plan::{Cell, Entry};
-use super::record::{CellRecord, Run};
+use super::Bond;
+use super::plan::{self, Cell, Entry};
+use super::record::{Figures, Record};
 use super::site::{keygen, waits};
 use super::task::Task;
-use crate::launch::{DriveError, all_of, first_line, system};
-use crate::order::{hash, shuffle};
-use crate::results::Planned;
 use crate::traffic::Told;
 
 /// Where everything runs: a namespace that has a loopback of its own.
@@ -30,38 +28,24 @@ const SOCKS: u16 = 1081;
 
 /// Measures the cell that has no links.
 pub fn measure(
-    driver: &Driver<'_>,
+    bond: &Bond,
     cell: &Cell,
+    record: &mut Record,
     progress: &mut dyn FnMut(u32),
-) -> Result<CellRecord, DriveError> {
-    let name = format!("bench-bond-{}", std::process::id());
-    let spec = LabSpec { seed: driver.seed, ..LabSpec::new(name, cell.links.clone()) };
-    let lab = Lab::start(driver.registry, spec)?;
-    let clock = Clock::start();
+) -> Result<(), DriveError> {
+    let lab = Launcher::start(cell, "bench-bond", bond.seed, &bond.termination)?.lab;
     let folder = lab.folder().join("bond");
     fs::create_dir_all(&folder).map_err(system("make a folder"))?;
-    let gateway_key = keygen(&driver.programs.manyways, &folder, "gateway")?;
-    let client_key = keygen(&driver.programs.manyways, &folder, "client")?;
+    let gateway_key = keygen(&bond.programs.manyways, &folder, "gateway")?;
+    let client_key = keygen(&bond.programs.manyways, &folder, "client")?;
     fs::write(folder.join("allow"), format!("{client_key} device sessions=1000\n"))
         .map_err(system("write the list of clients"))?;
-    let stage = Stage { driver, cell, lab, folder: &folder, gateway_key };
-    let mut record = cell.blank();
-    for round in 0..cell.rounds {
-        let mut order = cell.entries.clone();
-        shuffle(&mut order, driver.seed ^ hash(&cell.name) ^ u64::from(round));
-        for entry in order {
-            record.runs.push(stage.run(round, &entry)?);
-        }
-        progress(round + 1);
-    }
-    let first = |run: &Run| cell.entries.iter().position(|entry| entry.task.name() == run.task);
-    record.runs.sort_by_key(|run| (run.round, first(run), run.contender.clone()));
-    record.seconds = clock.now().as_secs_f64();
-    Ok(record)
+    let stage = Stage { bond, cell, lab, folder: &folder, gateway_key };
+    cell.run_rounds(&cell.contenders, bond.seed, record, progress, |_, entry| stage.run(entry))
 }
 
 struct Stage<'a> {
-    driver: &'a Driver<'a>,
+    bond: &'a Bond,
     cell: &'a Cell,
     lab: Lab,
     folder: &'a Path,
@@ -85,16 +69,11 @@ impl Drop for Ends {
 }
 
 impl Stage<'_> {
-    fn run(&self, round: u32, entry: &Entry) -> Result<Run, DriveError> {
+    fn run(&self, entry: &Entry) -> Result<Run<Figures>, DriveError> {
         let ends = self.start()?;
         let unit = entry.task.unit();
-        let mut run = Run {
-            round,
-            contender: entry.contender.name(&self.cell.links),
-            task: entry.task.name(),
-            unit: unit.name().to_owned(),
-            ..Run::default()
-        };
+        let mut figures =
+            Figures { task: entry.task.name(), unit: unit.name().to_owned(), ..Figures::default() };
         let mut child = self.lab.spawn(HERE, self.load(entry))?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
@@ -105,7 +84,7 @@ impl Stage<'_> {
         drop(child.stdin.take());
         let complained = all_of(child.stderr.take());
         let patience = Some(Span::from_secs(60));
-        let ended = wait(&mut child, patience, Some(self.driver.termination));
+        let ended = wait(&mut child, patience, Some(&self.bond.termination));
         let ended = ended.map_err(system("watch the load"))?;
         if !matches!(ended, Outcome::Exited(_)) {
             let _ = child.kill();
@@ -114,24 +93,21 @@ impl Stage<'_> {
         if let Outcome::Signal(ended) = ended {
             return Err(DriveError::Stopped(ended.signal));
         }
-        match serde_json::from_str::<Told>(line.trim()) {
-            Err(_) => run.failed = Some(first_line(&complained)),
-            Ok(told) => {
-                let rate = self.cell.rate(entry.contender);
-                run.value = Some(match entry.task {
-                    Task::Crowd(_) => memory.iter().flatten().sum(),
-                    task => task.figure(told.value, rate),
-                });
-                let named = ["client, MiB", "gateway, MiB"].into_iter().zip(memory);
-                let named = named.filter_map(|(name, value)| Some((name.to_owned(), value?)));
-                run.more = named.collect();
-            }
-        }
-        Ok(run)
+        let Ok(told) = serde_json::from_str::<Told>(line.trim()) else {
+            return Ok(Run::of(figures, Some(first_line(&complained))));
+        };
+        figures.value = Some(match entry.task {
+            Task::Crowd(_) => memory.iter().flatten().sum(),
+            task => task.figure(told.value, plan::rate(self.cell, entry.contender)),
+        });
+        let named = ["client, MiB", "gateway, MiB"].into_iter().zip(memory);
+        let named = named.filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        figures.more = named.collect();
+        Ok(Run::of(figures, None))
     }
 
     fn start(&self) -> Result<Ends, DriveError> {
-        let programs = self.driver.programs;
+        let programs = &self.bond.programs;
         let spawn = |mut command: Command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             self.lab.spawn(HERE, command)
@@ -162,12 +138,12 @@ impl Stage<'_> {
     }
 
     fn load(&self, entry: &Entry) -> Command {
-        let mut command = Command::new(&self.driver.programs.own);
+        let mut command = Command::new(&self.bond.programs.own);
         command.arg("load").arg(format!("--server=127.0.0.1:{SERVER}"));
         if entry.contender.is_bond() {
             command.arg(format!("--socks=127.0.0.1:{SOCKS}"));
         }
-        command.args(entry.task.arguments(self.cell.rate(entry.contender)));
+        command.args(entry.task.arguments(plan::rate(self.cell, entry.contender)));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -1,47 +1,23 @@
 //! What is measured: the cells, each with its links and who does what over them.
 
+use manyways_rig::links::{Pair, constant, describe, mean_rate, round_trip};
 use manyways_trace::scenario::{DelaySpec, DirectionSpec, HostSpec, LinkSpec, LinkState, LossSpec};
 use manyways_unit::{Rate, Size, Span};
 
 use super::contender::{BOND, By, Contender};
-use super::record::CellRecord;
 use super::task::Task;
-use crate::links::{self, Pair, constant, describe, mean_rate, round_trip};
-use crate::order::hash;
-use crate::results::Planned;
 use crate::traffic::web::PAGES;
 
-/// What to measure.
-pub struct Wish<'a> {
-    /// How often, where it is not the cell that decides.
-    pub rounds: Option<u32>,
-    /// Letters of parts, whole names of cells or what stands before the first dash; empty means all.
-    pub cells: &'a [String],
-    /// Recorded pairs of links; may be empty.
-    pub pairs: &'a [Pair],
-}
+/// A cell; each of its hosts has a server, and a gateway where a contender wants one.
+pub type Cell = manyways_rig::cell::Cell<Entry, Setting>;
 
-/// A set of links and what is done over them, round by round.
-#[derive(Clone, Debug)]
-pub struct Cell {
-    /// Its name, unique.
-    pub name: String,
-    /// Its letter.
-    pub part: char,
-    /// For people.
-    pub title: String,
-    /// Numbered from zero by [`Contender`].
-    pub links: Vec<LinkSpec>,
-    /// The far side; each host has a server, and a gateway where a contender wants one.
-    pub hosts: Vec<HostSpec>,
-    /// How long the servers beside the gateways think, but the last host's.
+/// Conditions that only these cells have.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// How long the servers beside the gateways think, except the last host's.
     pub think: Span,
     /// Whether nothing goes over any link.
     pub on_loopback: bool,
-    /// Every entry runs once a round.
-    pub entries: Vec<Entry>,
-    /// How often.
-    pub rounds: u32,
 }
 
 /// One run of a round.
@@ -51,6 +27,12 @@ pub struct Entry {
     pub contender: Contender,
     /// Does what.
     pub task: Task,
+}
+
+impl manyways_rig::cell::Contender for Entry {
+    fn name(&self, links: &[LinkSpec]) -> String {
+        self.contender.name(links)
+    }
 }
 
 const KB: u64 = 1_000;
@@ -66,7 +48,7 @@ const PAIR_ROUNDS: u32 = 3;
 /// How long the four applications run.
 const APPS: Span = Span::from_secs(20);
 /// How much of a recorded pair a round takes: three of them are a whole recording of 99 s.
-const RECORDED: Span = Span::from_secs(30);
+pub const RECORDED: Span = Span::from_secs(30);
 /// How long a bulk transfer takes at full rate.
 const BULK: Span = Span::from_secs(6);
 /// One file each.
@@ -83,7 +65,7 @@ const SPLICED: [Contender; 2] = [Contender::Spliced(0), Contender::Spliced(1)];
 const DIRECT: [Contender; 2] = [Contender::Direct(0), Contender::Direct(1)];
 
 /// The cells in the order in which they run.
-pub fn plan(wish: &Wish<'_>) -> Vec<Cell> {
+pub fn plan(recorded: &[Pair]) -> Vec<Cell> {
     let parts = [
         files(),
         flows(),
@@ -98,21 +80,9 @@ pub fn plan(wish: &Wish<'_>) -> Vec<Cell> {
         schedulers(),
         pages(),
         four_apps(),
-        pairs(wish.pairs),
+        pairs(recorded),
     ];
-    let mut cells: Vec<Cell> = parts.into_iter().flatten().collect();
-    if !wish.cells.is_empty() {
-        cells.retain(|cell| wish.cells.iter().any(|word| is_meant(word, cell)));
-    }
-    for cell in &mut cells {
-        cell.rounds = wish.rounds.unwrap_or(cell.rounds);
-    }
-    cells
-}
-
-fn is_meant(word: &str, cell: &Cell) -> bool {
-    let group = cell.name.split('-').next().unwrap_or_default();
-    word == cell.name || word == group || word == cell.part.to_string()
+    parts.into_iter().flatten().collect()
 }
 
 /// The paper's Wi-Fi and LTE.
@@ -139,21 +109,11 @@ fn each(contenders: &[&[Contender]], task: Task) -> Vec<Entry> {
     all.map(|contender| Entry { contender: *contender, task }).collect()
 }
 
-fn cell(part: char, name: &str, links: Vec<LinkSpec>, entries: Vec<Entry>) -> Cell {
+fn cell(part: char, name: &str, links: Vec<LinkSpec>, contenders: Vec<Entry>) -> Cell {
     let described: Vec<_> = links.iter().map(describe).collect();
-    let title = described.join(" + ");
-    let (hosts, think) = (vec![host("origin", [0.0, 0.0])], Span::ZERO);
-    Cell {
-        name: name.to_owned(),
-        part,
-        title,
-        links,
-        hosts,
-        think,
-        on_loopback: false,
-        entries,
-        rounds: ROUNDS,
-    }
+    let (name, title) = (name.to_owned(), described.join(" + "));
+    let hosts = vec![host("origin", [0.0, 0.0])];
+    Cell { name, part, title, links, hosts, contenders, rounds: ROUNDS, ..Cell::default() }
 }
 
 /// A host that is so many milliseconds of a round trip farther from Wi-Fi and LTE.
@@ -240,7 +200,8 @@ fn places() -> Vec<Cell> {
         cell.title
     );
     // The gateway's own handshake with the server and the request each take these 4 ms.
-    vec![Cell { hosts, title, think: Span::from_millis(8), ..cell }]
+    let setting = Setting { think: Span::from_millis(8), ..Setting::default() };
+    vec![Cell { hosts, title, setting, ..cell }]
 }
 
 fn sums() -> Vec<Cell> {
@@ -305,7 +266,8 @@ fn loopback() -> Vec<Cell> {
     entries.extend(each(&[&[BOND]], Task::Crowd(crowd())));
     let cell = cell('j', "loopback", vec![LinkSpec::new("loopback")], entries);
     let title = "both ends, the server and the load on one loopback, with TLS".to_owned();
-    vec![Cell { title, on_loopback: true, hosts: Vec::new(), ..cell }]
+    let setting = Setting { on_loopback: true, ..Setting::default() };
+    vec![Cell { title, setting, hosts: Vec::new(), ..cell }]
 }
 
 /// As many as the target speaks of, or as this machine lets a process have: each is a descriptor of
@@ -352,66 +314,29 @@ fn pairs(pairs: &[Pair]) -> Vec<Cell> {
     pairs.iter().map(of).collect()
 }
 
-impl Cell {
-    /// Whether its links stay as they are.
-    pub fn is_constant(&self) -> bool {
-        self.links.iter().all(|link| links::period(link).is_none())
-    }
+/// Whether a task is to load a web page.
+pub fn wants_browser(cell: &Cell) -> bool {
+    cell.contenders.iter().any(|entry| matches!(entry.task, Task::Page(_)))
+}
 
-    /// Where in its traces a round begins: where the one before it ended.
-    pub fn offset(&self, round: u32) -> Span {
-        let period = self.links.iter().filter_map(links::period).min();
-        let offset = RECORDED * u64::from(round);
-        period.map_or(Span::ZERO, |period| Span::from_nanos(offset.as_nanos() % period.as_nanos()))
-    }
-
-    /// Whether somebody loads a web page.
-    pub fn wants_browser(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry.task, Task::Page(_)))
-    }
-
-    /// The links that a contender may use, together.
-    pub fn rate(&self, contender: Contender) -> Rate {
-        match contender.only_link().and_then(|index| self.links.get(index)) {
-            Some(link) => mean_rate(link),
-            None => self.links.iter().map(mean_rate).sum(),
-        }
-    }
-
-    /// About how many seconds one entry takes.
-    pub fn seconds(&self, entry: &Entry) -> f64 {
-        let trip = self.links.iter().map(round_trip).max().unwrap_or_default();
-        entry.task.seconds(self.rate(entry.contender), trip) + trip.as_secs_f64() + 0.2
+/// The links that a contender may use, together.
+pub fn rate(cell: &Cell, contender: Contender) -> Rate {
+    match contender.only_link().and_then(|index| cell.links.get(index)) {
+        Some(link) => mean_rate(link),
+        None => cell.links.iter().map(mean_rate).sum(),
     }
 }
 
-impl Planned for Cell {
-    type Record = CellRecord;
+/// About how many seconds one entry takes.
+pub fn seconds(cell: &Cell, entry: &Entry) -> f64 {
+    let trip = cell.links.iter().map(round_trip).max().unwrap_or_default();
+    entry.task.seconds(rate(cell, entry.contender), trip) + trip.as_secs_f64() + 0.2
+}
 
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn estimate(&self) -> f64 {
-        let round: f64 = self.entries.iter().map(|entry| self.seconds(entry)).sum();
-        8.0 + round * f64::from(self.rounds)
-    }
-
-    fn rounds(&self) -> u32 {
-        self.rounds
-    }
-
-    fn blank(&self) -> CellRecord {
-        CellRecord {
-            name: self.name.clone(),
-            part: self.part.to_string(),
-            title: self.title.clone(),
-            links: self.links.iter().map(|link| link.name.clone()).collect(),
-            rounds: self.rounds,
-            plan: format!("{:016x}", hash(&format!("{self:?}"))),
-            ..CellRecord::default()
-        }
-    }
+/// About how many seconds a cell takes.
+pub fn seconds_of_all(cell: &Cell) -> f64 {
+    let round: f64 = cell.contenders.iter().map(|entry| seconds(cell, entry)).sum();
+    8.0 + round * f64::from(cell.rounds)
 }
 
 #[cfg(test)]
@@ -422,13 +347,13 @@ mod tests {
 
     #[test]
     fn cells_have_names_of_their_own_and_nothing_runs_twice() {
-        let cells = plan(&Wish { rounds: None, cells: &[], pairs: &[] });
+        let cells = plan(&[]);
         let names: BTreeSet<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
         assert_eq!(names.len(), cells.len());
         for cell in &cells {
             let run = |entry: &Entry| (entry.contender.name(&cell.links), entry.task.name());
-            let runs: BTreeSet<_> = cell.entries.iter().map(run).collect();
-            assert_eq!(runs.len(), cell.entries.len(), "{}", cell.name);
+            let runs: BTreeSet<_> = cell.contenders.iter().map(run).collect();
+            assert_eq!(runs.len(), cell.contenders.len(), "{}", cell.name);
             assert!(cell.rounds > 0);
         }
     }
@@ -436,10 +361,10 @@ mod tests {
     #[test]
     fn cells_are_chosen_by_letter_or_name() {
         let chosen = ["e".to_owned(), "stalls".to_owned()];
-        let cells = plan(&Wish { rounds: Some(2), cells: &chosen, pairs: &[] });
+        let mut cells = plan(&[]);
+        cells.retain(|cell| cell.is_meant(&chosen));
         let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
         assert_eq!(names, ["sum-8-10", "sum-40-20", "sum-100-50", "stalls"]);
-        assert_eq!(cells[0].rounds, 2);
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
 use manyways_lab::{Lab, Place, address};
+use manyways_rig::programs::quoted;
 use manyways_sys::clock::Clock;
 use manyways_unit::{Span, Time};
 
 use super::contender::{By, Contender};
-use super::plan::Cell;
-use crate::launch::{DriveError, system};
-use crate::programs::quoted;
+use super::plan::{Cell, wants_browser};
+use manyways_rig::launch::{DriveError, system};
 
 /// Where the server listens for TCP and datagrams.
 pub const SERVER: u16 = 7100;
@@ -78,8 +78,7 @@ impl Site {
         doors.sort_unstable();
         doors.dedup();
         // A browser cannot be told from which address; for it even the straight way has a door.
-        let straight =
-            |one: &Contender| cell.wants_browser() && matches!(one, Contender::Direct(_));
+        let straight = |one: &Contender| wants_browser(cell) && matches!(one, Contender::Direct(_));
         doors.retain(|one| one.is_spliced() || one.is_bond() || straight(one));
         let mut site = Self {
             programs: programs.clone(),

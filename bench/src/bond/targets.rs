@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::record::CellRecord;
+use manyways_rig::sample::{median, quantile, ratio};
+use manyways_rig::target::{Bound, Figure, Target, as_measured, each, middle_and_worst, target};
+
+use super::record::{Record, more, samples, tasks, values};
 use super::task::{CALL_AND_MESSENGER, WITH_STORE};
-use crate::sample::{median, quantile, ratio};
-use crate::target::{Bound, Figure, Target, Verdict, each, middle_and_worst, target, told_only};
 
 const MPTCP: [&str; 2] = ["mptcp-wifi", "mptcp-lte"];
 const DIRECT: [&str; 2] = ["direct-wifi", "direct-lte"];
@@ -16,8 +17,8 @@ const KEEPALIVE: f64 = 104.0;
 /// In percent of what came.
 const SPURIOUS: f64 = 1.0;
 
-/// Every target over what was measured, those that were missed first.
-pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
+/// Every target over what was measured.
+pub fn targets(cells: &[Record]) -> Vec<Target> {
     let mut targets = Vec::from(over_mptcp(cells));
     targets.extend(over_direct(cells));
     targets.extend(bulk(cells));
@@ -29,24 +30,17 @@ pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
     targets.extend(pages(cells));
     targets.extend(four_apps(cells));
     targets.push(reinjection(cells));
-    let rank = |target: &Target| match target.verdict {
-        Verdict::Missed => 0,
-        Verdict::Met => 1,
-        Verdict::Told => 2,
-        Verdict::NotMeasured => 3,
-    };
-    targets.sort_by_key(rank);
     targets
 }
 
-fn part<'a>(cells: &'a [CellRecord], letter: &str) -> impl Iterator<Item = &'a CellRecord> {
+fn part<'a>(cells: &'a [Record], letter: &str) -> impl Iterator<Item = &'a Record> {
     cells.iter().filter(move |cell| cell.part == letter)
 }
 
 /// Of several contenders, the figures of the best one: with the smallest median, or the largest.
-fn best(cell: &CellRecord, names: &[&str], task: &str, most: bool) -> BTreeMap<u32, f64> {
+fn best(cell: &Record, names: &[&str], task: &str, most: bool) -> BTreeMap<u32, f64> {
     let sign = if most { -1.0 } else { 1.0 };
-    let all = names.iter().map(|name| cell.values(name, task)).filter(|all| !all.is_empty());
+    let all = names.iter().map(|name| values(cell, name, task)).filter(|all| !all.is_empty());
     let key = |all: &BTreeMap<u32, f64>| {
         median(all.values().copied()).map_or(f64::INFINITY, |middle| middle * sign)
     };
@@ -55,14 +49,14 @@ fn best(cell: &CellRecord, names: &[&str], task: &str, most: bool) -> BTreeMap<u
 
 /// bond over the best of others, for every task of the cells.
 fn compared<'a>(
-    cells: impl Iterator<Item = &'a CellRecord>,
+    cells: impl Iterator<Item = &'a Record>,
     others: &[&str],
     most: bool,
 ) -> Vec<Figure> {
     let mut figures = Vec::new();
     for cell in cells {
-        for task in cell.tasks() {
-            let over = ratio(&cell.values("bond", task), &best(cell, others, task, most));
+        for task in tasks(cell) {
+            let over = ratio(&values(cell, "bond", task), &best(cell, others, task, most));
             let place = format!("{}, {task}", cell.name);
             figures.extend(over.map(|over| Figure { place, value: over.medians }));
         }
@@ -70,7 +64,7 @@ fn compared<'a>(
     figures
 }
 
-fn over_mptcp(cells: &[CellRecord]) -> [Target; 2] {
+fn over_mptcp(cells: &[Record]) -> [Target; 2] {
     let files = compared(part(cells, "a"), &MPTCP, false);
     let flows = compared(part(cells, "b"), &MPTCP, false);
     [
@@ -85,7 +79,7 @@ fn middle(what: &str, bound: f64, figures: &[Figure]) -> Target {
     Target { wanted: format!("median <= {bound:.2}"), ..target }
 }
 
-fn over_direct(cells: &[CellRecord]) -> [Target; 2] {
+fn over_direct(cells: &[Record]) -> [Target; 2] {
     let flows = compared(part(cells, "b"), &DIRECT, false);
     let requests = compared(part(cells, "c"), &DIRECT, false);
     let name = "many short flows / best single path without a gateway";
@@ -96,10 +90,10 @@ fn over_direct(cells: &[CellRecord]) -> [Target; 2] {
     ]
 }
 
-fn bulk(cells: &[CellRecord]) -> Vec<Target> {
+fn bulk(cells: &[Record]) -> Vec<Target> {
     let of_sum = |contender: &str| -> Vec<Figure> {
-        let one = |cell: &CellRecord| {
-            let rate = |name: &str| median(cell.values(name, "bulk").into_values());
+        let one = |cell: &Record| {
+            let rate = |name: &str| median(values(cell, name, "bulk").into_values());
             let sum = rate("direct-wifi")? + rate("direct-lte")?;
             Some(Figure { place: cell.name.clone(), value: rate(contender)? / sum })
         };
@@ -118,15 +112,10 @@ fn bulk(cells: &[CellRecord]) -> Vec<Target> {
     targets
 }
 
-/// For comparison alone.
-fn as_measured(target: Target) -> Target {
-    Target { wanted: "as measured".to_owned(), ..told_only(target) }
-}
-
-fn stalls(cells: &[CellRecord]) -> Vec<Target> {
+fn stalls(cells: &[Record]) -> Vec<Target> {
     let of = |(task, bound): (&str, f64)| {
-        let longest = |cell: &CellRecord| {
-            let all = cell.values("bond", task).into_values();
+        let longest = |cell: &Record| {
+            let all = values(cell, "bond", task).into_values();
             let value = all.max_by(f64::total_cmp)?;
             Some(Figure { place: format!("the longest of {}", cell.name), value })
         };
@@ -138,11 +127,11 @@ fn stalls(cells: &[CellRecord]) -> Vec<Target> {
 }
 
 /// The 99th percentile of all rounds, redundant over the best single path.
-fn lossy(cells: &[CellRecord]) -> Target {
+fn lossy(cells: &[Record]) -> Target {
     let mut figures = Vec::new();
     for cell in part(cells, "h") {
-        for task in cell.tasks() {
-            let p99 = |name: &str| quantile(&cell.samples(name, task), 0.99);
+        for task in tasks(cell) {
+            let p99 = |name: &str| quantile(&samples(cell, name, task), 0.99);
             let single = DIRECT.iter().filter_map(|name| p99(name)).min_by(f64::total_cmp);
             let over = p99("bond redundant").zip(single).map(|(own, single)| own / single);
             figures.extend(over.map(|value| Figure { place: task.to_owned(), value }));
@@ -152,15 +141,15 @@ fn lossy(cells: &[CellRecord]) -> Target {
     each(what.to_owned(), Bound::AtMost(0.4), figures)
 }
 
-fn calls(cells: &[CellRecord]) -> [Target; 2] {
+fn calls(cells: &[Record]) -> [Target; 2] {
     let (mut added, mut reordered) = (Vec::new(), Vec::new());
     for cell in part(cells, "i") {
         let base = best(cell, &DIRECT, "call", false);
         for name in ["bond", "bond single"] {
-            let middle = median(cell.values(name, "call").into_values());
+            let middle = median(values(cell, name, "call").into_values());
             let over = middle.zip(median(base.values().copied())).map(|(own, base)| own - base);
             figures(&mut added, name, over);
-            let all = cell.more(name, "call", "reordered");
+            let all = more(cell, name, "call", "reordered");
             figures(&mut reordered, name, (!all.is_empty()).then(|| all.iter().sum()));
         }
     }
@@ -174,10 +163,10 @@ fn figures(all: &mut Vec<Figure>, place: &str, value: Option<f64>) {
     all.extend(value.map(|value| Figure { place: place.to_owned(), value }));
 }
 
-fn loopback(cells: &[CellRecord]) -> Vec<Target> {
+fn loopback(cells: &[Record]) -> Vec<Target> {
     let of = |(task, what, bound): (&str, &str, Bound)| {
-        let one = |cell: &CellRecord| {
-            let value = median(cell.values("bond", task).into_values())?;
+        let one = |cell: &Record| {
+            let value = median(values(cell, "bond", task).into_values())?;
             Some(Figure { place: cell.name.clone(), value })
         };
         each(what.to_owned(), bound, part(cells, "j").filter_map(one).collect())
@@ -192,11 +181,11 @@ fn loopback(cells: &[CellRecord]) -> Vec<Target> {
 }
 
 /// For as many as the target speaks of, where a machine lets a process have fewer.
-fn idle(cells: &[CellRecord]) -> Target {
-    let one = |cell: &CellRecord| {
-        let task = *cell.tasks().iter().find(|task| task.ends_with(" idle streams"))?;
+fn idle(cells: &[Record]) -> Target {
+    let one = |cell: &Record| {
+        let task = *tasks(cell).iter().find(|task| task.ends_with(" idle streams"))?;
         let count: f64 = task.split(' ').next()?.parse().ok()?;
-        let value = median(cell.values("bond", task).into_values())?;
+        let value = median(values(cell, "bond", task).into_values())?;
         let place = format!("from {task}");
         Some(Figure { place, value: value * f64::from(super::plan::CROWD) / count })
     };
@@ -205,16 +194,16 @@ fn idle(cells: &[CellRecord]) -> Target {
 }
 
 /// The default over the best of all schedulers, task by task.
-fn schedulers(cells: &[CellRecord]) -> Vec<Target> {
+fn schedulers(cells: &[Record]) -> Vec<Target> {
     let default = super::plan::SCHEDULERS[0];
-    let one = |cell: &CellRecord| {
+    let one = |cell: &Record| {
         let mut figures = Vec::new();
-        for task in cell.tasks() {
+        for task in tasks(cell) {
             let most = task == "bulk";
             let names: Vec<String> =
                 super::plan::SCHEDULERS.iter().map(|name| format!("bond {name}")).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let own = cell.values(&format!("bond {default}"), task);
+            let own = values(cell, &format!("bond {default}"), task);
             let best = best(cell, &names, task, most);
             let over = if most { ratio(&best, &own) } else { ratio(&own, &best) };
             let place = format!("{}, {task}", cell.name);
@@ -228,7 +217,7 @@ fn schedulers(cells: &[CellRecord]) -> Vec<Target> {
     vec![target]
 }
 
-fn pages(cells: &[CellRecord]) -> [Target; 2] {
+fn pages(cells: &[Record]) -> [Target; 2] {
     let over = |others: &[&str]| compared(part(cells, "l"), others, false);
     let single = "page load / best single path without a gateway";
     [
@@ -237,17 +226,17 @@ fn pages(cells: &[CellRecord]) -> [Target; 2] {
     ]
 }
 
-fn four_apps(cells: &[CellRecord]) -> [Target; 3] {
+fn four_apps(cells: &[Record]) -> [Target; 3] {
     let most = |contender: &str| -> Vec<Figure> {
-        let most = |cell: &CellRecord| {
-            let all = cell.values(contender, CALL_AND_MESSENGER).into_values();
+        let most = |cell: &Record| {
+            let all = values(cell, contender, CALL_AND_MESSENGER).into_values();
             let value = all.max_by(f64::total_cmp)?;
             Some(Figure { place: format!("the most of {}", cell.name), value })
         };
         part(cells, "m").filter_map(most).collect()
     };
-    let share = |cell: &CellRecord| {
-        let value = median(cell.more("bond four-apps", WITH_STORE, "share"))?;
+    let share = |cell: &Record| {
+        let value = median(more(cell, "bond four-apps", WITH_STORE, "share"))?;
         Some(Figure { place: cell.name.clone(), value })
     };
     let what = "bytes on cellular while call and messenger run";
@@ -262,11 +251,11 @@ fn four_apps(cells: &[CellRecord]) -> [Target; 3] {
 }
 
 /// Of all pairs together; the worst one is told beside.
-fn reinjection(cells: &[CellRecord]) -> Target {
+fn reinjection(cells: &[Record]) -> Target {
     let (mut all, mut worst) = ((0.0, 0.0), None::<Figure>);
     for cell in part(cells, "n") {
-        for task in cell.tasks() {
-            let sum = |what: &str| cell.more("bond", task, what).iter().sum::<f64>();
+        for task in tasks(cell) {
+            let sum = |what: &str| more(cell, "bond", task, what).iter().sum::<f64>();
             let (spurious, came) = (sum("spurious"), sum("came"));
             if came > 0.0 {
                 all = (all.0 + spurious, all.1 + came);
@@ -291,16 +280,19 @@ fn reinjection(cells: &[CellRecord]) -> Target {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::bond::record::Run;
+    use manyways_rig::cell::Run;
+    use manyways_rig::target::{Verdict, missed_first};
 
-    fn run(contender: &str, task: &str, value: f64) -> Run {
-        let (contender, task) = (contender.to_owned(), task.to_owned());
-        Run { contender, task, value: Some(value), ..Run::default() }
+    use super::*;
+    use crate::bond::record::Figures;
+
+    fn run(contender: &str, task: &str, value: f64) -> Run<Figures> {
+        let figures = Figures { task: task.to_owned(), value: Some(value), ..Figures::default() };
+        Run { contender: contender.to_owned(), ..Run::of(figures, None) }
     }
 
-    fn cell(part: &str, name: &str, runs: Vec<Run>) -> CellRecord {
-        CellRecord { part: part.into(), name: name.into(), runs, ..CellRecord::default() }
+    fn cell(part: &str, name: &str, runs: Vec<Run<Figures>>) -> Record {
+        Record { part: part.into(), name: name.into(), runs, ..Record::default() }
     }
 
     fn find<'a>(targets: &'a [Target], beginning: &str) -> &'a Target {
@@ -326,7 +318,7 @@ mod tests {
             targets(&[cell("a", "files", runs)])
         };
         assert_eq!(find(&of(0.7), "single file").verdict, Verdict::Met);
-        let missed = of(1.1);
+        let missed = missed_first(of(1.1));
         assert_eq!(missed[0].verdict, Verdict::Missed);
         assert!(
             missed[0].measured.contains("worst 1.100 (files, 10 KB)"),
@@ -356,10 +348,10 @@ mod tests {
     #[test]
     fn cellular_may_carry_a_keepalive_in_every_round_and_no_more() {
         let of = |bytes: [f64; 2]| {
-            let run = |(round, bytes)| Run {
-                round,
-                more: [("share".to_owned(), 0.5)].into(),
-                ..run("bond four-apps", CALL_AND_MESSENGER, bytes)
+            let run = |(round, bytes)| {
+                let mut run = run("bond four-apps", CALL_AND_MESSENGER, bytes);
+                run.figures.more = [("share".to_owned(), 0.5)].into();
+                Run { round, ..run }
             };
             targets(&[cell("m", "four-apps", (0..).zip(bytes).map(run).collect())])
         };
@@ -373,7 +365,9 @@ mod tests {
         let pair = |name: &str, spurious: f64| {
             let more = [("spurious", spurious), ("came", 1000.0)];
             let more = more.map(|(name, value)| (name.to_owned(), value)).into();
-            cell("n", name, vec![Run { more, ..run("bond", "sent again for nothing", 0.0) }])
+            let mut run = run("bond", "sent again for nothing", 0.0);
+            run.figures.more = more;
+            cell("n", name, vec![run])
         };
         let of = |worst| targets(&[pair("pairs-a", worst), pair("pairs-b", 2.0)]);
         let met = of(18.0);
@@ -388,8 +382,9 @@ mod tests {
     #[test]
     fn a_percentile_is_of_all_rounds() {
         let with = |contender: &str, last: f64| {
-            let samples = (0..98).map(|_| 1.0).chain([last, last]).collect();
-            Run { samples, ..run(contender, "requests", 1.0) }
+            let mut run = run(contender, "requests", 1.0);
+            run.figures.samples = (0..98).map(|_| 1.0).chain([last, last]).collect();
+            run
         };
         let of = |last| {
             let runs = vec![with("bond redundant", last), with("direct-wifi", 10.0)];

@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::programs::{program, version};
+use manyways_rig::cell::Contender as _;
+use manyways_rig::programs::{program, version};
+use manyways_trace::scenario::LinkSpec;
 
 /// The release of NFStream that is compared with.
 const NFSTREAM: &str = "6.6.0";
@@ -45,9 +47,8 @@ pub enum Contender {
     NfStream,
 }
 
-impl Contender {
-    /// What it is called.
-    pub fn name(self) -> String {
+impl manyways_rig::cell::Contender for Contender {
+    fn name(&self, _links: &[LinkSpec]) -> String {
         match self {
             Self::Manyways { threads, tables: false } => format!("manyways-{threads}"),
             Self::Manyways { threads, tables: true } => format!("manyways-{threads}-tables"),
@@ -58,7 +59,9 @@ impl Contender {
             Self::NfStream => "nfstream".to_owned(),
         }
     }
+}
 
+impl Contender {
     /// Whether it has a single core to itself and no other.
     pub fn is_on_one_core(self) -> bool {
         !matches!(
@@ -147,7 +150,7 @@ impl Programs {
                 threads = count.to_string();
                 words.extend(["flows", "--threads", &threads].map(OsStr::new));
                 words.push(capture.as_os_str());
-                let missing = || format!("{} was not named (--untrained)", who.name());
+                let missing = || format!("{} was not named (--untrained)", who.name(&[]));
                 self.untrained.clone().ok_or_else(missing)?
             }
             Contender::Twice => {

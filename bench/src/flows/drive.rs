@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, BufWriter, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use manyways_rig::cell::Run;
+use manyways_rig::launch::{DriveError, system};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, Usage, account};
@@ -12,28 +14,25 @@ use manyways_unit::Span;
 
 use super::capture::{self, Shape, Written};
 use super::contender::Programs;
-use super::plan::Cell;
-use super::record::{CellRecord, Run};
-use crate::launch::{DriveError, system};
-use crate::order;
-use crate::results::Planned;
+use super::plan::{Cell, Setting};
+use super::record::{Figures, Record};
 
 /// How long a contender may take for a capture.
 const PATIENCE: Span = Span::from_secs(1_800);
 /// A program that did nothing for so long has read all that there is.
 const QUIET: Span = Span::from_millis(300);
 
-/// What a cell needs.
-pub struct Driver<'a> {
-    /// What is there.
-    pub programs: &'a Programs,
-    /// Somebody wants the whole benchmark to end.
-    pub termination: &'a Termination,
-    /// Of every order.
+/// What all cells share.
+pub struct Driver {
+    /// The programs of all contenders.
+    pub programs: Programs,
+    /// Ends the whole benchmark.
+    pub termination: Termination,
+    /// Seed of every order.
     pub seed: u64,
 }
 
-impl Driver<'_> {
+impl Driver {
     /// Measures a cell, and tells after each round how many are done.
     ///
     /// # Errors
@@ -41,15 +40,17 @@ impl Driver<'_> {
     pub fn measure(
         &self,
         cell: &Cell,
-        tell: &mut dyn FnMut(u32),
-    ) -> Result<CellRecord, DriveError> {
-        let mut record = cell.blank();
-        record.load = load();
+        record: &mut Record,
+        progress: &mut dyn FnMut(u32),
+    ) -> Result<(), DriveError> {
+        record.more.load = load();
         let folder = tempfile::tempdir().map_err(system("make a folder"))?;
         let (file, tables) = (folder.path().join("capture.pcap"), folder.path().join("tables"));
-        if !cell.is_stream {
-            record.capture = self.make(&cell.shape, &file)?;
-            self.check(&file, record.capture)?;
+        let Setting { shape, is_stream } = &cell.setting;
+        let mut capture = Written::default();
+        if !is_stream {
+            capture = self.make(shape, &file)?;
+            self.check(&file, capture)?;
         }
         let mut contenders = cell.contenders.clone();
         contenders.retain(|who| match self.programs.command(*who, &file, &tables) {
@@ -59,32 +60,20 @@ impl Driver<'_> {
                 false
             }
         });
-        for round in 0..cell.rounds {
-            let seed = self.seed ^ order::hash(&format!("{}/{round}", cell.name));
-            order::shuffle(&mut contenders, seed);
-            for who in &contenders {
-                let command = |file: &Path| {
-                    self.programs.command(*who, file, &tables).map_err(DriveError::Site)
-                };
-                let mut run = match cell.is_stream {
-                    true => {
-                        let (run, written) = self.stream(command(Path::new("-"))?, &cell.shape)?;
-                        record.capture = written;
-                        run
-                    }
-                    false => {
-                        self.programs.file(*who).map_or(Ok(()), hold)?;
-                        hold(&file)?;
-                        self.run(command(&file)?)?
-                    }
-                };
-                run.round = round;
-                run.contender = who.name();
-                record.runs.push(run);
+        let command =
+            |who, file: &Path| self.programs.command(who, file, &tables).map_err(DriveError::Site);
+        cell.run_rounds(&contenders, self.seed, record, progress, |_, who| {
+            if *is_stream {
+                let (run, written) = self.stream(command(*who, Path::new("-"))?, shape)?;
+                capture = written;
+                return Ok(run);
             }
-            tell(round + 1);
-        }
-        Ok(record)
+            self.programs.file(*who).map_or(Ok(()), hold)?;
+            hold(&file)?;
+            self.run(command(*who, &file)?)
+        })?;
+        record.more.capture = capture;
+        Ok(())
     }
 
     /// Makes a capture in a process of its own: a child's memory counts from what this one has.
@@ -114,7 +103,7 @@ impl Driver<'_> {
         Err(DriveError::Site(format!("{found} packets were found of {}", written.packets)))
     }
 
-    fn run(&self, mut command: Command) -> Result<Run, DriveError> {
+    fn run(&self, mut command: Command) -> Result<Run<Figures>, DriveError> {
         let clock = Clock::start();
         let mut child = command.spawn().map_err(system("start a contender"))?;
         let (usage, failed) = self.end_of(&mut child)?;
@@ -123,7 +112,11 @@ impl Driver<'_> {
 
     /// Has a contender read a capture that is made meanwhile, on another core. The time that counts
     /// is the processor's.
-    fn stream(&self, mut command: Command, shape: &Shape) -> Result<(Run, Written), DriveError> {
+    fn stream(
+        &self,
+        mut command: Command,
+        shape: &Shape,
+    ) -> Result<(Run<Figures>, Written), DriveError> {
         let clock = Clock::start();
         let mut source =
             generate(shape)?.stdout(Stdio::piped()).spawn().map_err(system("make a capture"))?;
@@ -138,12 +131,14 @@ impl Driver<'_> {
         self.end_of(&mut source)?;
         let (usage, failed) = self.end_of(&mut child)?;
         let seconds = clock.now().as_secs_f64();
-        Ok((Run { live, ..finished(seconds, usage, failed) }, written?))
+        let mut run = finished(seconds, usage, failed);
+        run.figures.live = live;
+        Ok((run, written?))
     }
 
     /// Waits for a child's end; why it was none.
     fn end_of(&self, child: &mut Child) -> Result<(Usage, Option<String>), DriveError> {
-        let (outcome, usage) = account(child, Some(PATIENCE), Some(self.termination))
+        let (outcome, usage) = account(child, Some(PATIENCE), Some(&self.termination))
             .map_err(system("watch a contender"))?;
         let failed = match outcome {
             Outcome::Exited(status) if status.success() => None,
@@ -163,9 +158,9 @@ impl Driver<'_> {
     }
 }
 
-fn finished(seconds: f64, usage: Usage, failed: Option<String>) -> Run {
+fn finished(seconds: f64, usage: Usage, failed: Option<String>) -> Run<Figures> {
     let (cpu, memory) = (usage.cpu.as_secs_f64(), usage.memory.as_bytes());
-    Run { seconds, cpu, memory, failed, ..Run::default() }
+    Run::of(Figures { seconds, cpu, memory, live: None }, failed)
 }
 
 /// Goes through a file once, so that it is in memory: some systems take out what nobody has used

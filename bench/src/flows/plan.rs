@@ -2,54 +2,35 @@
 
 use super::capture::Shape;
 use super::contender::Contender;
-use super::record::CellRecord;
-use crate::results::Planned;
-
-/// How much is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// A look.
-    Quick,
-    /// A quarter of an hour.
-    Default,
-    /// With a stream of 100 million packets.
-    Full,
-}
+use crate::options::Mode;
 
 /// A capture, and who reads it.
-#[derive(Debug)]
-pub struct Cell {
-    /// Unique.
-    pub name: String,
-    /// Its letter.
-    pub part: char,
-    /// For people.
-    pub title: String,
-    /// The capture.
+pub type Cell = manyways_rig::cell::Cell<Contender, Setting>;
+
+/// A capture.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// The shape that makes it.
     pub shape: Shape,
-    /// It comes through a pipe while it is made.
+    /// Whether it comes through a pipe while it is made.
     pub is_stream: bool,
-    /// Those that run in each round.
-    pub contenders: Vec<Contender>,
-    /// How often.
-    pub rounds: u32,
 }
 
 /// Every cell.
-pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
+pub fn plan(mode: Mode) -> Vec<Cell> {
     use Contender::{Manyways, NfStream, TShark, TcpTrace, Twice, Untrained};
     let is_quick = mode == Mode::Quick;
     let own = |threads, tables| Manyways { threads, tables };
     let one = || vec![own(1, false)];
-    let several = rounds.unwrap_or(if is_quick { 3 } else { 5 });
+    let several = if is_quick { 3 } else { 5 };
     let cell = |part, name: String, title: String, shape, is_stream, contenders, rounds| Cell {
         name,
         part,
         title,
-        shape,
-        is_stream,
         contenders,
         rounds,
+        setting: Setting { shape, is_stream },
+        ..Cell::default()
     };
     let millions = if is_quick { 1 } else { 3 };
     let mut cells = Vec::new();
@@ -113,33 +94,11 @@ pub fn plan(mode: Mode, rounds: Option<u32>) -> Vec<Cell> {
     cells
 }
 
-impl Planned for Cell {
-    type Record = CellRecord;
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn estimate(&self) -> f64 {
-        let packets = self.shape.packets as f64;
-        let each: f64 = self.contenders.iter().map(|who| packets / who.packets_per_second()).sum();
-        // A pipe is as slow as who makes the packets.
-        let made = packets / 1.5e6;
-        f64::from(self.rounds) * (each + if self.is_stream { made } else { 0.0 }) + made
-    }
-
-    fn rounds(&self) -> u32 {
-        self.rounds
-    }
-
-    fn blank(&self) -> CellRecord {
-        CellRecord {
-            name: self.name.clone(),
-            part: self.part.to_string(),
-            title: self.title.clone(),
-            rounds: self.rounds,
-            plan: format!("{:?} {:?} {}", self.shape, self.contenders, self.rounds),
-            ..CellRecord::new(&self.shape)
-        }
-    }
+/// About how many seconds a cell takes.
+pub fn seconds(cell: &Cell) -> f64 {
+    let packets = cell.setting.shape.packets as f64;
+    let each: f64 = cell.contenders.iter().map(|who| packets / who.packets_per_second()).sum();
+    // A pipe is as slow as who makes the packets.
+    let made = packets / 1.5e6;
+    f64::from(cell.rounds) * (each + if cell.setting.is_stream { made } else { 0.0 }) + made
 }

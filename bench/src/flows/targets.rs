@@ -1,11 +1,12 @@
 //! What was to be reached, and whether it was.
 
-use super::record::CellRecord;
-use crate::sample::{median, ratio};
-use crate::target::{Bound, Figure, Target, Verdict, each, told_only};
+use manyways_rig::sample::{median, ratio};
+use manyways_rig::target::{Bound, Figure, Target, Verdict, each, told_only};
 
-/// Every target over what was measured, those that were missed first.
-pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
+use super::record::{Figures, Record, byte_rates, packet_rates, values};
+
+/// Every target over what was measured.
+pub fn targets(cells: &[Record]) -> Vec<Target> {
     let mut targets = vec![packets(cells), two_cores(cells)];
     for (name, bound) in [("tcptrace", 4.0), ("tshark", 10.0), ("nfstream", 10.0)] {
         targets.push(rival(cells, name, bound));
@@ -14,17 +15,10 @@ pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
     targets.extend(two_processes(cells));
     targets.push(training(cells));
     targets.extend(growth(cells));
-    let rank = |target: &Target| match target.verdict {
-        Verdict::Missed => 0,
-        Verdict::Met => 1,
-        Verdict::Told => 2,
-        Verdict::NotMeasured => 3,
-    };
-    targets.sort_by_key(rank);
     targets
 }
 
-fn cell<'a>(cells: &'a [CellRecord], name: &str) -> Option<&'a CellRecord> {
+fn cell<'a>(cells: &'a [Record], name: &str) -> Option<&'a Record> {
     cells.iter().find(|cell| cell.name == name)
 }
 
@@ -32,28 +26,28 @@ fn figure(place: &str, value: f64) -> Figure {
     Figure { place: place.to_owned(), value }
 }
 
-fn packets(cells: &[CellRecord]) -> Target {
-    let of = |cell: &CellRecord| median(cell.packet_rates("manyways-1").into_values());
+fn packets(cells: &[Record]) -> Target {
+    let of = |cell: &Record| median(packet_rates(cell, "manyways-1").into_values());
     let value = cell(cells, "headers").and_then(of).map(|value| figure("headers", value / 1e6));
     let what = "million packets a second on one core".to_owned();
     each(what, Bound::AtLeast(3.0), value.into_iter().collect())
 }
 
 /// Pair by pair.
-fn over(cells: &[CellRecord], ours: &str, theirs: &str) -> Vec<Figure> {
-    let of = |cell: &CellRecord| ratio(&cell.packet_rates(ours), &cell.packet_rates(theirs));
+fn over(cells: &[Record], ours: &str, theirs: &str) -> Vec<Figure> {
+    let of = |cell: &Record| ratio(&packet_rates(cell, ours), &packet_rates(cell, theirs));
     let value = cell(cells, "headers").and_then(of);
     value.map(|ratio| figure("pair by pair", ratio.pairs)).into_iter().collect()
 }
 
-fn two_cores(cells: &[CellRecord]) -> Target {
+fn two_cores(cells: &[Record]) -> Target {
     let figures = over(cells, "manyways-2", "manyways-1");
     each("two threads / one".to_owned(), Bound::AtLeast(1.7), figures)
 }
 
 /// What a second core gives to two processes that have nothing to do with each other, and what of it
 /// two threads get.
-fn two_processes(cells: &[CellRecord]) -> Vec<Target> {
+fn two_processes(cells: &[Record]) -> Vec<Target> {
     let told = |what: &str, factor: f64, ours, theirs| {
         let mut figures = over(cells, ours, theirs);
         figures.iter_mut().for_each(|figure| figure.value *= factor);
@@ -68,20 +62,20 @@ fn two_processes(cells: &[CellRecord]) -> Vec<Target> {
 }
 
 /// What it gives to show the compiler how the command is used.
-fn training(cells: &[CellRecord]) -> Target {
+fn training(cells: &[Record]) -> Target {
     let figures = over(cells, "manyways-1", "manyways-1-untrained");
     let target =
         each("make release / cargo build, on one core".to_owned(), Bound::AtLeast(1.0), figures);
     told_only(Target { wanted: String::new(), ..target })
 }
 
-fn rival(cells: &[CellRecord], name: &str, bound: f64) -> Target {
+fn rival(cells: &[Record], name: &str, bound: f64) -> Target {
     let figures = over(cells, "manyways-1", name);
     each(format!("one core / {name} on one core"), Bound::AtLeast(bound), figures)
 }
 
-fn bytes(cells: &[CellRecord]) -> Target {
-    let of = |cell: &CellRecord| median(cell.byte_rates("manyways-1").into_values());
+fn bytes(cells: &[Record]) -> Target {
+    let of = |cell: &Record| median(byte_rates(cell, "manyways-1").into_values());
     let value = cell(cells, "whole").and_then(of).map(|value| figure("whole", value / 1e9));
     let what = "GB a second of whole packets on one core".to_owned();
     each(what, Bound::AtLeast(1.5), value.into_iter().collect())
@@ -89,14 +83,17 @@ fn bytes(cells: &[CellRecord]) -> Target {
 
 /// What one more connection takes: while all of them are there, or at most in the whole run, in
 /// which rows are held until the end as well.
-fn live(cells: &[CellRecord], is_live: bool) -> Target {
+fn live(cells: &[Record], is_live: bool) -> Target {
     let memory = |name: &str| {
         let cell = cell(cells, name)?;
-        let figure = |run: &super::record::Run| match is_live {
+        let figure = |run: &Figures| match is_live {
             true => run.live.map(|bytes| bytes as f64),
             false => Some(run.memory as f64),
         };
-        Some((median(cell.values("manyways-1", figure).into_values())?, f64::from(cell.flows)))
+        Some((
+            median(values(cell, "manyways-1", figure).into_values())?,
+            f64::from(cell.more.flows),
+        ))
     };
     let value = memory("alive-2000").zip(memory("alive-200000")).map(|(few, many)| {
         figure("200,000 over 2,000", (many.0 - few.0) / (many.1 - few.1) / 1_024.0)
@@ -107,16 +104,16 @@ fn live(cells: &[CellRecord], is_live: bool) -> Target {
     if is_live { target } else { told_only(Target { wanted: String::new(), ..target }) }
 }
 
-fn growth(cells: &[CellRecord]) -> Vec<Target> {
-    let of = |cell: &CellRecord| {
-        let packets = cell.capture.packets as f64;
-        let cpu = median(cell.values("manyways-1", |run| Some(run.cpu)).into_values())?;
-        let memory = cell.values("manyways-1", |run| Some(run.memory as f64));
+fn growth(cells: &[Record]) -> Vec<Target> {
+    let of = |cell: &Record| {
+        let packets = cell.more.capture.packets as f64;
+        let cpu = median(values(cell, "manyways-1", |run| Some(run.cpu)).into_values())?;
+        let memory = values(cell, "manyways-1", |run| Some(run.memory as f64));
         Some((cpu / packets * 1e9, median(memory.into_values())? / f64::from(1 << 20)))
     };
     let grown = || cells.iter().filter(|cell| cell.part == "d");
     let told = |what: &str, which: fn((f64, f64)) -> f64| {
-        let one = |cell: &CellRecord| Some(figure(&cell.name, which(of(cell)?)));
+        let one = |cell: &Record| Some(figure(&cell.name, which(of(cell)?)));
         let figures: Vec<Figure> = grown().filter_map(one).collect();
         let words = |figure: &Figure| format!("{:.1} ({})", figure.value, figure.place);
         let measured = figures.iter().map(words).collect::<Vec<_>>().join(", ");

@@ -1,209 +1,142 @@
-//! The run of a cell: one lab, and every contender once a round, in an order that changes.
+//! The run of a cell: one lab, one server, and every download once a round.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use manyways_lab::registry::Registry;
-use manyways_lab::{DEFAULT_CC, Lab, LabSpec, Place};
 use manyways_record::event;
-use manyways_sys::clock::Clock;
-use manyways_sys::signal::Termination;
+use manyways_rig::Origin;
+use manyways_rig::cell::Run;
+use manyways_rig::download::{Downloader, Fetch, Report, read_curl, read_get};
+use manyways_rig::launch::{DriveError, Ended, Launcher, first_line, system};
+use manyways_rig::links::{fluid_bound, period};
+use manyways_rig::sample::median;
 use manyways_trace::scenario::Event;
 use manyways_unit::{Size, Span};
 
-use super::contender::{Contender, Errand, Said, curl_said, get_said};
+use super::Get;
 use super::curve::{self, Curve, Story, sum_reaches};
-use super::plan::{Cell, Entry, PRIMER};
-use super::record::{CellRecord, Moment, Run, Sockets};
-use super::site::{Programs, Site};
-use crate::launch::{DriveError, Ended, LOOK, Launcher, first_line, system};
-use crate::links::{fluid_bound, mean_rate, period};
-use crate::order::{hash, shuffle};
-use crate::sample::median;
-use crate::sockets::sockets;
+use super::plan::{self, Cell, Entry, LARGEST, NAME, PRIMER, STEP};
+use super::record::{Figures, Moment, Record};
 
 /// A link is in use when it has brought so much.
-const IN_USE: Size = Size::from_bytes(50_000);
+const IN_USE: u64 = 50_000;
 /// How long it may take until all are.
 const STARTED: Span = Span::from_secs(5);
-/// How long it may take from there to its end.
-const FINISHED: Span = Span::from_secs(30);
 /// The object with which it is tried how long a contender takes to begin.
 const TRIAL: Size = Size::from_bytes(64_000);
-/// The same where a contender does not tell.
+/// The same in seconds, where a contender does not tell.
 const USUAL_LEAD: f64 = 0.03;
 
-/// What all cells share.
-pub struct Driver<'a> {
-    /// Of the labs.
-    pub registry: &'a Registry,
-    /// What there is to run.
-    pub programs: &'a Programs,
-    /// Ends everything.
-    pub termination: &'a Termination,
-    /// Seed of every order.
-    pub seed: u64,
-}
-
-impl Driver<'_> {
-    /// Measures one cell. `progress` hears after each round how many are done.
-    ///
-    /// Call it while the process has a single thread.
-    pub fn measure(
-        &self,
-        cell: &Cell,
-        progress: &mut dyn FnMut(u32),
-    ) -> Result<CellRecord, DriveError> {
-        let name = format!("bench-get-{}", std::process::id());
-        let hosts = cell.hosts.clone();
-        let mut lab = Lab::start(
-            self.registry,
-            LabSpec { hosts, seed: self.seed, ..LabSpec::new(name, cell.links.clone()) },
-        )?;
-        let mut sizes: Vec<Size> = cell.entries.iter().map(|entry| entry.size).collect();
-        sizes.extend([PRIMER, TRIAL, cell.sample()]);
-        let clock = Clock::start();
-        let site = Site::start(&mut lab, self.programs, cell.hosts.len(), &sizes)?;
-        let mut record = blank(cell);
-        let (termination, constant) = (self.termination, cell.is_constant());
-        let launcher = Launcher { lab, termination, constant, restless: Default::default() };
-        let mut stage =
-            Stage { driver: self, cell, launcher, site, leads: BTreeMap::new(), primed: None };
-        record.sockets = stage.look_at_sockets(&mut record.left_out)?;
-        let mut able = stage.able(&record.sockets, &mut record.left_out);
-        let known = |entry: &Entry| entry.contender == Contender::Known;
-        if able.iter().any(known) && !stage.prime()? {
-            able.retain(|entry| !known(entry));
-            let name = Contender::Known.name(&cell.links);
-            record.left_out.push(format!("{name}: earlier transfers were not remembered"));
-        }
-        if !cell.is_constant() {
-            stage.rehearse(&able)?;
-        }
-        for round in 0..cell.rounds {
-            stage.round(round, &able, &mut record)?;
-            progress(round + 1);
-        }
-        record.restless = stage.launcher.restless.get();
-        record.seconds = clock.now().as_secs_f64();
-        Ok(record)
+/// Measures one cell.
+pub fn measure(
+    get: &Get,
+    cell: &Cell,
+    record: &mut Record,
+    progress: &mut dyn FnMut(u32),
+) -> Result<(), DriveError> {
+    let mut launcher = Launcher::start(cell, "bench-get", get.seed, &get.termination)?;
+    let mut sizes: Vec<Size> = cell.contenders.iter().map(|entry| entry.size).collect();
+    sizes.extend([PRIMER, TRIAL, LARGEST, plan::sample(cell)]);
+    let origin = Origin::start(&mut launcher.lab, cell.hosts.len(), NAME, &sizes)?;
+    let mut stage = Stage {
+        get,
+        cell,
+        launcher,
+        origin,
+        leads: BTreeMap::new(),
+        primed: None,
+        alone: BTreeMap::new(),
+    };
+    stage.look_at_sockets(record)?;
+    let mut able = stage.able(record);
+    let known = |entry: &Entry| entry.contender == Downloader::Known;
+    if able.iter().any(known) && !stage.prime()? {
+        able.retain(|entry| !known(entry));
+        let name = Downloader::Known.name(&cell.links);
+        record.left_out.push(format!("{name}: earlier transfers were not remembered"));
     }
-}
-
-/// A record with nothing measured yet.
-pub fn blank(cell: &Cell) -> CellRecord {
-    CellRecord {
-        name: cell.name.clone(),
-        part: cell.part.to_string(),
-        title: cell.title.clone(),
-        links: cell.links.iter().map(|link| link.name.clone()).collect(),
-        link_bps: cell.links.iter().map(|link| mean_rate(link).as_bps()).collect(),
-        warm: cell.warm,
-        constant: cell.is_constant(),
-        rounds: cell.rounds,
-        plan: fingerprint(cell),
-        ..CellRecord::default()
+    if !cell.is_constant() {
+        stage.rehearse(&able)?;
     }
-}
-
-/// Changes when anything of a cell does.
-fn fingerprint(cell: &Cell) -> String {
-    format!("{:016x}", hash(&format!("{cell:?}")))
+    cell.run_rounds(&able, get.seed, record, progress, |round, entry| stage.fetch(round, entry))?;
+    for round in 0..cell.rounds {
+        stage.bounds(round, record);
+    }
+    record.restless = stage.launcher.restless.get();
+    Ok(())
 }
 
 /// A lab that is set up for a cell.
 struct Stage<'a> {
-    driver: &'a Driver<'a>,
+    get: &'a Get,
     cell: &'a Cell,
     launcher: Launcher<'a>,
-    site: Site,
+    origin: Origin,
     /// Seconds from the start of a contender's process to the start of its transfer, each time.
     leads: BTreeMap<String, Vec<f64>>,
-    /// A memory of what each link is worth.
+    /// A folder in which the client has remembered what each link is worth.
     primed: Option<PathBuf>,
+    /// By round and link, how the bytes came over that link alone.
+    alone: BTreeMap<(u32, usize), Curve>,
 }
 
 impl Stage<'_> {
     /// The entries that can run here.
-    fn able(&self, sockets: &Sockets, left_out: &mut Vec<String>) -> Vec<Entry> {
-        let programs = self.driver.programs;
+    fn able(&self, record: &mut Record) -> Vec<Entry> {
+        let no_subflow = record.more.sockets.mptcp.is_empty();
         let mut able = Vec::new();
-        for entry in &self.cell.entries {
+        for entry in &self.cell.contenders {
             let contender = entry.contender;
-            let why = contender.missing(programs).or_else(|| {
-                (contender.is_mptcp() && sockets.mptcp.is_empty())
-                    .then_some("the kernel made no MPTCP subflow")
+            let why = contender.missing(&self.get.programs).or_else(|| {
+                (contender.is_mptcp() && no_subflow).then_some("the kernel made no MPTCP subflow")
             });
-            match why {
+            let words = why.map(|why| format!("{}: {why}", contender.name(&self.cell.links)));
+            match words {
                 None => able.push(*entry),
-                Some(why) => {
-                    let words = format!("{}: {why}", contender.name(&self.cell.links));
-                    if !left_out.contains(&words) {
-                        left_out.push(words);
-                    }
-                }
+                Some(words) if record.left_out.contains(&words) => {}
+                Some(words) => record.left_out.push(words),
             }
         }
         able
     }
 
     /// Looks at every socket in the middle of a transfer, on both sides, with and without MPTCP.
-    fn look_at_sockets(&self, left_out: &mut Vec<String>) -> Result<Sockets, DriveError> {
-        let mut seen = Sockets::default();
-        let wants_mptcp = self.cell.entries.iter().any(|entry| entry.contender.is_mptcp());
-        for contender in [Contender::MpH2, Contender::Mptcp] {
+    fn look_at_sockets(&self, record: &mut Record) -> Result<(), DriveError> {
+        let wants_mptcp = self.cell.contenders.iter().any(|entry| entry.contender.is_mptcp());
+        for contender in [Downloader::MpH2, Downloader::Mptcp] {
             let mptcp = contender.is_mptcp();
-            if mptcp && (!wants_mptcp || contender.missing(self.driver.programs).is_some()) {
+            if mptcp && (!wants_mptcp || contender.missing(&self.get.programs).is_some()) {
                 continue;
             }
-            let errand = Errand { warm: false, ..self.errand(self.cell.sample(), None, None) };
-            let zero = self.launcher.lab.restart(self.cell.offset(0), &[])?;
-            let before = self.launcher.delivered()?;
-            let mut child = self.launcher.lab.spawn(Place::Device, contender.command(&errand))?;
-            let mut over = false;
-            while !over {
-                let in_use = |(now, before): (&u64, &u64)| now - before >= IN_USE.as_bytes();
-                let all = self.launcher.delivered()?.iter().zip(&before).all(in_use);
-                let late = self.launcher.lab.relay().clock().now().since(zero) > STARTED;
-                if all || late {
-                    break;
-                }
-                over = self.launcher.has_ended(&mut child, LOOK)?;
-            }
-            let places = (0..self.cell.hosts.len()).map(Place::Host).chain([Place::Device]);
-            let mut controls = Vec::new();
-            for place in places {
-                let found = sockets(&self.launcher.lab, &self.driver.programs.ss, place)?;
-                controls.extend(found.into_iter().filter(|s| s.mptcp == mptcp).map(|s| s.control));
-            }
-            // To its end: what a killed one leaves behind would be on the links for a long time.
-            if !over && !self.launcher.has_ended(&mut child, FINISHED)? {
-                let _ = child.kill();
-            }
-            let ended = child.wait_with_output().map_err(system("end a transfer"))?;
-            self.launcher.settle()?;
-            if let Some(other) = controls.iter().find(|control| *control != DEFAULT_CC) {
-                return Err(DriveError::Control(other.clone()));
-            }
+            let fetch_of =
+                Fetch { warm: false, ..self.fetch_of(plan::sample(self.cell), None, None) };
+            let (seen, complaint) = self.launcher.sockets_during(
+                contender.command(&fetch_of),
+                (self.cell.hosts.len(), &self.get.ss),
+                self.cell.offset(0, STEP),
+                |bytes, elapsed| bytes.iter().all(|bytes| *bytes >= IN_USE) || elapsed > STARTED,
+            )?;
+            let seen = seen.into_iter().filter(|(_, socket)| socket.mptcp == mptcp);
+            let controls: Vec<String> = seen.map(|(_, socket)| socket.control).collect();
             if controls.is_empty() {
-                let said = first_line(&String::from_utf8_lossy(&ended.stderr));
-                let name = contender.name(&self.cell.links);
-                left_out.push(format!("a look at the sockets of {name}: {said}"));
+                let (name, said) = (contender.name(&self.cell.links), first_line(&complaint));
+                record.left_out.push(format!("a look at the sockets of {name}: {said}"));
             }
-            *(if mptcp { &mut seen.mptcp } else { &mut seen.get }) = controls;
+            let sockets = &mut record.more.sockets;
+            *(if mptcp { &mut sockets.mptcp } else { &mut sockets.get }) = controls;
         }
-        Ok(seen)
+        Ok(())
     }
 
     /// Lets the client learn what each link is worth, by one transfer over it alone; false where it
     /// learned nothing of one.
     fn prime(&mut self) -> Result<bool, DriveError> {
-        let folder = self.site.folder().join("primed");
+        let folder = self.origin.folder().join("primed");
         for index in 0..self.cell.links.len() {
-            let errand = Errand { warm: false, ..self.errand(PRIMER, None, Some(&folder)) };
-            let command = Contender::Single(index).command(&errand);
+            let fetch_of = Fetch { warm: false, ..self.fetch_of(PRIMER, None, Some(&folder)) };
+            let command = Downloader::Single(index).command(&fetch_of);
             self.launcher.run(command, 60.0, Span::ZERO, &[])?;
         }
         let learned = fs::read_dir(&folder).map_or(0, Iterator::count);
@@ -219,148 +152,131 @@ impl Stage<'_> {
             if !entry.contender.is_get() || self.leads.contains_key(&name) {
                 continue;
             }
-            let _ = fs::remove_file(self.site.events());
+            let _ = fs::remove_file(self.origin.events());
             let memory = self.fresh_memory(entry.contender)?;
-            let errand = self.errand(TRIAL, None, memory.as_deref());
-            let offset = self.cell.offset(0);
-            let ended = self.launcher.run(entry.contender.command(&errand), 30.0, offset, &[])?;
+            let fetch_of = self.fetch_of(TRIAL, None, memory.as_deref());
+            let offset = self.cell.offset(0, STEP);
+            let ended = self.launcher.run(entry.contender.command(&fetch_of), 30.0, offset, &[])?;
             let lead = self.story().map(|story| story.began - self.launcher.wall(ended.zero));
             self.leads.insert(name, lead.into_iter().collect());
         }
         Ok(())
     }
 
-    fn round(
-        &mut self,
-        round: u32,
-        able: &[Entry],
-        record: &mut CellRecord,
-    ) -> Result<(), DriveError> {
-        let mut order: Vec<Entry> = able.to_vec();
-        shuffle(&mut order, self.driver.seed ^ hash(&self.cell.name) ^ u64::from(round));
-        let mut alone: BTreeMap<usize, Curve> = BTreeMap::new();
-        for entry in order {
-            let (run, story) = self.fetch(round, &entry)?;
-            if let (Contender::Single(link), None, Some(story)) =
-                (entry.contender, &run.failed, story)
-            {
-                let name = self.cell.links.get(link).map(|link| link.name.as_str());
-                let curve = name.and_then(|name| story.curves.get(name));
-                alone.insert(link, curve.cloned().unwrap_or_default());
-            }
-            record.runs.push(run);
-        }
-        let offset = self.cell.offset(round);
-        for size in self.cell.sizes() {
-            let moment = |seconds| Moment { round, bytes: size.as_bytes(), seconds };
+    /// The least times in which a round's objects could have come.
+    fn bounds(&self, round: u32, record: &mut Record) {
+        let offset = self.cell.offset(round, STEP);
+        let alone: Vec<Curve> =
+            self.alone.range((round, 0)..(round + 1, 0)).map(|(_, curve)| curve.clone()).collect();
+        for size in plan::sizes(self.cell) {
+            let bytes = size.as_bytes();
+            let moment = |seconds| Moment { round, bytes, seconds };
             let bound = fluid_bound(&self.cell.links, offset, &self.cell.events, size);
-            record.fluid.extend(bound.map(moment));
+            record.more.fluid.extend(bound.map(moment));
             if alone.len() == self.cell.links.len() && self.cell.events.is_empty() {
-                let curves: Vec<Curve> = alone.values().cloned().collect();
-                record.ideal.extend(sum_reaches(&curves, size.as_bytes()).map(moment));
+                record.more.ideal.extend(sum_reaches(&alone, bytes).map(moment));
             }
         }
-        Ok(())
     }
 
-    /// One fetch of a round, and what its log says.
-    fn fetch(&mut self, round: u32, entry: &Entry) -> Result<(Run, Option<Story>), DriveError> {
+    /// One download of a round.
+    fn fetch(&mut self, round: u32, entry: &Entry) -> Result<Run<Figures>, DriveError> {
         let name = entry.contender.name(&self.cell.links);
         let known = self.leads.get(&name).and_then(|leads| median(leads.iter().copied()));
         let lead = if self.cell.is_constant() { 0.0 } else { known.unwrap_or(USUAL_LEAD) };
         let cache = self.fresh_memory(entry.contender)?;
         let command =
-            entry.contender.command(&self.errand(entry.size, entry.stop, cache.as_deref()));
-        let offset =
-            ahead(self.cell.offset(round), lead, self.cell.links.iter().filter_map(period).min());
+            entry.contender.command(&self.fetch_of(entry.size, entry.stop, cache.as_deref()));
+        let begin = self.cell.offset(round, STEP);
+        let offset = ahead(begin, lead, self.cell.links.iter().filter_map(period).min());
         let lead = Span::from_secs_f64(lead);
         let events: Vec<Event> =
             self.cell.events.iter().map(|e| Event { at: e.at + lead, ..e.clone() }).collect();
-        for file in [self.site.events(), self.site.download()] {
+        for file in [self.origin.events(), self.origin.download()] {
             let _ = fs::remove_file(file);
         }
-        let patience = self.cell.seconds(entry) * 4.0 + 20.0;
+        let patience = plan::seconds(self.cell, entry) * 4.0 + 20.0;
         let ended = self.launcher.run(command, patience, offset, &events)?;
-        let mut run = Run {
-            round,
-            contender: name,
+        let mut figures = Figures {
             bytes: entry.size.as_bytes(),
             stop: entry.stop.map(Size::as_bytes),
             link_bytes: ended.link_bytes.clone(),
-            ..Run::default()
+            ..Figures::default()
         };
-        match self.outcome(entry, &ended) {
-            Ok(said) => {
-                run.seconds = Some(said.seconds);
-                run.paths = said.paths;
+        let outcome = self.outcome(entry, &ended);
+        if let Some(story) = entry.contender.is_get().then(|| self.story()).flatten() {
+            self.tell(entry, &story, &ended, &events, &mut figures);
+            if let (Downloader::Single(link), Ok(_)) = (entry.contender, &outcome) {
+                let curve = story.curves.get(&self.cell.links[link].name);
+                self.alone.insert((round, link), curve.cloned().unwrap_or_default());
             }
-            Err(why) => run.failed = Some(why),
+            if !self.cell.is_constant() {
+                let lead = story.began - self.launcher.wall(ended.zero);
+                self.leads.entry(name).or_default().push(lead);
+            }
         }
-        let story = if entry.contender.is_get() { self.story() } else { None };
-        if let Some(story) = &story {
-            self.tell(entry, story, &ended, &events, &mut run);
-        }
-        Ok((run, story))
+        Ok(match outcome {
+            Ok(Report { seconds, paths, .. }) => {
+                Run::of(Figures { seconds: Some(seconds), paths, ..figures }, None)
+            }
+            Err(why) => Run::of(figures, Some(why)),
+        })
     }
 
-    /// Puts what a log says into a run.
+    /// Puts what a log says into a run's figures.
     fn tell(
-        &mut self,
+        &self,
         entry: &Entry,
         story: &Story,
         ended: &Ended,
         events: &[Event],
-        run: &mut Run,
+        figures: &mut Figures,
     ) {
-        run.gaps.clone_from(&story.gaps);
-        run.waits.clone_from(&story.waits);
+        figures.gaps.clone_from(&story.gaps);
+        figures.waits.clone_from(&story.waits);
         let curves: Vec<Curve> = story.curves.values().cloned().collect();
-        if let (Contender::Single(_), [curve]) = (entry.contender, &curves[..]) {
+        if let (Downloader::Single(_), [curve]) = (entry.contender, &curves[..]) {
             let reached = |size: Size| {
                 let bytes = size.as_bytes();
                 Some((bytes, sum_reaches(&curves, bytes)?))
             };
-            run.reached = self.cell.sizes().into_iter().filter_map(reached).collect();
-            run.rate = curve.rate();
+            figures.reached = plan::sizes(self.cell).into_iter().filter_map(reached).collect();
+            figures.rate = curve.rate();
         }
         if let Some(event) = events.first() {
             let at = self.launcher.wall(ended.zero) + event.at.as_secs_f64() - story.began;
             let so_far: f64 = curves.iter().map(|curve| curve.at(at)).sum();
-            run.event_at = Some(at);
-            run.remaining = Some(entry.size.as_bytes().saturating_sub(so_far as u64));
-        }
-        if !self.cell.is_constant() {
-            let lead = story.began - self.launcher.wall(ended.zero);
-            self.leads.entry(run.contender.clone()).or_default().push(lead);
+            figures.event_at = Some(at);
+            figures.remaining = Some(entry.size.as_bytes().saturating_sub(so_far as u64));
         }
     }
 
     /// What the contender reports, or why it failed.
-    fn outcome(&self, entry: &Entry, ended: &Ended) -> Result<Said, String> {
+    fn outcome(&self, entry: &Entry, ended: &Ended) -> Result<Report, String> {
         match ended.success {
             None => return Err("it took too long".to_owned()),
             Some(false) => return Err(first_line(&ended.stderr)),
             Some(true) => {}
         }
-        let file = fs::read(self.site.download()).map_err(|e| format!("it left no file: {e}"))?;
+        let file = fs::read(self.origin.download()).map_err(|e| format!("it left no file: {e}"))?;
         let whole = entry.stop.is_some() || file.len() as u64 == entry.size.as_bytes();
-        if !whole || !self.site.is_beginning(&file, entry.stop.unwrap_or(entry.size)) {
+        if !whole || !self.origin.is_beginning(&file, entry.stop.unwrap_or(entry.size)) {
             return Err(format!("the file is not the server's ({} bytes)", file.len()));
         }
         let said = match entry.contender {
-            Contender::Aria2 => Some(Said { seconds: ended.seconds, paths: Vec::new() }),
-            Contender::Curl(_) | Contender::MptcpCurl => curl_said(&ended.stdout),
-            _ => get_said(&ended.stdout),
+            Downloader::Aria2 => Some(Report { seconds: ended.seconds, ..Report::default() }),
+            Downloader::Curl(_) | Downloader::MptcpCurl => read_curl(&ended.stdout),
+            _ => read_get(&ended.stdout),
         };
         said.ok_or_else(|| "its report cannot be read".to_owned())
     }
 
     /// A copy of the primed memory for a contender that has one, so that no run teaches the next.
-    fn fresh_memory(&self, contender: Contender) -> Result<Option<PathBuf>, DriveError> {
-        let Some(primed) = self.primed.as_ref().filter(|_| contender == Contender::Known) else {
+    fn fresh_memory(&self, contender: Downloader) -> Result<Option<PathBuf>, DriveError> {
+        let Some(primed) = self.primed.as_ref().filter(|_| contender == Downloader::Known) else {
             return Ok(None);
         };
-        let folder = self.site.folder().join("memory");
+        let folder = self.origin.folder().join("memory");
         let copy = || -> io::Result<()> {
             let _ = fs::remove_dir_all(&folder);
             fs::create_dir_all(&folder)?;
@@ -374,14 +290,27 @@ impl Stage<'_> {
         Ok(Some(folder))
     }
 
-    fn errand<'e>(&'e self, size: Size, stop: Option<Size>, cache: Option<&'e Path>) -> Errand<'e> {
-        let (programs, links) = (self.driver.programs, self.cell.links.as_slice());
-        Errand { programs, site: &self.site, links, warm: self.cell.warm, size, stop, cache }
+    fn fetch_of<'e>(
+        &'e self,
+        size: Size,
+        stop: Option<Size>,
+        cache: Option<&'e Path>,
+    ) -> Fetch<'e> {
+        let (programs, links) = (&self.get.programs, self.cell.links.as_slice());
+        Fetch {
+            programs,
+            site: &self.origin,
+            links,
+            warm: self.cell.setting.warm,
+            size,
+            stop,
+            cache,
+        }
     }
 
     /// What the last contender's log says.
     fn story(&self) -> Option<Story> {
-        let bytes = fs::read(self.site.events()).ok()?;
+        let bytes = fs::read(self.origin.events()).ok()?;
         curve::read(&event::parse(&bytes).ok()?)
     }
 }

@@ -1,55 +1,29 @@
-//! What was measured, as it is written to the results file and read back to go on.
+//! What is measured of a download, and how the figures of a cell are looked up.
 
 use std::collections::BTreeMap;
 
+use manyways_rig::cell::{CellRecord, Run};
+use manyways_rig::download::PathReport;
 use serde::{Deserialize, Serialize};
 
-use super::contender::PathSaid;
-use crate::results;
+/// A cell.
+pub type Record = CellRecord<Figures, More>;
 
-/// Name and version of the results' schema.
-pub const SCHEMA: &str = "manyways.bench-get/1";
-
-/// Everything.
-pub type Results = results::Results<CellRecord>;
-
-/// One cell.
+/// What a cell has besides its runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct CellRecord {
-    /// Its name.
-    pub name: String,
-    /// Its letter.
-    pub part: String,
-    /// For people.
-    pub title: String,
-    /// The links' names, in the order of every list of links.
-    pub links: Vec<String>,
-    /// Their rates towards the device, on average.
+pub struct More {
+    /// The links' rates towards the device, on average.
     pub link_bps: Vec<u64>,
     /// Whether connections were warm.
     pub warm: bool,
     /// Whether the links stayed as they were.
     pub constant: bool,
-    /// How many rounds there were to be.
-    pub rounds: u32,
-    /// What was planned, to tell whether a result can be kept.
-    pub plan: String,
     /// The congestion control of every socket that was looked at.
     pub sockets: Sockets,
-    /// Every fetch.
-    pub runs: Vec<Run>,
     /// T\*: when the round's single-path curves sum to an object.
     pub ideal: Vec<Moment>,
     /// The fluid bound.
     pub fluid: Vec<Moment>,
-    /// How often the links did not become quiet after a fetch, and were cut off for a moment.
-    pub restless: u32,
-    /// How long all of it took, in seconds.
-    pub seconds: f64,
-    /// Contenders that could not run, and why.
-    pub left_out: Vec<String>,
-    /// Why it came to nothing, if it did.
-    pub error: Option<String>,
 }
 
 /// The congestion control of every socket of two transfers in the middle of them, both sides.
@@ -72,28 +46,21 @@ pub struct Moment {
     pub seconds: f64,
 }
 
-/// One fetch.
+/// What is measured of a download.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Which round.
-    pub round: u32,
-    /// Who.
-    pub contender: String,
+pub struct Figures {
     /// The object's size.
     pub bytes: u64,
     /// How much of it was wanted, where that is not all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<u64>,
-    /// How long the transfer took; nothing where it failed.
+    /// How long the transfer took; `None` where it failed.
     pub seconds: Option<f64>,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed: Option<String>,
     /// IP bytes that each link delivered to the device, until all was quiet.
     pub link_bytes: Vec<u64>,
     /// What each path did, where the contender tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub paths: Vec<PathSaid>,
+    pub paths: Vec<PathReport>,
     /// Seconds from the last byte of a request to the first of the next on the same path, and that
     /// path's name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -115,107 +82,78 @@ pub struct Run {
     pub remaining: Option<u64>,
 }
 
-impl CellRecord {
-    /// The times of a contender for an object, by round.
-    pub fn times(&self, contender: &str, bytes: u64) -> BTreeMap<u32, f64> {
-        let alone = contender.strip_suffix(" alone").is_some();
-        let mut times: BTreeMap<u32, f64> = self
-            .runs
-            .iter()
-            .filter(|run| run.contender == contender && run.bytes == bytes && run.stop.is_none())
-            .filter_map(|run| Some((run.round, run.seconds?)))
-            .collect();
-        if alone && times.is_empty() {
-            // A larger object over one path begins with the smaller one.
-            let runs = self.runs.iter().filter(|run| run.contender == contender);
-            times = runs
-                .filter_map(|run| {
-                    let moment = run.reached.iter().find(|reached| reached.0 == bytes)?;
-                    Some((run.round, moment.1))
-                })
-                .collect();
-        }
-        times
+/// The times of a contender for an object, by round.
+pub fn times(cell: &Record, contender: &str, bytes: u64) -> BTreeMap<u32, f64> {
+    let whole = |run: &Run<Figures>| {
+        run.contender == contender && run.figures.bytes == bytes && run.figures.stop.is_none()
+    };
+    let times = cell.values(whole, |run| run.seconds);
+    if !times.is_empty() || !contender.ends_with(" alone") {
+        return times;
     }
-
-    /// T\* by round.
-    pub fn ideal(&self, bytes: u64) -> BTreeMap<u32, f64> {
-        by_round(&self.ideal, bytes)
-    }
-
-    /// The fluid bound by round.
-    pub fn fluid(&self, bytes: u64) -> BTreeMap<u32, f64> {
-        by_round(&self.fluid, bytes)
-    }
-
-    /// Every size, in order.
-    pub fn sizes(&self) -> Vec<u64> {
-        let mut sizes: Vec<u64> = self.fluid.iter().map(|moment| moment.bytes).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
-    }
-
-    /// Every contender for an object, in the order of the first round's plan.
-    pub fn contenders(&self, bytes: u64) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for run in &self.runs {
-            let there = run.bytes == bytes || run.reached.iter().any(|r| r.0 == bytes);
-            if there && !names.contains(&run.contender.as_str()) {
-                names.push(&run.contender);
-            }
-        }
-        names
-    }
-
-    /// How many of a contender's fetches of an object failed, and how many there were.
-    pub fn failures(&self, contender: &str, bytes: u64) -> (usize, usize) {
-        let of = |run: &&Run| run.contender == contender && run.bytes == bytes;
-        let failed = self.runs.iter().filter(of).filter(|run| run.failed.is_some()).count();
-        (failed, self.runs.iter().filter(of).count())
-    }
+    // A larger object over one path begins with the smaller one.
+    let reached = |run: &Figures| Some(run.reached.iter().find(|reached| reached.0 == bytes)?.1);
+    cell.values(|run| run.contender == contender, reached)
 }
 
-fn by_round(moments: &[Moment], bytes: u64) -> BTreeMap<u32, f64> {
+/// T\* or the fluid bound of an object, by round.
+pub fn by_round(moments: &[Moment], bytes: u64) -> BTreeMap<u32, f64> {
     let of = moments.iter().filter(|moment| moment.bytes == bytes);
     of.map(|moment| (moment.round, moment.seconds)).collect()
+}
+
+/// The size of every object, in order.
+pub fn sizes(cell: &Record) -> Vec<u64> {
+    let mut sizes: Vec<u64> = cell.more.fluid.iter().map(|moment| moment.bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// Every contender for an object, in the order of the plan.
+pub fn contenders(cell: &Record, bytes: u64) -> Vec<&str> {
+    cell.each(|run| {
+        let passed = run.figures.reached.iter().any(|reached| reached.0 == bytes);
+        (run.figures.bytes == bytes || passed).then_some(&*run.contender)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(round: u32, contender: &str, bytes: u64, seconds: Option<f64>) -> Run {
+    fn run(round: u32, contender: &str, bytes: u64, seconds: Option<f64>) -> Run<Figures> {
         let failed = seconds.is_none().then(|| "no".to_owned());
-        Run { round, contender: contender.into(), bytes, seconds, failed, ..Run::default() }
+        let figures = Figures { bytes, seconds, ..Figures::default() };
+        Run { round, contender: contender.into(), failed, figures }
     }
 
     #[test]
     fn a_failure_has_no_time_and_is_counted() {
         let runs = vec![run(0, "a", 5, Some(1.0)), run(1, "a", 5, None), run(1, "a", 6, Some(2.0))];
-        let cell = CellRecord { runs, ..CellRecord::default() };
-        assert_eq!(cell.times("a", 5), BTreeMap::from([(0, 1.0)]));
-        assert_eq!(cell.failures("a", 5), (1, 2));
+        let cell = Record { runs, ..Record::default() };
+        assert_eq!(times(&cell, "a", 5), BTreeMap::from([(0, 1.0)]));
+        assert_eq!(cell.failures(|run| run.figures.bytes == 5), (1, 2));
     }
 
     #[test]
     fn a_path_alone_has_a_time_for_every_size_that_it_passed() {
-        let large = Run { reached: vec![(5, 0.5)], ..run(3, "wifi alone", 9, Some(1.0)) };
-        let cell = CellRecord { runs: vec![large], ..CellRecord::default() };
-        assert_eq!(cell.times("wifi alone", 5), BTreeMap::from([(3, 0.5)]));
-        assert_eq!(cell.times("wifi alone", 9), BTreeMap::from([(3, 1.0)]));
-        assert_eq!(cell.contenders(5), ["wifi alone"]);
-        assert!(cell.contenders(7).is_empty());
+        let mut large = run(3, "wifi alone", 9, Some(1.0));
+        large.figures.reached = vec![(5, 0.5)];
+        let cell = Record { runs: vec![large], ..Record::default() };
+        assert_eq!(times(&cell, "wifi alone", 5), BTreeMap::from([(3, 0.5)]));
+        assert_eq!(times(&cell, "wifi alone", 9), BTreeMap::from([(3, 1.0)]));
+        assert_eq!(contenders(&cell, 5), ["wifi alone"]);
+        assert!(contenders(&cell, 7).is_empty());
     }
 
     #[test]
     fn what_is_written_reads_back() {
-        let cell = CellRecord {
-            runs: vec![Run { waits: vec![(0.1, 0.2)], ..run(0, "a", 5, None) }],
-            ..CellRecord::default()
-        };
+        let mut run = run(0, "a", 5, None);
+        run.figures.waits = vec![(0.1, 0.2)];
+        let cell = Record { runs: vec![run], ..Record::default() };
         let text = serde_json::to_string(&cell).unwrap();
-        let back: CellRecord = serde_json::from_str(&text).unwrap();
+        let back: Record = serde_json::from_str(&text).unwrap();
         assert_eq!(back.runs, cell.runs);
     }
 }

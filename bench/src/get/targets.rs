@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::contender::Contender;
+use manyways_rig::download::Downloader;
+use manyways_rig::sample::{median, ratio};
+use manyways_rig::target::{
+    Bound, Figure, Target, Verdict, as_measured, each, middle_and_worst, target,
+};
+
 use super::plan::CHUNKS;
-use super::record::{CellRecord, Run};
-use crate::sample::{median, ratio};
-use crate::target::{Bound, Figure, Target, Verdict, each, middle_and_worst, target, told_only};
+use super::record::{self, Figures, Record, by_round};
 
 const HALF_MB: u64 = 512_000;
 const MB: u64 = 1_000_000;
@@ -15,29 +18,31 @@ const MB: u64 = 1_000_000;
 const CONTROL: f64 = 0.01;
 
 /// Every target over what was measured.
-pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
+pub fn targets(cells: &[Record]) -> Vec<Target> {
     let mut targets = Vec::new();
     for warm in [true, false] {
-        let constant = |cell: &CellRecord| {
-            cell.constant && cell.warm == warm && ["a", "c", "h"].contains(&cell.part.as_str())
+        let constant = |cell: &Record| {
+            cell.more.constant
+                && cell.more.warm == warm
+                && ["a", "c", "h"].contains(&cell.part.as_str())
         };
-        let over_ideal = |contender: Contender| {
+        let over_ideal = |contender: Downloader| {
             figures(
                 cells,
                 constant,
                 |_| true,
-                |cell, bytes| compared(cell, contender, bytes, &cell.ideal(bytes)),
+                |cell, bytes| compared(cell, contender, bytes, &by_round(&cell.more.ideal, bytes)),
             )
         };
         let name = |variant: &str| format!("{variant} / T\\*, constant rates, {}", heat(warm));
         targets.extend([
-            each(name("mp-h2"), Bound::AtMost(1.08), over_ideal(Contender::MpH2)),
-            each(name("mp-h2+fs"), Bound::AtMost(1.05), over_ideal(Contender::Sized)),
-            each(name("mp-h2+fs+bw/l"), Bound::AtMost(1.05), over_ideal(Contender::Known)),
+            each(name("mp-h2"), Bound::AtMost(1.08), over_ideal(Downloader::MpH2)),
+            each(name("mp-h2+fs"), Bound::AtMost(1.05), over_ideal(Downloader::Sized)),
+            each(name("mp-h2+fs+bw/l"), Bound::AtMost(1.05), over_ideal(Downloader::Known)),
         ]);
     }
     for warm in [true, false] {
-        let here = |cell: &CellRecord| cell.part == "a" && cell.warm == warm;
+        let here = |cell: &Record| cell.part == "a" && cell.more.warm == warm;
         let large = figures(cells, here, |bytes| bytes >= MB, over_mptcp);
         let small = figures(cells, here, |bytes| bytes == HALF_MB, over_mptcp);
         let name = |size: &str| format!("mp-h2 / kernel MPTCP, (a), {size}, {}", heat(warm));
@@ -53,14 +58,14 @@ pub fn targets(cells: &[CellRecord]) -> Vec<Target> {
     targets.extend(pipelining(cells));
     targets.push(estimate(cells));
     for warm in [true, false] {
-        let here = |cell: &CellRecord| cell.part == "f" && cell.warm == warm;
+        let here = |cell: &Record| cell.part == "f" && cell.more.warm == warm;
         let gain = figures(
             cells,
             here,
             |_| true,
             |cell, bytes| {
-                let alone = times(cell, Contender::OneServer, bytes);
-                compared(cell, Contender::MpH2, bytes, &alone).map(|ratio| 1.0 - ratio)
+                let alone = times(cell, Downloader::OneServer, bytes);
+                compared(cell, Downloader::MpH2, bytes, &alone).map(|ratio| 1.0 - ratio)
             },
         );
         let name = format!("multi-homing gain, {}", heat(warm));
@@ -76,20 +81,20 @@ fn heat(warm: bool) -> &'static str {
     if warm { "warm" } else { "cold" }
 }
 
-fn part(letter: &str) -> impl Fn(&CellRecord) -> bool + use<'_> {
+fn part(letter: &str) -> impl Fn(&Record) -> bool + use<'_> {
     move |cell| cell.part == letter
 }
 
 /// A figure for each object of each cell that has one.
 fn figures(
-    cells: &[CellRecord],
-    here: impl Fn(&CellRecord) -> bool,
+    cells: &[Record],
+    here: impl Fn(&Record) -> bool,
     sizes: impl Fn(u64) -> bool,
-    value: impl Fn(&CellRecord, u64) -> Option<f64>,
+    value: impl Fn(&Record, u64) -> Option<f64>,
 ) -> Vec<Figure> {
     let mut figures = Vec::new();
     for cell in cells.iter().filter(|cell| here(cell)) {
-        for bytes in cell.sizes().into_iter().filter(|bytes| sizes(*bytes)) {
+        for bytes in record::sizes(cell).into_iter().filter(|bytes| sizes(*bytes)) {
             let place = format!("{}, {}", cell.name, shown(bytes));
             figures.extend(value(cell, bytes).map(|value| Figure { place, value }));
         }
@@ -106,14 +111,14 @@ pub fn shown(bytes: u64) -> String {
     }
 }
 
-fn times(cell: &CellRecord, contender: Contender, bytes: u64) -> BTreeMap<u32, f64> {
-    cell.times(&contender.name(&[]), bytes)
+fn times(cell: &Record, contender: Downloader, bytes: u64) -> BTreeMap<u32, f64> {
+    record::times(cell, &contender.name(&[]), bytes)
 }
 
 /// A contender's median over another one.
 fn compared(
-    cell: &CellRecord,
-    contender: Contender,
+    cell: &Record,
+    contender: Downloader,
     bytes: u64,
     with: &BTreeMap<u32, f64>,
 ) -> Option<f64> {
@@ -128,20 +133,21 @@ fn best(all: impl IntoIterator<Item = BTreeMap<u32, f64>>) -> BTreeMap<u32, f64>
     known.min_by(|a, b| key(a).total_cmp(&key(b))).unwrap_or_default()
 }
 
-fn over_mptcp(cell: &CellRecord, bytes: u64) -> Option<f64> {
-    let kernel = [Contender::Mptcp, Contender::MptcpCurl];
+fn over_mptcp(cell: &Record, bytes: u64) -> Option<f64> {
+    let kernel = [Downloader::Mptcp, Downloader::MptcpCurl];
     let kernel = best(kernel.map(|contender| times(cell, contender, bytes)));
-    compared(cell, Contender::MpH2, bytes, &kernel)
+    compared(cell, Downloader::MpH2, bytes, &kernel)
 }
 
 /// The better of the links alone, chosen afterwards.
-fn over_best_link(cell: &CellRecord, bytes: u64) -> Option<f64> {
-    let alone = best(cell.links.iter().map(|link| cell.times(&format!("{link} alone"), bytes)));
-    compared(cell, Contender::MpH2, bytes, &alone)
+fn over_best_link(cell: &Record, bytes: u64) -> Option<f64> {
+    let alone =
+        best(cell.links.iter().map(|link| record::times(cell, &format!("{link} alone"), bytes)));
+    compared(cell, Downloader::MpH2, bytes, &alone)
 }
 
-fn over_chunks(cells: &[CellRecord]) -> [Target; 2] {
-    let chunk = |cell: &CellRecord, kib, bytes| times(cell, Contender::FixedChunk(kib), bytes);
+fn over_chunks(cells: &[Record]) -> [Target; 2] {
+    let chunk = |cell: &Record, kib, bytes| times(cell, Downloader::FixedChunk(kib), bytes);
     let over_best = figures(
         cells,
         part("a"),
@@ -150,15 +156,15 @@ fn over_chunks(cells: &[CellRecord]) -> [Target; 2] {
             let all: Vec<_> = CHUNKS.map(|kib| chunk(cell, kib, bytes)).into();
             // One of them is not the best of several.
             let several = all.iter().filter(|times| !times.is_empty()).count() > 1;
-            compared(cell, Contender::MpH2, bytes, &best(all)).filter(|_| several)
+            compared(cell, Downloader::MpH2, bytes, &best(all)).filter(|_| several)
         },
     );
-    let fast = |cell: &CellRecord| cell.name.starts_with("a-18-32");
+    let fast = |cell: &Record| cell.name.starts_with("a-18-32");
     let over_largest = figures(
         cells,
         fast,
         |_| true,
-        |cell, bytes| compared(cell, Contender::MpH2, bytes, &chunk(cell, 1024, bytes)),
+        |cell, bytes| compared(cell, Downloader::MpH2, bytes, &chunk(cell, 1024, bytes)),
     );
     let name = "mp-h2 / best fixed-chunk of four sizes, (a)".to_owned();
     [
@@ -167,14 +173,14 @@ fn over_chunks(cells: &[CellRecord]) -> [Target; 2] {
     ]
 }
 
-fn over_single(cells: &[CellRecord]) -> Vec<Target> {
+fn over_single(cells: &[Record]) -> Vec<Target> {
     let large = |bytes| bytes == 20 * MB;
     let settings = [("20-20", 0.56), ("40-5", 0.95), ("100-10", 0.97), ("50-1", 1.02)];
     let mut targets: Vec<Target> = settings
         .into_iter()
         .map(|(rates, bound)| {
             let named = format!("c-{rates}");
-            let here = |cell: &CellRecord| cell.name == named;
+            let here = |cell: &Record| cell.name == named;
             let name = format!("mp-h2 / best single path, 20 MB, {}", rates.replace('-', " + "));
             each(name, Bound::AtMost(bound), figures(cells, here, large, over_best_link))
         })
@@ -187,14 +193,15 @@ fn over_single(cells: &[CellRecord]) -> Vec<Target> {
 
 /// Runs that were stopped before the object's end, by the link's name.
 fn stopped<'a>(
-    cells: &'a [CellRecord],
+    cells: &'a [Record],
     how: &'a str,
-) -> impl Iterator<Item = (&'a CellRecord, usize, &'a Run)> {
+) -> impl Iterator<Item = (&'a Record, usize, u32, &'a Figures)> {
     cells.iter().filter(|cell| cell.part == "d").flat_map(move |cell| {
         cell.links.iter().enumerate().flat_map(move |(index, link)| {
             let name = format!("{link} {how}");
-            let of = move |run: &&Run| run.contender == name && run.seconds.is_some();
-            cell.runs.iter().filter(of).map(move |run| (cell, index, run))
+            let of = cell.runs.iter().filter(move |run| run.contender == name);
+            let done = of.filter(|run| run.figures.seconds.is_some());
+            done.map(move |run| (cell, index, run.round, &run.figures))
         })
     })
 }
@@ -208,17 +215,21 @@ struct Beyond {
 }
 
 /// By link and object, and the most that the client itself saw.
-fn beyond(cells: &[CellRecord], how: &str) -> (Vec<Beyond>, u64) {
+fn beyond(cells: &[Record], how: &str) -> (Vec<Beyond>, u64) {
     let mut by_place: BTreeMap<(String, u64), Vec<f64>> = BTreeMap::new();
     let mut seen = 0;
-    for (cell, link, run) in stopped(cells, how) {
+    for (cell, link, _, run) in stopped(cells, how) {
         let wanted = run.stop.unwrap_or_default();
         let whole = format!("{} alone", cell.links[link]);
-        let carried = |run: &Run| run.link_bytes.get(link).map(|bytes| *bytes as f64);
-        let same = |other: &&Run| {
-            other.contender == whole && other.bytes == wanted && other.seconds.is_some()
-        };
-        let usual = median(cell.runs.iter().filter(same).filter_map(carried));
+        let carried = |run: &Figures| run.link_bytes.get(link).map(|bytes| *bytes as f64);
+        let same = cell.values(
+            |other| {
+                let figures = &other.figures;
+                other.contender == whole && figures.bytes == wanted && figures.seconds.is_some()
+            },
+            carried,
+        );
+        let usual = median(same.into_values());
         if let (Some(usual), Some(carried)) = (usual, carried(run)) {
             let place = (format!("{} at {}", cell.links[link], shown(wanted)), wanted);
             by_place.entry(place).or_default().push(carried - usual);
@@ -231,7 +242,7 @@ fn beyond(cells: &[CellRecord], how: &str) -> (Vec<Beyond>, u64) {
     (by_place.into_iter().filter_map(middle).collect(), seen)
 }
 
-fn past_the_end(cells: &[CellRecord]) -> [Target; 3] {
+fn past_the_end(cells: &[Record]) -> [Target; 3] {
     let told = |beyond: &[Beyond]| {
         let one = |beyond: &Beyond| format!("{}: {:.0} KB", beyond.place, beyond.bytes / 1000.0);
         beyond.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -247,12 +258,12 @@ fn past_the_end(cells: &[CellRecord]) -> [Target; 3] {
     let window = target(name, "0".to_owned(), (!window.is_empty()).then_some((measured, clean)));
     let (reset, _) = beyond(cells, "reset");
     let measured = (!reset.is_empty()).then(|| (told(&reset), true));
-    let reset = target("the same, reset".to_owned(), "as measured".to_owned(), measured);
-    let reset = told_only(reset);
+    let reset = as_measured(target("the same, reset".to_owned(), String::new(), measured));
     let of = |how: &str| -> BTreeMap<u32, f64> {
-        let far = stopped(cells, how)
-            .filter(|(cell, link, run)| cell.links[*link] == "fast" && run.stop == Some(10 * MB));
-        far.filter_map(|(_, _, run)| Some((run.round, run.seconds?))).collect()
+        let far = stopped(cells, how).filter(|(cell, link, _, run)| {
+            cell.links[*link] == "fast" && run.stop == Some(10 * MB)
+        });
+        far.filter_map(|(_, _, round, run)| Some((round, run.seconds?))).collect()
     };
     let share = ratio(&of("reset"), &of("window")).map(|ratio| ratio.medians);
     let figure = share.map(|value| Figure { place: "10 MB".to_owned(), value });
@@ -265,17 +276,17 @@ const TLS_RECORD: f64 = 16_384.0;
 /// The longest pause between two ranges that counts as none, in seconds.
 const PAUSE: f64 = 0.010;
 
-fn pipelining(cells: &[CellRecord]) -> [Target; 2] {
-    let name = Contender::MpH2.name(&[]);
+fn pipelining(cells: &[Record]) -> [Target; 2] {
+    let name = Downloader::MpH2.name(&[]);
     let mut gaps = Vec::new();
     for cell in cells.iter().filter(|cell| cell.part == "e") {
         let record = |path: &str| {
             let link = cell.links.iter().position(|link| link == path)?;
-            Some(TLS_RECORD * 8.0 / *cell.link_bps.get(link)? as f64)
+            Some(TLS_RECORD * 8.0 / *cell.more.link_bps.get(link)? as f64)
         };
         for run in cell.runs.iter().filter(|run| run.contender == name) {
             let both = |(path, gap): &(String, f64)| (*gap, record(path).unwrap_or_default());
-            gaps.extend(run.gaps.iter().map(both));
+            gaps.extend(run.figures.gaps.iter().map(both));
         }
     }
     let all = gaps.len().max(1) as f64;
@@ -296,8 +307,8 @@ fn pipelining(cells: &[CellRecord]) -> [Target; 2] {
         part("e"),
         |_| true,
         |cell, bytes| {
-            let serial = times(cell, Contender::Serial, bytes);
-            compared(cell, Contender::MpH2, bytes, &serial).map(|ratio| 1.0 - ratio)
+            let serial = times(cell, Downloader::Serial, bytes);
+            compared(cell, Downloader::MpH2, bytes, &serial).map(|ratio| 1.0 - ratio)
         },
     );
     let gain = each("gain by pipelining, 2 MB".to_owned(), Bound::AtLeast(f64::NEG_INFINITY), gain);
@@ -307,15 +318,15 @@ fn pipelining(cells: &[CellRecord]) -> [Target; 2] {
             "90 %".to_owned(),
             measured,
         ),
-        Target { wanted: "as measured".to_owned(), ..told_only(gain) },
+        as_measured(gain),
     ]
 }
 
-fn estimate(cells: &[CellRecord]) -> Target {
-    let ours = [Contender::MpH2, Contender::Sized, Contender::Known].map(|c| c.name(&[]));
+fn estimate(cells: &[Record]) -> Target {
+    let ours = [Downloader::MpH2, Downloader::Sized, Downloader::Known].map(|c| c.name(&[]));
     let runs = cells.iter().flat_map(|cell| &cell.runs);
     let runs = runs.filter(|run| ours.contains(&run.contender));
-    let waits: Vec<(f64, f64)> = runs.flat_map(|run| run.waits.clone()).collect();
+    let waits: Vec<(f64, f64)> = runs.flat_map(|run| run.figures.waits.clone()).collect();
     let error =
         |(expected, took): &(f64, f64)| (*took > 0.0).then(|| (expected - took).abs() / took);
     let middle = median(waits.iter().filter_map(error));
@@ -328,19 +339,18 @@ fn estimate(cells: &[CellRecord]) -> Target {
 
 /// What was over half a second of the time from a path's death to the end, over the time in which
 /// the other path alone would have brought what was missing.
-fn death(cells: &[CellRecord]) -> Target {
-    let name = Contender::MpH2.name(&[]);
+fn death(cells: &[Record]) -> Target {
+    let name = Downloader::MpH2.name(&[]);
     let mut found = Vec::new();
     let mut lost = 0;
     for cell in cells.iter().filter(|cell| cell.part == "i") {
-        let rate = median(cell.runs.iter().filter_map(|run| run.rate));
-        let runs: Vec<&Run> = cell.runs.iter().filter(|run| run.contender == name).collect();
-        lost += runs.iter().filter(|run| run.failed.is_some()).count();
-        let value = |run: &&Run| {
+        let rate = median(cell.runs.iter().filter_map(|run| run.figures.rate));
+        lost += cell.failures(|run| run.contender == name).0;
+        let value = |run: &Figures| {
             let (at, left, rate) = (run.event_at?, run.remaining? as f64, rate?);
             (left > 0.0).then_some((run.seconds? - at - 0.5) / (left / rate))
         };
-        let value = median(runs.iter().filter_map(value));
+        let value = median(cell.values(|run| run.contender == name, value).into_values());
         found.extend(value.map(|value| Figure { place: cell.name.clone(), value }));
     }
     let what =

@@ -9,7 +9,7 @@ use manyways_unit::{Size, Span};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::launch::all_of;
+use manyways_rig::launch::all_of;
 
 /// A recording of a real network.
 #[derive(Clone, Debug, Serialize)]

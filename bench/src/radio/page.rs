@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::Results;
 use super::quality::CARRIERS;
-use crate::sample::{Quartiles, median};
-use crate::target::{Bound, Figure, Target, each, rows, target, told_only};
+use manyways_rig::page::table;
+use manyways_rig::sample::{Quartiles, median};
+use manyways_rig::target::{Bound, Figure, Target, each, rows, target, told_only};
 
 fn row<'r>(results: &'r Results, carrier: usize, policy: &str) -> &'r super::quality::Row {
     let rows = &results.carriers[carrier].rows;
@@ -244,31 +245,25 @@ fn carriers(page: &mut String, results: &Results) {
         results.days,
         results.packets as f64 / 1e6
     );
+    let head = "Policy | Saved | Of tail | Of Oracle | Switches / status quo | / Oracle | False | Missed | Mean delay | Median";
     for carrier in &results.carriers {
         let _ = writeln!(page, "### {}", carrier.name);
-        let _ = writeln!(
-            page,
-            "| Policy | Saved | Of tail | Of Oracle | Switches / status quo | / Oracle | False | \
-             Missed | Mean delay | Median |\n|---|---|---|---|---|---|---|---|---|---|"
-        );
-        for row in &carrier.rows {
-            let secs =
-                |secs: Option<f64>| secs.map_or("–".to_owned(), |secs| format!("{secs:.2} s"));
-            let _ = writeln!(
-                page,
-                "| {} | {} | {} | {} | {:.2} | {:.2} | {} | {} | {} | {} |",
-                row.policy,
+        let secs = |secs: Option<f64>| secs.map_or("–".to_owned(), |secs| format!("{secs:.2} s"));
+        let row = |row: &super::quality::Row| {
+            vec![
+                row.policy.clone(),
                 percent(row.saved),
                 percent(row.saved_of_tail),
                 percent(row.saved_of_oracle),
-                row.switches_by_status_quo,
-                row.switches_by_oracle,
+                format!("{:.2}", row.switches_by_status_quo),
+                format!("{:.2}", row.switches_by_oracle),
                 percent(row.false_switches),
                 percent(row.missed_switches),
                 secs(row.mean_delay),
-                secs(row.median_delay)
-            );
-        }
+                secs(row.median_delay),
+            ]
+        };
+        table(page, head, carrier.rows.iter().map(row));
         page.push('\n');
     }
 }
@@ -278,11 +273,9 @@ fn ours(page: &mut String, results: &Results) {
         page,
         "## Our policy, trace by trace\nMedian and quartiles over traces: the share of the gap between \
          MakeIdle's and the Oracle's energy that `context` recovers, its switches by MakeIdle's, its \
-         energy by that of the threshold's timer, and on how many traces it takes less than either.\n\n\
-         | Carrier | Recovered | Switches / MakeIdle | Energy / threshold | Less than MakeIdle | Less \
-         than the timer |\n|---|---|---|---|---|---|"
+         energy by that of the threshold's timer, and on how many traces it takes less than either.\n"
     );
-    for carrier in &results.carriers {
+    let row = |carrier: &super::quality::Carrier| {
         let quartiles = carrier.ours.quartiles();
         let show = |name: &str| match quartiles.get(name) {
             Some(Quartiles { lower, median, upper }) => {
@@ -294,17 +287,17 @@ fn ours(page: &mut String, results: &Results) {
             let less = values.iter().filter(|value| is_less(**value)).count();
             format!("{less} of {}", values.len())
         };
-        let _ = writeln!(
-            page,
-            "| {} | {} | {} | {} | {} | {} |",
-            carrier.name,
+        vec![
+            carrier.name.clone(),
             show("recovered"),
             show("switches"),
             show("by_threshold"),
             count(&carrier.ours.recovered, &|share| share > 0.0),
-            count(&carrier.ours.by_threshold, &|ratio| ratio < 1.0)
-        );
-    }
+            count(&carrier.ours.by_threshold, &|ratio| ratio < 1.0),
+        ]
+    };
+    let head = "Carrier | Recovered | Switches / MakeIdle | Energy / threshold | Less than MakeIdle | Less than the timer";
+    table(page, head, results.carriers.iter().map(row));
     page.push('\n');
 }
 
@@ -313,24 +306,22 @@ fn constants(page: &mut String, results: &Results) {
         page,
         "## MakeActive: learning beside constant holds\nWith MakeIdle, n experts of 1 to n seconds. The \
          best constant is that of 1 to n s whose larger ratio to learning, of switches and of mean \
-         delay, is the least: below 0.95 it would beat learning by more than 5 % in both.\n\n\
-         | Carrier | n | Mean delay | Median | / fixed bound | Best constant | Its switches / learning | \
-         Its mean delay / learning |\n|---|---|---|---|---|---|---|---|"
+         delay, is the least: below 0.95 it would beat learning by more than 5 % in both.\n"
     );
-    for one in &results.constants {
-        let _ = writeln!(
-            page,
-            "| {} | {} | {:.2} s | {:.2} s | {:.3} | {:.0} s | {:.3} | {:.3} |",
-            one.carrier,
-            one.experts,
-            one.learning_mean_delay,
-            one.learning_median_delay,
-            one.delay_by_fixed_bound,
-            one.best_hold,
-            one.best_switches,
-            one.best_delay
-        );
-    }
+    let row = |one: &super::quality::Constant| {
+        vec![
+            one.carrier.clone(),
+            one.experts.to_string(),
+            format!("{:.2} s", one.learning_mean_delay),
+            format!("{:.2} s", one.learning_median_delay),
+            format!("{:.3}", one.delay_by_fixed_bound),
+            format!("{:.0} s", one.best_hold),
+            format!("{:.3}", one.best_switches),
+            format!("{:.3}", one.best_delay),
+        ]
+    };
+    let head = "Carrier | n | Mean delay | Median | / fixed bound | Best constant | Its switches / learning | Its mean delay / learning";
+    table(page, head, results.constants.iter().map(row));
     page.push('\n');
 }
 
@@ -342,13 +333,12 @@ fn apps(page: &mut String, results: &Results) {
          (as figure 4-9 of the thesis).\n",
         CARRIERS[0]
     );
-    let names = first.policies.join(" | ");
-    let _ =
-        writeln!(page, "| Application | {names} |\n|---|{}", "---|".repeat(first.policies.len()));
-    for app in &results.apps {
-        let cells: Vec<String> = app.saved[0].iter().map(|share| percent(*share)).collect();
-        let _ = writeln!(page, "| {} | {} |", app.app, cells.join(" | "));
-    }
+    let head = &format!("Application | {}", first.policies.join(" | "));
+    let row = |app: &super::quality::OfApps| {
+        let saved = app.saved[0].iter().map(|share| percent(*share));
+        [app.app.clone()].into_iter().chain(saved).collect::<Vec<String>>()
+    };
+    table(page, head, results.apps.iter().map(row));
     page.push('\n');
 }
 
@@ -356,46 +346,36 @@ fn swept(page: &mut String, results: &Results) {
     let _ = writeln!(
         page,
         "## Another energy of a switch\nEnergy saved, where E_switch is another, and where to turn off \
-         takes another share of what turning the data connection off does (a half in the profiles).\n\n\
-         | Carrier | | Threshold | MakeIdle | context | Oracle |\n|---|---|---|---|---|---|"
+         takes another share of what turning the data connection off does (a half in the profiles).\n"
     );
-    for one in &results.swept {
-        let _ = writeln!(
-            page,
-            "| {} | {} | {} | {} | {} | {} |",
-            one.carrier,
-            one.what,
-            percent(one.threshold),
-            percent(one.makeidle),
-            percent(one.context),
-            percent(one.oracle)
-        );
-    }
+    let row = |one: &super::quality::Swept| {
+        let shares = [one.threshold, one.makeidle, one.context, one.oracle].map(percent);
+        [vec![one.carrier.clone(), one.what.clone()], shares.to_vec()].concat()
+    };
+    let head = "Carrier |  | Threshold | MakeIdle | context | Oracle";
+    table(page, head, results.swept.iter().map(row));
     page.push('\n');
 }
 
 fn pings(page: &mut String, results: &Results) {
     let _ = writeln!(
         page,
-        "## Pings\nShare of the tail's energy that is saved; of the Oracle by the closed form.\n\n\
-         | Every | {} |\n|---|{}",
-        CARRIERS.map(|name| format!("{name}: Oracle | MakeIdle | context")).join(" | "),
-        "---|".repeat(12)
+        "## Pings\nShare of the tail's energy that is saved; of the Oracle by the closed form.\n"
     );
     let mut every: Vec<u64> = results.pings.iter().map(|ping| ping.every).collect();
     every.sort_unstable();
     every.dedup();
-    for every in every {
-        let mut line = format!("| {every} s |");
-        for carrier in CARRIERS {
-            let ping = results.pings.iter().find(|p| p.carrier == carrier && p.every == every);
-            if let Some(ping) = ping {
-                let all = [ping.oracle, ping.makeidle, ping.context].map(percent);
-                let _ = write!(line, " {} |", all.join(" | "));
-            }
-        }
-        let _ = writeln!(page, "{line}");
-    }
+    let row = |every: &u64| {
+        let find = |carrier: &&str| {
+            results.pings.iter().find(|ping| ping.carrier == *carrier && ping.every == *every)
+        };
+        let pings = CARRIERS.iter().filter_map(find);
+        let shares = pings.flat_map(|p| [p.oracle, p.makeidle, p.context].map(percent));
+        [format!("{every} s")].into_iter().chain(shares).collect::<Vec<String>>()
+    };
+    let carriers = CARRIERS.map(|name| format!("{name}: Oracle | MakeIdle | context"));
+    let head = &format!("Every | {}", carriers.join(" | "));
+    table(page, head, every.iter().map(row));
     page.push('\n');
 }
 
@@ -403,20 +383,22 @@ fn speed(page: &mut String, results: &Results) {
     let _ = writeln!(
         page,
         "## Speed and memory\nPackets that are in memory, through one policy on one core, in millions a \
-         second; rounds in an order by chance.\n\n| Policy | Median | Quartiles |\n|---|---|---|"
+         second; rounds in an order by chance.\n"
     );
-    for one in &results.speed {
+    let row = |one: &super::speed::Speed| {
         let Quartiles { lower, median, upper } = one.mpps;
-        let _ = writeln!(page, "| {} | {median:.1} | {lower:.1} to {upper:.1} |", one.policy);
-    }
+        vec![one.policy.clone(), format!("{median:.1}"), format!("{lower:.1} to {upper:.1}")]
+    };
+    table(page, "Policy | Median | Quartiles", results.speed.iter().map(row));
     let _ = writeln!(
         page,
         "\n`manyways radio simulate` with MakeIdle, `context` and MakeIdle with MakeActive on a made \
-         trace, the most that was resident:\n\n| Days | Packets | MiB |\n|---|---|---|"
+         trace, the most that was resident:\n"
     );
-    for one in &results.memory {
-        let _ = writeln!(page, "| {} | {} | {:.1} |", one.days, one.packets, one.mib);
-    }
+    let row = |one: &super::speed::Memory| {
+        vec![one.days.to_string(), one.packets.to_string(), format!("{:.1}", one.mib)]
+    };
+    table(page, "Days | Packets | MiB", results.memory.iter().map(row));
     page.push('\n');
 }
 
@@ -431,34 +413,24 @@ fn emulated(page: &mut String, results: &Results) {
     let _ = writeln!(
         page,
         "## Emulated radios\n`manyways radio probe` on a link of the lab with a radio (15 ms ± 5 ms), \
-         steps of 50 ms, two rounds; milliseconds.\n\n\
-         | Timers | Found | Promotions | Found |\n|---|---|---|---|"
+         steps of 50 ms, two rounds; milliseconds.\n"
     );
-    for one in &results.probed {
-        let _ = writeln!(
-            page,
-            "| {} | {} | {} | {} |",
-            list(&one.timers),
-            list(&one.found_timers),
-            list(&one.promotions),
-            list(&one.found_promotions)
-        );
-    }
+    let row = |one: &super::emulated::Probed| {
+        let promotions = [list(&one.promotions), list(&one.found_promotions)];
+        [vec![list(&one.timers), list(&one.found_timers)], promotions.to_vec()].concat()
+    };
+    let head = "Timers | Found | Promotions | Found";
+    table(page, head, results.probed.iter().map(row));
     let _ = writeln!(
         page,
-        "\n`manyways radio control` on a link of the lab; user and system time of the process.\n\n\
-         | Policy | Watches | Packets/s | Share of a core |\n|---|---|---|---|"
+        "\n`manyways radio control` on a link of the lab; user and system time of the process.\n"
     );
-    for one in &results.control {
-        let _ = writeln!(
-            page,
-            "| {} | {} | {:.0} | {:.2} % |",
-            one.policy,
-            one.watches,
-            one.rate,
-            one.cpu * 100.0
-        );
-    }
+    let row = |one: &super::emulated::Control| {
+        let (rate, cpu) = (format!("{:.0}", one.rate), format!("{:.2} %", one.cpu * 100.0));
+        vec![one.policy.clone(), one.watches.clone(), rate, cpu]
+    };
+    let head = "Policy | Watches | Packets/s | Share of a core";
+    table(page, head, results.control.iter().map(row));
     let middle = median(results.control.iter().map(|one| one.cpu * 100.0)).unwrap_or_default();
     let _ = writeln!(page, "\nMedian of these: {middle:.2} %.\n");
     if !results.patterns.is_empty() {
@@ -467,23 +439,21 @@ fn emulated(page: &mut String, results: &Results) {
             "The patterns of the thesis (§4.6.7), live: a link of the lab whose radio is that of AT&T, \
              MakeIdle over the last 10 gaps, and `manyways lab set` for the modem's dormancy. Energy by \
              the profile, beside that of the network's timers with the same packets; the radio's \
-             promotions are those that the lab saw.\n\n\
-             | Pattern | Energy | With the timers | Less | Switches | With the timers | Promotions of the \
-             lab's radio | The thesis |\n|---|---|---|---|---|---|---|---|"
+             promotions are those that the lab saw.\n"
         );
-        for one in &results.patterns {
-            let _ = writeln!(
-                page,
-                "| {} | {:.1} J | {:.1} J | {} | {} | {} | {} | {} |",
-                one.pattern,
-                one.joules,
-                one.status_quo,
+        let row = |one: &super::emulated::Pattern| {
+            vec![
+                one.pattern.clone(),
+                format!("{:.1} J", one.joules),
+                format!("{:.1} J", one.status_quo),
                 percent(1.0 - one.joules / one.status_quo),
-                one.switches,
-                one.status_quo_switches,
-                one.promotions,
-                one.thesis
-            );
-        }
+                one.switches.to_string(),
+                one.status_quo_switches.to_string(),
+                one.promotions.to_string(),
+                one.thesis.clone(),
+            ]
+        };
+        let head = "Pattern | Energy | With the timers | Less | Switches | With the timers | Promotions of the lab's radio | The thesis";
+        table(page, head, results.patterns.iter().map(row));
     }
 }

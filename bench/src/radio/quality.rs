@@ -12,7 +12,7 @@ use manyways_net::radio::trace::{Made, Progress, Trace};
 use manyways_unit::Span;
 use serde::Serialize;
 
-use crate::sample::Quartiles;
+use manyways_rig::sample::Quartiles;
 
 /// The carriers of the thesis.
 pub const CARRIERS: [&str; 4] = ["att-hspa", "tmobile-3g", "verizon-3g", "verizon-lte"];

@@ -6,13 +6,14 @@ use std::process::{Command, Stdio};
 use manyways_model::radio::plan::{Learned, Plan};
 use manyways_model::radio::simulate::{Decides, Simulation};
 use manyways_model::radio::{Packet, profiles, workload};
+use manyways_rig::cell::{Cell, Contender, Run};
+use manyways_rig::launch::{DriveError, all_of};
+use manyways_rig::sample::Quartiles;
 use manyways_sys::clock::Clock;
 use manyways_sys::wait::{Outcome, account};
+use manyways_trace::scenario::LinkSpec;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
-
-use crate::order::shuffle;
-use crate::sample::Quartiles;
 
 /// A policy on one core.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +21,16 @@ pub struct Speed {
     pub policy: String,
     /// Millions of packets a second.
     pub mpps: Quartiles,
+}
+
+/// A policy as a contender, by its name.
+#[derive(Clone, Copy, Debug)]
+struct Policy(&'static str);
+
+impl Contender for Policy {
+    fn name(&self, _links: &[LinkSpec]) -> String {
+        self.0.to_owned()
+    }
 }
 
 /// A run of the command.
@@ -32,10 +43,12 @@ pub struct Memory {
 }
 
 /// Packets that are in memory, through one policy after the other.
-pub fn speed(rounds: u32) -> Vec<Speed> {
+pub fn speed(rounds: u32) -> Result<Vec<Speed>, String> {
     const POLICIES: [&str; 5] = ["status-quo", "threshold", "makeidle", "context", "oracle"];
     const PACKETS: usize = 2_000_000;
-    let Some(Ok(profile)) = profiles::named("att-hspa") else { return Vec::new() };
+    let Some(Ok(profile)) = profiles::named("att-hspa") else {
+        return Ok(Vec::new());
+    };
     // Days of several users, one behind the other.
     let mut packets: Vec<Packet> = Vec::with_capacity(PACKETS);
     for seed in 1_000.. {
@@ -48,29 +61,34 @@ pub fn speed(rounds: u32) -> Vec<Speed> {
     }
     packets.truncate(PACKETS);
     let clock = Clock::start();
-    let mut times: Vec<Vec<f64>> = vec![Vec::new(); POLICIES.len()];
-    for round in 0..rounds {
-        let mut order: Vec<usize> = (0..POLICIES.len()).collect();
-        shuffle(&mut order, u64::from(round));
-        for place in order {
-            let Ok(plan) = Plan::parse(POLICIES[place]) else { continue };
-            let learned = Learned { gap: f64::INFINITY, bursts: 1.0 };
-            let mut policy = plan.policy(&profile, learned);
-            let never = |_: &Packet| false;
-            let decides =
-                if plan.is_oracle() { Decides::Oracle } else { Decides::Policy(&mut *policy) };
-            let begins = clock.now();
-            let mut simulation = Simulation::new(&profile, decides, &never);
-            packets.iter().for_each(|packet| simulation.push(*packet));
-            let outcome = std::hint::black_box(simulation.finish());
-            let secs = clock.now().since(begins).as_secs_f64();
-            times[place].push(outcome.account.packets as f64 / secs / 1e6);
-        }
-    }
-    let speed = |(policy, mpps): (&str, Vec<f64>)| {
-        Some(Speed { policy: policy.to_owned(), mpps: Quartiles::of(mpps)? })
+    let cell = Cell {
+        name: "speed".to_owned(),
+        contenders: POLICIES.map(Policy).to_vec(),
+        rounds,
+        ..Cell::<Policy, ()>::default()
     };
-    POLICIES.into_iter().zip(times).filter_map(speed).collect()
+    let mut record = cell.record(());
+    let run = |_, Policy(name): &Policy| {
+        let plan = Plan::parse(name).map_err(|error| DriveError::Site(error.to_string()))?;
+        let learned = Learned { gap: f64::INFINITY, bursts: 1.0 };
+        let mut policy = plan.policy(&profile, learned);
+        let never = |_: &Packet| false;
+        let decides =
+            if plan.is_oracle() { Decides::Oracle } else { Decides::Policy(&mut *policy) };
+        let begins = clock.now();
+        let mut simulation = Simulation::new(&profile, decides, &never);
+        packets.iter().for_each(|packet| simulation.push(*packet));
+        let outcome = std::hint::black_box(simulation.finish());
+        let secs = clock.now().since(begins).as_secs_f64();
+        Ok(Run::of(outcome.account.packets as f64 / secs / 1e6, None))
+    };
+    cell.run_rounds(&cell.contenders, 0, &mut record, &mut |_| (), run)
+        .map_err(|error| error.to_string())?;
+    let speed = |policy: &str| {
+        let mpps = record.values(|run| run.contender == policy, |mpps| Some(*mpps));
+        Some(Speed { policy: policy.to_owned(), mpps: Quartiles::of(mpps.into_values())? })
+    };
+    Ok(POLICIES.into_iter().filter_map(speed).collect())
 }
 
 /// The command over traces of so many days.
@@ -86,7 +104,7 @@ pub fn memory(binary: &Path, days: &[u64]) -> Result<Vec<Memory>, String> {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| format!("{}: {error}", binary.display()))?;
-        let said = crate::launch::all_of(child.stdout.take());
+        let said = all_of(child.stdout.take());
         let (outcome, usage) =
             account(&child, Some(Span::from_secs(600)), None).map_err(|error| error.to_string())?;
         let Outcome::Exited(status) = outcome else {

@@ -11,6 +11,8 @@ use manyways_lab::bench::{
 };
 use manyways_lab::registry::Registry;
 use manyways_lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_rig::sample::Quartiles;
+use manyways_rig::sockets::counter;
 use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_trace::scenario::CapacitySpec;
@@ -19,7 +21,6 @@ use serde::Serialize;
 
 use super::{Rattan, RattanError, install};
 use crate::rattan;
-use crate::sample::Quartiles;
 
 /// Name and version of the report's schema.
 pub const SCHEMA: &str = "manyways.bench-rattan/1";
@@ -377,14 +378,6 @@ fn retransmitted() -> io::Result<u64> {
     counter(&text, "Tcp:", "RetransSegs").ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// A value of a table that has a line of names above each line of values.
-fn counter(table: &str, protocol: &str, name: &str) -> Option<u64> {
-    let mut lines = table.lines().filter(|line| line.starts_with(protocol));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let place = names.split_whitespace().position(|found| found == name)?;
-    values.split_whitespace().nth(place)?.parse().ok()
-}
-
 fn trickle(ends: &Ends<'_>) -> io::Result<(Vec<Trip>, u64)> {
     udp(ends.sender, ends.receiver, ends.address, TRICKLE, Clock::start())
 }
@@ -460,14 +453,6 @@ mod tests {
         assert_eq!(case.manyways.unwrap().share.median, 0.9);
         assert_eq!(case.rattan.unwrap().share.median, 0.7);
         assert!(rate_case(Rate::from_mbps(10), vec![round(1.0, None)]).rattan.is_none());
-    }
-
-    #[test]
-    fn a_counter_is_found_below_its_name() {
-        let table = "Ip: A RetransSegs\nIp: 1 2\nTcp: OutSegs RetransSegs\nTcp: 40 7\n";
-        assert_eq!(counter(table, "Tcp:", "RetransSegs"), Some(7));
-        assert_eq!(counter(table, "Tcp:", "None"), None);
-        assert_eq!(counter("Tcp: RetransSegs\n", "Tcp:", "RetransSegs"), None);
     }
 
     #[test]

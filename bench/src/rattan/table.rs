@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use manyways_rig::page::{spread, table};
+use manyways_rig::sample::Quartiles;
 use manyways_unit::Rate;
 
 use super::compare::{DelayCase, DelaySummary, RateCase, Report, WIDE};
-use crate::sample::Quartiles;
 
 /// The whole page.
 pub fn markdown(report: &Report) -> String {
@@ -46,25 +47,26 @@ fn rates(out: &mut String, cases: &[RateCase], seconds: f64) {
          which the sender takes for a full queue. \"Larger buffers\" is the same Rattan, to whose \
          sockets the benchmark has given {WIDE} from outside.\n"
     );
-    let _ = writeln!(out, "| Rate set | over | share | manyways / this | CPU | sent again |");
-    let _ = writeln!(out, "|---|---|---|---|---|---|");
-    for case in cases {
+    let rows = cases.iter().flat_map(|case| {
         let rate = Rate::from_bps(case.set_bps);
-        for (name, summary, ratio) in [
+        let all = [
             ("manyways", &case.manyways, None),
             ("Rattan", &case.rattan, case.ratio),
             ("Rattan, larger buffers", &case.rattan_wide, case.ratio_wide),
-        ] {
+        ];
+        all.map(|(name, summary, ratio)| {
             let summary = summary.as_ref();
-            let cells = [
+            vec![
+                rate.to_string(),
+                name.to_owned(),
                 percent(summary.map(|summary| summary.share), 1),
-                spread(ratio, "", 2),
+                spread(ratio, 2),
                 percent(summary.map(|summary| summary.cpu), 0),
-                spread(summary.map(|summary| summary.retransmitted), "", 0),
-            ];
-            let _ = writeln!(out, "| {rate} | {name} | {} |", cells.join(" | "));
-        }
-    }
+                spread(summary.map(|summary| summary.retransmitted), 0),
+            ]
+        })
+    });
+    table(out, "Rate set | over | share | manyways / this | CPU | sent again", rows);
 }
 
 fn delays(out: &mut String, case: &DelayCase) {
@@ -74,45 +76,28 @@ fn delays(out: &mut String, case: &DelayCase) {
          round's smallest, median, 90th and 99th percentile. The bare relay emulates nothing: it \
          is the machine's own floor.\n"
     );
-    let _ = writeln!(out, "| | smallest | median | 90 % | 99 % | lost |");
-    let _ = writeln!(out, "|---|---|---|---|---|---|");
-    let mut row = |name: &str, summary: &Option<DelaySummary>| {
-        let Some(summary) = summary else {
-            let _ = writeln!(out, "| {name} | – | – | – | – | – |");
-            return;
+    let row = |(name, summary): (&str, &Option<DelaySummary>)| {
+        let figures = match summary {
+            None => vec!["–".to_owned(); 5],
+            Some(all) => {
+                let spreads = [all.min_us, all.p50_us, all.p90_us, all.p99_us];
+                let spreads = spreads.map(|quartiles| spread(Some(quartiles), 0));
+                spreads.into_iter().chain([format!("{} of {}", all.lost, all.sent)]).collect()
+            }
         };
-        let spread = |quartiles| spread(Some(quartiles), "", 0);
-        let _ = writeln!(
-            out,
-            "| {name} | {} | {} | {} | {} | {} of {} |",
-            spread(summary.min_us),
-            spread(summary.p50_us),
-            spread(summary.p90_us),
-            spread(summary.p99_us),
-            summary.lost,
-            summary.sent
-        );
+        [vec![name.to_owned()], figures].concat()
     };
-    row("manyways", &case.manyways);
-    row("Rattan", &case.rattan);
-    row("bare relay", &case.bare);
+    let all = [("manyways", &case.manyways), ("Rattan", &case.rattan), ("bare relay", &case.bare)];
+    table(out, " | smallest | median | 90 % | 99 % | lost", all.map(row));
     let _ = writeln!(
         out,
         "\nWhat Rattan adds over what manyways adds, medians, pair by pair: {}.",
-        spread(case.ratio, "", 2)
+        spread(case.ratio, 2)
     );
 }
 
-fn percent(quartiles: Option<Quartiles>, digits: usize) -> String {
-    let hundredfold = |quartiles: Quartiles| Quartiles {
-        lower: quartiles.lower * 100.0,
-        median: quartiles.median * 100.0,
-        upper: quartiles.upper * 100.0,
-    };
-    spread(quartiles.map(hundredfold), " %", digits)
-}
-
-fn spread(quartiles: Option<Quartiles>, unit: &str, digits: usize) -> String {
+fn percent(quartiles: Option<Quartiles>, decimals: usize) -> String {
     let Some(Quartiles { lower, median, upper }) = quartiles else { return "–".into() };
-    format!("{median:.digits$}{unit} ({lower:.digits$}–{upper:.digits$})")
+    let [lower, median, upper] = [lower, median, upper].map(|share| share * 100.0);
+    format!("{median:.decimals$} % ({lower:.decimals$}–{upper:.decimals$})")
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Told;
 use super::dial::{Way, connect};
 use super::socks::{self, Wish};
-use crate::sample::quantile;
+use manyways_rig::sample::quantile;
 
 /// Send datagrams that come back; the value is the median of the delay towards here.
 ///

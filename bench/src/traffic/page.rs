@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 
-use crate::order::Dice;
+use manyways_rig::order::Dice;
 
 /// From so many origins a page comes, each a port of the server. With a browser's six connections
 /// to each it stays below the 32 that Chromium opens through one proxy.

@@ -13,7 +13,7 @@ use super::Told;
 use super::ask::{Ask, Content};
 use super::dial::Way;
 use super::files::fetch;
-use crate::sample::quantile;
+use manyways_rig::sample::quantile;
 
 /// Ask at fixed times; the value is the 95th percentile of the answers' times.
 #[derive(clap::Args)]

@@ -7,24 +7,34 @@ mod outcome;
 mod page;
 mod requests;
 mod setting;
-mod site;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use manyways_lab::{DEFAULT_CC, Lab, LabError, LabSpec};
+use manyways_rig::download::{Downloader, Programs};
+use manyways_rig::launch::{DriveError, Launcher, first_line};
+use manyways_rig::programs::program;
+use manyways_rig::{Origin, WARM_UP};
 use manyways_sys::signal::Termination;
+use manyways_unit::Size;
 
 use crate::failure::Failure;
 use crate::lab::{lab_failure, prepare};
 use crate::report_file::{check_folder, write};
-use contender::{CONTENDERS, Run};
+use contender::{CONTENDERS, Run, Stage};
 use outcome::Outcome;
 use setting::Setting;
-use site::Site;
-use watch::{Display, Stopped};
+use watch::Display;
+
+/// The name that the lab gives its far host.
+const HOST: &str = "origin.lab";
+/// The file.
+const SIZE: Size = Size::from_bytes(8_000_000);
+/// How long the first small request may take, in seconds.
+const GREETING: f64 = 15.0;
 
 /// Watch a download use Wi-Fi and LTE at once, on this machine alone.
 ///
@@ -50,7 +60,10 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    let nginx = site::nginx()?;
+    program("nginx").ok_or_else(|| {
+        Failure::new("nginx, which serves the file, is not installed")
+            .hint("install it (Debian: apt-get install nginx-light), or run `make demo`")
+    })?;
     // Better now than after half a minute.
     for file in [Some(&args.report), args.picture.as_ref()].into_iter().flatten() {
         check_folder(file)?;
@@ -58,19 +71,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let setting = Setting::new()?;
     let registry = prepare().context("the demonstration needs root")?;
     let termination = Termination::take().context("cannot watch for signals")?;
-    let name = format!("demo-{}", std::process::id());
-    let spec = LabSpec { numbered: true, ..LabSpec::new(name, setting.specs()) };
-    let mut lab = Lab::start(&registry, spec).map_err(demo_failure)?;
+    let spec = LabSpec::new(format!("demo-{}", std::process::id()), setting.specs());
+    let lab = Lab::start(&registry, spec).map_err(demo_failure)?;
     eprint!("{}", outcome::wrapped(&setting.describe(DEFAULT_CC)));
-    let outcome = match contend(&mut lab, &nginx, &setting, &termination) {
+    let programs =
+        Programs::find(std::env::current_exe().context("cannot tell where this program is")?);
+    let outcome = match contend(Launcher::over(lab, true, &termination), &programs, &setting) {
         Ok(outcome) => outcome,
-        Err(error) => match error.downcast_ref::<Stopped>() {
-            Some(Stopped(signal)) => return Ok(ExitCode::from(128 + *signal as u8)),
-            None => return Err(error),
-        },
+        Err(DriveError::Stopped(signal)) => return Ok(ExitCode::from(128 + signal as u8)),
+        Err(DriveError::Lab(error)) => return Err(demo_failure(error).into()),
+        Err(error) => return Err(Failure::new(error.to_string()).into()),
     };
-    // Whatever is done with the result, the lab is not needed for it.
-    drop(lab);
     write(&args.report, &page::html(&outcome))?;
     if let Some(file) = &args.picture {
         write(file, &page::picture(&outcome))?;
@@ -87,22 +98,32 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(if outcome.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Every contender once, in a lab that ends before the result is written.
 fn contend(
-    lab: &mut Lab,
-    nginx: &Path,
+    mut launcher: Launcher<'_>,
+    programs: &Programs,
     setting: &Setting,
-    termination: &Termination,
-) -> Result<Outcome> {
-    let site = Site::start(lab, nginx)?;
-    site.warm_up(lab, termination)?;
+) -> Result<Outcome, DriveError> {
+    let origin = Origin::start(&mut launcher.lab, 1, HOST, &[SIZE])?;
+    let links = setting.specs();
+    let stage = Stage { launcher: &launcher, programs, origin: &origin, links: &links };
+    // One small request over every link, so that no contender pays for what is done once: the
+    // server's and the resolvers' first answer. It also shows that the server answers.
+    let greeting = stage.command(Downloader::MpH2, &links, WARM_UP);
+    let greeted = launcher.run(greeting, GREETING, Default::default(), &[])?;
+    if greeted.success != Some(true) {
+        let complaint = first_line(&greeted.stderr);
+        return Err(DriveError::Site(format!(
+            "the server in the lab does not answer: {complaint}"
+        )));
+    }
     let mut runs: Vec<Run> = Vec::with_capacity(CONTENDERS.len());
     for contender in &CONTENDERS {
-        let display = Display::new(contender.label, setting, site.size());
-        let run = contender.run(lab, &site, display, termination)?;
+        let run = contender.run(&stage, Display::new(contender.label, setting, SIZE))?;
         eprintln!("{}", run.line());
         runs.push(run);
     }
-    Ok(Outcome::new(setting, &site, DEFAULT_CC, runs))
+    Ok(Outcome::new(setting, origin.object(SIZE), DEFAULT_CC, runs))
 }
 
 fn demo_failure(error: LabError) -> Failure {

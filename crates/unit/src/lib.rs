@@ -11,6 +11,7 @@ pub mod log_buckets;
 mod lru_map;
 pub mod nearest;
 mod prefix;
+pub mod quantile;
 mod random;
 mod samples;
 mod thin_vec;

@@ -289,7 +289,7 @@ impl World {
             authority: None,
             more: &more,
         };
-        let server = Server::nginx(&self.path("nginx"), &site);
+        let server = Server::nginx(&self.path("nginx"), &site).expect("nginx");
         self.internet(|| server.start(&[]))
     }
 

@@ -32,7 +32,7 @@ fn what_is_not_secret_of_quic() {
     for (near, far, retry) in [(10.0, 40.0, ""), (30.0, 20.0, "retry")] {
         tries(|| {
             let folder = folder();
-            Authority::new(folder.path(), &["shop.example.test"]);
+            Authority::new(folder.path(), &["shop.example.test"]).expect("a certificate");
             let at = folder.path().display();
             let near_link = format!("near:delay={}ms", near / 2.0);
             let near_links = [near_link.as_str()];

@@ -25,7 +25,7 @@ fn of_object() -> String {
 
 #[test]
 fn the_right_one_is_believed() {
-    needs_far!();
+    needs_far!("openssl");
     let right = of_object();
     let far = announcing(&[("Repr-Digest", format!("md5=:AAAA:, sha-256=:{right}:"))]);
     let script = "for url in https://origin.lab http://origin.lab; do \
@@ -41,7 +41,7 @@ fn the_right_one_is_believed() {
 
 #[test]
 fn a_wrong_one_is_an_error_and_leaves_nothing() {
-    needs_far!("sha256sum");
+    needs_far!("openssl", "sha256sum");
     let far = announcing(&[("Repr-Digest", format!("sha-256=:{OF_NOTHING}:"))]);
     let script = "for url in https://origin.lab http://origin.lab; do \
                     get $url/object 2>said; echo $? >>code; \
@@ -63,7 +63,7 @@ fn a_wrong_one_is_an_error_and_leaves_nothing() {
 /// Every answer of the second run is a 206, whose header is still about the whole.
 #[test]
 fn a_download_that_goes_on_is_compared_as_a_whole() {
-    needs_far!();
+    needs_far!("openssl");
     let begun = "$GET -q https://origin.lab/object 2>said & pid=$!; come wifi 500000; kill -INT $pid; \
                  wait $pid; test -e object.manyways || exit 7; ";
     let right = announcing(&[("Repr-Digest", format!("sha-256=:{}:", of_object()))]);
@@ -80,7 +80,7 @@ fn a_download_that_goes_on_is_compared_as_a_whole() {
 
 #[test]
 fn what_says_nothing_about_the_whole_does_not_count() {
-    needs_far!();
+    needs_far!("openssl");
     let nothing = format!("sha-256=:{OF_NOTHING}:");
     for (name, value) in [
         ("Content-Digest", nothing.clone()),

@@ -52,7 +52,8 @@ impl Far {
         let authority = Authority::new(
             files.path(),
             &["origin.lab", "www.lab", "198.18.0.1", "198.18.0.2", "fd00:18::1"],
-        );
+        )
+        .expect("a certificate");
         for name in ["root", "out", "nginx", "apache"] {
             fs::create_dir(files.path().join(name)).expect("room for a folder");
         }
@@ -101,7 +102,7 @@ impl Far {
             more: &more,
         };
         let _ = fs::create_dir(self.path(folder));
-        Server::nginx(&self.path(folder), &site).command().join(" ")
+        Server::nginx(&self.path(folder), &site).expect("nginx").command().join(" ")
     }
 
     /// The command of Apache httpd: HTTP/1.1 on port 8080, HTTP/2 on 8443.
@@ -118,7 +119,7 @@ impl Far {
             authority: Some(&self.authority),
             more,
         };
-        Server::apache(&self.path("apache"), &site).command().join(" ")
+        Server::apache(&self.path("apache"), &site).expect("Apache").command().join(" ")
     }
 
     /// The command of a server that misbehaves as a URL says: HTTP/1.1 on port 80, HTTP/2 on 443,
@@ -243,7 +244,6 @@ macro_rules! needs_far {
         manyways_tests::needs!(
             manyways_tests::Need::Root,
             manyways_tests::Need::Command("nginx"),
-            manyways_tests::Need::Command("openssl"),
             $(manyways_tests::Need::Command($more)),*
         );
     };

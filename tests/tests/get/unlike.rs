@@ -26,7 +26,7 @@ fn a_wrong_certificate_on_one_network() {
     let far = Far::new();
     let other = far.path("other");
     fs::create_dir(&other).expect("room for a folder");
-    let other = Authority::new(&other, &["www.lab"]);
+    let other = Authority::new(&other, &["www.lab"]).expect("a certificate");
     let right = host("right", "\"www.lab@wifi\"", &far.nginx());
     let wrong = host("wrong", "\"www.lab@lte\"", &far.nginx_of("wrong", &other));
     let fetch = "get --json https://www.lab/object 2>said && whole && \
@@ -50,7 +50,7 @@ fn a_wrong_certificate_on_one_network() {
 fn each_network_asks_its_own_server() {
     needs_far!();
     let far = Far::new();
-    let certificate = Authority::new(&far.path("out"), &["www.lab"]);
+    let certificate = Authority::new(&far.path("out"), &["www.lab"]).expect("a certificate");
     let near = host("near", "\"www.lab@wifi\"", &far.nginx_of("near", &certificate));
     let node = host("node", "\"www.lab@lte\"", &far.nginx_of("node", &certificate));
     let fetch = "manyways get --cacert authority.pem --json https://www.lab/object && whole";
@@ -74,7 +74,7 @@ fn another_object_behind_each_network() {
     for (name, content) in others {
         let far = Far::new();
         fs::create_dir(far.path(name)).expect("room for a folder");
-        let certificate = Authority::new(&far.path("out"), &["www.lab"]);
+        let certificate = Authority::new(&far.path("out"), &["www.lab"]).expect("a certificate");
         let near = host("near", "\"www.lab@wifi\"", &far.nginx_of("near", &certificate));
         let node = host("node", "\"www.lab@lte\"", &far.nginx_with("node", &certificate, name));
         let fetch = format!(
@@ -104,7 +104,8 @@ fn another_object_behind_each_network() {
 fn a_redirect_to_another_host() {
     needs_far!();
     let far = Far::new().more("location = /film { return 302 https://www.lab/object; }");
-    let certificate = Authority::new(&far.path("out"), &["www.lab", "first.lab"]);
+    let certificate =
+        Authority::new(&far.path("out"), &["www.lab", "first.lab"]).expect("a certificate");
     let door = host("door", "\"first.lab\"", &far.nginx_of("door", &certificate));
     let near = host("near", "\"www.lab@wifi\"", &far.nginx_of("near", &certificate));
     let node = host("node", "\"www.lab@lte\"", &far.nginx_of("node", &certificate));

@@ -1,16 +1,27 @@
-use super::*;
-use crate::get::contender::PathSaid;
-use crate::get::record::Moment;
+use manyways_rig::cell::Run;
+use manyways_rig::download::PathReport;
 
-fn run(round: u32, contender: &str, bytes: u64, seconds: f64) -> Run {
-    Run { round, contender: contender.into(), bytes, seconds: Some(seconds), ..Run::default() }
+use super::*;
+use crate::get::record::{Moment, More};
+
+fn figures(bytes: u64, seconds: f64) -> Figures {
+    Figures { bytes, seconds: Some(seconds), ..Figures::default() }
 }
 
-fn cell(name: &str, bytes: u64, runs: Vec<Run>) -> CellRecord {
+fn run(round: u32, contender: &str, bytes: u64, seconds: f64) -> Run<Figures> {
+    with(round, contender, figures(bytes, seconds))
+}
+
+fn with(round: u32, contender: &str, figures: Figures) -> Run<Figures> {
+    Run { round, contender: contender.into(), failed: None, figures }
+}
+
+fn cell(name: &str, bytes: u64, runs: Vec<Run<Figures>>) -> Record {
     let fluid = vec![Moment { round: 0, bytes, seconds: 0.1 }];
     let part = name[..1].to_owned();
     let links = vec!["wifi".to_owned(), "lte".to_owned()];
-    CellRecord { name: name.into(), part, runs, fluid, links, ..CellRecord::default() }
+    let more = More { fluid, ..More::default() };
+    Record { name: name.into(), part, runs, links, more, ..Record::default() }
 }
 
 fn verdict<'a>(targets: &'a [Target], beginning: &str) -> &'a Target {
@@ -28,8 +39,9 @@ fn what_did_not_run_is_not_met() {
 fn every_cell_has_to_meet_a_target_and_the_worst_is_named() {
     let of = |name: &str, ideal: f64| {
         let mut cell = cell(name, MB, vec![run(0, "mp-h2", MB, 1.0)]);
-        cell.ideal = vec![Moment { round: 0, bytes: MB, seconds: ideal }];
-        CellRecord { warm: true, constant: true, ..cell }
+        cell.more.ideal = vec![Moment { round: 0, bytes: MB, seconds: ideal }];
+        (cell.more.warm, cell.more.constant) = (true, true);
+        cell
     };
     let name = "mp-h2 / T\\*, constant rates, warm";
     let fine = targets(&[of("a-1", 1.0), of("c-1", 0.95)]);
@@ -47,7 +59,9 @@ fn the_kernel_is_the_better_of_its_two_clients() {
         run(0, "kernel MPTCP", MB, 1.5),
         run(0, "kernel MPTCP, curl", MB, 1.25),
     ];
-    let found = targets(&[CellRecord { warm: true, ..cell("a-1", MB, runs) }]);
+    let mut cell = cell("a-1", MB, runs);
+    cell.more.warm = true;
+    let found = targets(&[cell]);
     let found = verdict(&found, "mp-h2 / kernel MPTCP, (a), 1 MB and more, warm");
     assert_eq!(found.measured, "0.800 (a-1, 1 MB)");
 }
@@ -73,7 +87,7 @@ fn the_best_single_path_is_chosen_afterwards() {
     let bytes = 20 * MB;
     let mut slow = run(0, "lte alone", bytes, 1.0);
     // Not the whole object.
-    slow.stop = Some(MB);
+    slow.figures.stop = Some(MB);
     let runs = vec![run(0, "mp-h2", bytes, 4.0), run(0, "wifi alone", bytes, 5.0), slow];
     let found = targets(&[cell("c-40-5", bytes, runs)]);
     let found = verdict(&found, "mp-h2 / best single path, 20 MB, 40 + 5");
@@ -83,8 +97,9 @@ fn the_best_single_path_is_chosen_afterwards() {
 #[test]
 fn bytes_past_the_end_are_counted_on_the_link_and_by_the_client() {
     let carried = |contender: &str, bytes, stop, link_bytes, tail_bytes| {
-        let paths = vec![PathSaid { tail_bytes, ..PathSaid::default() }];
-        Run { stop, link_bytes: vec![link_bytes, 0], paths, ..run(0, contender, bytes, 1.0) }
+        let paths = vec![PathReport { tail_bytes, ..PathReport::default() }];
+        let link_bytes = vec![link_bytes, 0];
+        with(0, contender, Figures { stop, link_bytes, paths, ..figures(bytes, 1.0) })
     };
     let of = |more: u64, tail| {
         cell(
@@ -109,16 +124,16 @@ fn bytes_past_the_end_are_counted_on_the_link_and_by_the_client() {
 
 #[test]
 fn gaps_and_estimates_are_those_of_mp_h2() {
-    let with = |contender: &str, gaps: Vec<f64>, waits: Vec<(f64, f64)>| Run {
-        gaps: gaps.into_iter().map(|gap| ("wifi".to_owned(), gap)).collect(),
-        waits,
-        ..run(0, contender, MB, 1.0)
+    let told = |contender: &str, gaps: Vec<f64>, waits: Vec<(f64, f64)>| {
+        let gaps = gaps.into_iter().map(|gap| ("wifi".to_owned(), gap)).collect();
+        with(0, contender, Figures { gaps, waits, ..figures(MB, 1.0) })
     };
     let runs = vec![
-        with("mp-h2", vec![0.0, 0.010, 0.005, 0.011], vec![(0.09, 0.1), (0.1, 0.2), (0.1, 0.1)]),
-        with("mp-h2 without pipelining", vec![0.5], vec![(9.0, 0.1)]),
+        told("mp-h2", vec![0.0, 0.010, 0.005, 0.011], vec![(0.09, 0.1), (0.1, 0.2), (0.1, 0.1)]),
+        told("mp-h2 without pipelining", vec![0.5], vec![(9.0, 0.1)]),
     ];
-    let cell = CellRecord { link_bps: vec![10_000_000, 5_000_000], ..cell("e-1", MB, runs) };
+    let mut cell = cell("e-1", MB, runs);
+    cell.more.link_bps = vec![10_000_000, 5_000_000];
     let found = targets(&[cell]);
     let gaps = verdict(&found, "iterations");
     assert_eq!(gaps.verdict, Verdict::Missed);
@@ -132,13 +147,11 @@ fn gaps_and_estimates_are_those_of_mp_h2() {
 #[test]
 fn a_death_leaves_half_a_second_and_five_percent() {
     let of = |seconds| {
-        let dying = Run {
-            event_at: Some(1.0),
-            remaining: Some(2 * MB),
-            ..run(0, "mp-h2", 4 * MB, seconds)
-        };
-        let alone = Run { rate: Some(1e6), ..run(0, "lte alone", MB, 1.0) };
-        targets(&[cell("i-wifi", 4 * MB, vec![dying, alone])])
+        let (event_at, remaining) = (Some(1.0), Some(2 * MB));
+        let dying = Figures { event_at, remaining, ..figures(4 * MB, seconds) };
+        let alone = Figures { rate: Some(1e6), ..figures(MB, 1.0) };
+        let runs = vec![with(0, "mp-h2", dying), with(0, "lte alone", alone)];
+        targets(&[cell("i-wifi", 4 * MB, runs)])
     };
     // 2 s for what is left, 5 % more, and half a second, after the first second.
     assert_eq!(verdict(&of(3.59), "silent death").verdict, Verdict::Met);

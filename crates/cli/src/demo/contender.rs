@@ -1,20 +1,19 @@
 //! Who fetches the file, and how.
 
-use std::io::Read;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::Result;
-use manyways_lab::{Lab, Place};
-use manyways_sys::signal::Termination;
+use manyways_lab::Lab;
+use manyways_rig::download::{Downloader, Fetch, Programs, read_curl, read_get};
+use manyways_rig::launch::{DriveError, Ended, Launcher, first_line};
+use manyways_rig::{Origin, WARM_UP};
+use manyways_trace::scenario::LinkSpec;
 use manyways_unit::{Rate, Size, Span};
-use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use super::kernel::{self, Mptcp};
 use super::requests::{self, Request};
-use super::site::{Site, hex, program, this_program};
-use super::watch::{Display, Sample, complaint, share, since_its_start, watch};
-use crate::lab::lab_failure;
+use super::watch::{Display, INTERVAL, Sample, share, since_its_start};
+use super::{GREETING, SIZE};
 
 /// One way to get the file.
 pub struct Contender {
@@ -26,14 +25,9 @@ pub struct Contender {
     pub short: &'static str,
     /// What it is, in a few words.
     pub about: &'static str,
-    how: How,
-}
-
-enum How {
-    /// `manyways get` over these links, with these options.
-    Get(&'static str, &'static [&'static str]),
-    /// curl on the kernel's Multipath TCP.
-    KernelMptcp,
+    /// The first and the last link that it may use.
+    links: (usize, usize),
+    how: Downloader,
 }
 
 /// In the order in which they run.
@@ -43,37 +37,65 @@ pub const CONTENDERS: [Contender; 5] = [
         label: "Wi-Fi alone",
         short: "one connection",
         about: "manyways get --via wifi",
-        how: How::Get("wifi", &[]),
+        links: (0, 0),
+        how: Downloader::MpH2,
     },
     Contender {
         name: "lte",
         label: "LTE alone",
         short: "one connection",
         about: "manyways get --via lte",
-        how: How::Get("lte", &[]),
+        links: (1, 1),
+        how: Downloader::MpH2,
     },
     Contender {
         name: "kernel-mptcp",
         label: "kernel MPTCP",
         short: "server must have it too",
         about: "mptcpize run curl; the server needs MPTCP too",
-        how: How::KernelMptcp,
+        links: (0, 1),
+        how: Downloader::MptcpCurl,
     },
     Contender {
         name: "fixed-chunk",
         label: "fixed chunks",
         short: "1 MiB each, any server",
         about: "manyways get --scheduler fixed-chunk --via wifi,lte (as mHTTP does); any server",
-        how: How::Get("wifi,lte", &["--scheduler", "fixed-chunk=1MiB"]),
+        links: (0, 1),
+        how: Downloader::FixedChunk(1024),
     },
     Contender {
         name: "manyways",
         label: "manyways get",
         short: "MP-H2, any server",
         about: "manyways get --via wifi,lte (MP-H2); any server",
-        how: How::Get("wifi,lte", &[]),
+        links: (0, 1),
+        how: Downloader::MpH2,
     },
 ];
+
+/// The longest that a contender may take, in seconds.
+const TIMEOUT: f64 = 60.0;
+
+/// Where contenders run.
+pub struct Stage<'a> {
+    pub launcher: &'a Launcher<'a>,
+    pub programs: &'a Programs,
+    pub origin: &'a Origin,
+    pub links: &'a [LinkSpec],
+}
+
+impl Stage<'_> {
+    /// The command that fetches an object of this size over these links.
+    pub fn command(&self, how: Downloader, links: &[LinkSpec], size: Size) -> Command {
+        let (programs, site) = (self.programs, self.origin);
+        how.command(&Fetch { programs, site, links, warm: false, size, stop: None, cache: None })
+    }
+
+    fn lab(&self) -> &Lab {
+        &self.launcher.lab
+    }
+}
 
 /// What became of one contender.
 pub struct Run {
@@ -108,127 +130,88 @@ pub struct Delivery {
 }
 
 impl Contender {
-    pub fn run(
-        &'static self,
-        lab: &Lab,
-        site: &Site,
-        display: Display,
-        termination: &Termination,
-    ) -> Result<Run> {
-        let skipped = |reason: String| Run {
+    pub fn run(&'static self, stage: &Stage<'_>, mut display: Display) -> Result<Run, DriveError> {
+        let mut run = Run {
             contender: self,
-            end: End::Skipped(reason),
+            end: End::Skipped(String::new()),
             process: None,
             samples: Vec::new(),
             mptcp: None,
             requests: None,
         };
-        let mut command = match self.command(lab, site, &site.download()) {
-            Ok(command) => command?,
-            Err(reason) => return Ok(skipped(reason)),
-        };
-        command.arg(site.url()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if let (How::KernelMptcp, Ok(command)) =
-            (&self.how, self.command(lab, site, Path::new("/dev/null")))
-        {
+        let missing = self.how.missing(stage.programs).map(str::to_owned);
+        let is_mptcp = self.how.is_mptcp();
+        let mptcp = || is_mptcp.then(|| kernel::available(stage.lab()).err()).flatten();
+        if let Some(reason) = missing.or_else(mptcp) {
+            return Ok(Run { end: End::Skipped(reason), ..run });
+        }
+        let links = &stage.links[self.links.0..=self.links.1];
+        let mut watcher = None;
+        if is_mptcp {
             // curl's first run reads its libraries from the disk; ours did when the site was tried.
-            if let Err(said) = site.greet(command?, lab, termination)? {
-                tracing::debug!("warming up: {said}");
-            }
+            let greeting = stage.command(self.how, links, WARM_UP);
+            stage.launcher.run(greeting, GREETING, Span::ZERO, &[])?;
+            watcher = Some(kernel::Watcher::start(stage.lab())?);
         }
-        let mut watcher = match self.how {
-            How::KernelMptcp => Some(kernel::Watcher::start(lab)?),
-            How::Get(..) => None,
-        };
-        let mut peek = |elapsed| {
+        let mut samples =
+            vec![Sample { at: Span::ZERO, delivered: vec![Size::ZERO; stage.links.len()] }];
+        let mut observer = |at, delivered: &[u64]| {
+            let delivered = delivered.iter().map(|bytes| Size::from_bytes(*bytes)).collect();
+            samples.push(Sample { at, delivered });
+            display.show(&samples);
             if let Some(watcher) = &mut watcher {
-                watcher.look(lab, elapsed);
+                watcher.look(stage.lab(), at);
             }
         };
-        let start = || Ok(lab.spawn(Place::Device, command).map_err(lab_failure)?);
-        let (mut child, watched) = watch(lab, start, display, termination, &mut peek)?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        if let Some(mut pipe) = child.stdout.take() {
-            pipe.read_to_end(&mut stdout)?;
+        for file in [stage.origin.events(), stage.origin.download()] {
+            let _ = std::fs::remove_file(file);
         }
-        if let Some(mut pipe) = child.stderr.take() {
-            pipe.read_to_end(&mut stderr)?;
+        let ended = stage.launcher.run_observed(
+            stage.command(self.how, links, SIZE),
+            TIMEOUT,
+            (Span::ZERO, &[]),
+            Some((INTERVAL, &mut observer)),
+        )?;
+        run.mptcp = watcher.map(|watcher| watcher.finish(stage.lab())).transpose()?;
+        if self.how.is_get() {
+            let log = std::fs::read(stage.origin.events()).map_err(|error| error.to_string());
+            run.requests = Some(log.and_then(|log| requests::read(&log)));
         }
-        let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-        let end = match watched.status {
+        run.process = samples.last().map(|sample| sample.at);
+        run.end = match ended.success {
             None => End::Failed("it took more than a minute".to_owned()),
-            Some(status) if status.success() => match self.delivery(&stdout, site) {
-                Ok(delivery) => End::Delivered(delivery),
-                Err(reason) => End::Failed(reason),
-            },
-            Some(status) => End::Failed(format!("{status}: {}", complaint(&stderr))),
-        };
-        let mptcp = watcher.map(|watcher| watcher.finish(lab)).transpose()?;
-        let requests = match self.how {
-            How::KernelMptcp => None,
-            How::Get(..) => Some(
-                std::fs::read(site.events())
-                    .map_err(|error| error.to_string())
-                    .and_then(|log| requests::read(&log)),
-            ),
-        };
-        let _ = std::fs::remove_file(site.events());
-        let process = watched.samples.last().map(|sample| sample.at);
-        let samples = match &end {
-            End::Delivered(delivery) => since_its_start(watched.samples, delivery.elapsed),
-            _ => watched.samples,
-        };
-        Ok(Run { contender: self, end, process, samples, mptcp, requests })
-    }
-
-    /// The command but for the address, or why this contender cannot run here.
-    fn command(&self, lab: &Lab, site: &Site, output: &Path) -> Result<Result<Command>, String> {
-        let command = match self.how {
-            How::Get(via, options) => {
-                let mut command = match this_program() {
-                    Ok(program) => Command::new(program),
-                    Err(error) => return Ok(Err(error)),
-                };
-                command.args(["get", "--json", "--quiet", "--metered", "yes", "--via", via]);
-                // What this host remembers of its own networks is not the demonstration's.
-                command.args(["--cache", "off"]).args(options);
-                command.arg("--events").arg(site.events());
-                command.arg("--cacert").arg(site.authority()).arg("-o").arg(output);
-                command
-            }
-            How::KernelMptcp => {
-                let mptcpize = site.mptcpize()?;
-                let curl = program("curl")
-                    .ok_or_else(|| "curl is not installed (Debian: package curl)".to_owned())?;
-                kernel::available(lab)?;
-                let mut command = Command::new(mptcpize);
-                // First --disable: the caller's settings are not the demonstration's.
-                command.arg("run").arg(curl).args(["--disable", "--noproxy", "*"]);
-                command.args(["--silent", "--show-error", "--fail", "--write-out", "%{json}"]);
-                command.arg("--cacert").arg(site.authority());
-                command.arg("--output").arg(output);
-                command
+            Some(false) => End::Failed(first_line(&ended.stderr)),
+            Some(true) => {
+                self.delivery(stage.origin, &ended).map_or_else(End::Failed, End::Delivered)
             }
         };
-        Ok(Ok(command))
+        run.samples = match run.delivery() {
+            Some(delivery) => since_its_start(samples, delivery.elapsed),
+            None => samples,
+        };
+        Ok(run)
     }
 
     /// Reads what the program reports, and looks at the file that it left.
-    fn delivery(&self, stdout: &str, site: &Site) -> Result<Delivery, String> {
-        let file = std::fs::read(site.download()).map_err(|e| format!("it left no file: {e}"))?;
-        let _ = std::fs::remove_file(site.download());
-        let sha256 = hex(&file);
-        let bytes = Size::from_bytes(file.len() as u64);
-        if sha256 != site.sha256() {
+    fn delivery(&self, origin: &Origin, ended: &Ended) -> Result<Delivery, String> {
+        let file = std::fs::read(origin.download()).map_err(|e| format!("it left no file: {e}"))?;
+        let (bytes, sha256) = (Size::from_bytes(file.len() as u64), hex(&file));
+        if file != origin.object(SIZE) {
             return Err(format!("the file is not the server's: {bytes}, SHA-256 {sha256}"));
         }
-        let (seconds, protocol) = match self.how {
-            How::Get(..) => get_says(stdout),
-            How::KernelMptcp => curl_says(stdout),
-        }
-        .ok_or_else(|| "its report cannot be read".to_owned())?;
+        let report = match self.how.is_get() {
+            true => read_get(&ended.stdout),
+            false => read_curl(&ended.stdout),
+        };
+        let read = report.and_then(|report| Some((report.seconds, report.protocol?)));
+        let (seconds, protocol) = read.ok_or("its report cannot be read")?;
         Ok(Delivery { elapsed: Span::from_secs_f64(seconds), bytes, sha256, protocol })
     }
+}
+
+/// The SHA-256 in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Run {
@@ -254,10 +237,8 @@ impl Run {
 
     /// What was asked for by itself over several links.
     pub fn split(&self) -> Option<&[Request]> {
-        match (&self.contender.how, &self.requests) {
-            (How::Get(via, _), Some(Ok(requests))) if via.contains(',') => Some(requests),
-            _ => None,
-        }
+        let (first, last) = self.contender.links;
+        self.requests.as_ref()?.as_deref().ok().filter(|_| last > first)
     }
 
     /// The longest time between two looks at the links.
@@ -290,53 +271,9 @@ impl Run {
     }
 }
 
-fn get_says(json: &str) -> Option<(f64, String)> {
-    #[derive(Deserialize)]
-    struct Document {
-        transfers: Vec<Transfer>,
-    }
-    #[derive(Deserialize)]
-    struct Transfer {
-        seconds: f64,
-        paths: Vec<Path>,
-    }
-    #[derive(Deserialize)]
-    struct Path {
-        protocol: Option<String>,
-    }
-    let document: Document = serde_json::from_str(json).ok()?;
-    let transfer = document.transfers.into_iter().next()?;
-    let protocol = transfer.paths.into_iter().find_map(|path| path.protocol)?;
-    Some((transfer.seconds, protocol))
-}
-
-fn curl_says(json: &str) -> Option<(f64, String)> {
-    #[derive(Deserialize)]
-    struct Document {
-        time_total: f64,
-        http_version: String,
-    }
-    let document: Document = serde_json::from_str(json).ok()?;
-    let protocol = match document.http_version.as_str() {
-        "2" => "h2".to_owned(),
-        other => format!("http/{other}"),
-    };
-    Some((document.time_total, protocol))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reports_of_both_programs_are_read() {
-        let get = r#"{"schema":"manyways.get/1","transfers":[{"url":"x","bytes":8,"seconds":4.5,
-            "paths":[{"name":"a","protocol":null},{"name":"b","protocol":"h2"}]}]}"#;
-        assert_eq!(get_says(get), Some((4.5, "h2".to_owned())));
-        let curl = r#"{"time_total":4.9,"http_version":"1.1","http_code":200}"#;
-        assert_eq!(curl_says(curl), Some((4.9, "http/1.1".to_owned())));
-        assert_eq!(curl_says("curl: (7) Failed to connect"), None);
-    }
 
     #[test]
     fn the_longest_gap_is_between_neighbours() {
@@ -372,5 +309,10 @@ mod tests {
         let run = Run { samples: vec![sample([120, 8_000_000])], ..run };
         assert_eq!(run.shares(&["Wi-Fi", "LTE"]), "LTE 100 %");
         assert_eq!([0, 1, 2].map(|link| run.used(link)), [false, true, false]);
+    }
+
+    #[test]
+    fn hashes_are_as_sha256sum_prints_them() {
+        assert_eq!(hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 }

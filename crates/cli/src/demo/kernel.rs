@@ -1,9 +1,9 @@
 //! What the kernel's Multipath TCP really used: its own counters and sockets say.
 
-use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result};
 use manyways_lab::{Lab, Place};
+use manyways_rig::launch::{DriveError, system};
+use manyways_rig::programs::program;
+use manyways_rig::sockets::{counter, sockets};
 use manyways_unit::Span;
 use serde::Serialize;
 
@@ -69,7 +69,7 @@ struct Counters {
 }
 
 impl Watcher {
-    pub fn start(lab: &Lab) -> Result<Self> {
+    pub fn start(lab: &Lab) -> Result<Self, DriveError> {
         Ok(Self { before: counters(lab)?, subflows: None })
     }
 
@@ -80,7 +80,7 @@ impl Watcher {
         }
     }
 
-    pub fn finish(self, lab: &Lab) -> Result<Mptcp> {
+    pub fn finish(self, lab: &Lab) -> Result<Mptcp, DriveError> {
         let after = counters(lab)?;
         Ok(Mptcp {
             connections: after.connections - self.before.connections,
@@ -91,11 +91,11 @@ impl Watcher {
     }
 }
 
-fn counters(lab: &Lab) -> Result<Counters> {
+fn counters(lab: &Lab) -> Result<Counters, DriveError> {
     let text = lab
         .namespace(Place::Device)
         .run(|| std::fs::read_to_string("/proc/thread-self/net/netstat"))
-        .context("cannot read the kernel's counters")?;
+        .map_err(system("read the kernel's counters"))?;
     let counter = |name: &str| counter(&text, "MPTcpExt:", name).unwrap_or_default();
     Ok(Counters {
         connections: counter("MPCapableSYNACKRX"),
@@ -104,54 +104,15 @@ fn counters(lab: &Lab) -> Result<Counters> {
     })
 }
 
-/// A value of a file in which a line of names is followed by a line of values.
-fn counter(text: &str, group: &str, name: &str) -> Option<u64> {
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let position = names.split_whitespace().position(|known| known == name)?;
-    values.split_whitespace().nth(position)?.parse().ok()
-}
-
-/// The congestion control of each subflow that the server has.
-fn subflows(lab: &Lab) -> Result<Vec<String>> {
-    let mut command = Command::new("ss");
-    command.args(["-tniH", "state", "established"]).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let child = lab.spawn(Place::Host(0), command)?;
-    let said = child.wait_with_output()?.stdout;
-    Ok(controls(&String::from_utf8_lossy(&said)))
-}
-
-/// Reads `ss -i`: the line below each socket begins with its congestion control.
-fn controls(text: &str) -> Vec<String> {
-    text.lines()
-        .filter(|line| line.contains("tcp-ulp-mptcp"))
-        .filter_map(|line| line.split_whitespace().next())
-        .map(str::to_owned)
-        .collect()
+/// The congestion control of each subflow that the server has; none where `ss` is not installed.
+fn subflows(lab: &Lab) -> Option<Vec<String>> {
+    let found = sockets(lab, &program("ss")?, Place::Host(0)).ok()?;
+    Some(found.into_iter().filter(|socket| socket.mptcp).map(|socket| socket.control).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counters_are_found_by_their_name() {
-        let text = "TcpExt: SyncookiesSent MPJoinSynAckRx\nTcpExt: 1 2\n\
-                    MPTcpExt: MPCapableSYNRX MPCapableSYNACKRX MPJoinSynAckRx\nMPTcpExt: 0 7 9\n";
-        assert_eq!(counter(text, "MPTcpExt:", "MPJoinSynAckRx"), Some(9));
-        assert_eq!(counter(text, "MPTcpExt:", "RmAddr"), None);
-        assert_eq!(counter("", "MPTcpExt:", "RmAddr"), None);
-    }
-
-    #[test]
-    fn subflows_are_told_from_plain_connections() {
-        let text = "0 0 [fd00:18::1]:443 [fd00:64:1::2]:52618\n\
-                    \t cubic wscale:11,11 rto:232 tcp-ulp-mptcp flags:Mmecv\n\
-                    0 0 [fd00:18::1]:443 [fd00:64:1::2]:52619\n\
-                    \t bbr wscale:11,11 rto:232\n";
-        assert_eq!(controls(text), ["cubic"]);
-    }
 
     #[test]
     fn what_was_used_is_said() {

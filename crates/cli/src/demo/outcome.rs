@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use manyways_unit::{Rate, Span};
+use manyways_rig::programs::{program, version};
+use manyways_unit::{Rate, Size, Span};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::contender::{End, Run};
+use super::contender::{End, Run, hex};
 use super::setting::{FluidBound, Setting};
-use super::site::Site;
 
 /// The schema of the JSON, described in docs/demo.md.
 const SCHEMA: &str = "manyways.demo/1";
@@ -45,10 +45,12 @@ pub struct LinkLine {
 }
 
 impl Outcome {
-    pub fn new(setting: &Setting, site: &Site, cc: &str, runs: Vec<Run>) -> Self {
-        let bound = setting.bound(site.size());
+    pub fn new(setting: &Setting, object: &[u8], cc: &str, runs: Vec<Run>) -> Self {
+        let bytes = object.len() as u64;
+        let bound = setting.bound(Size::from_bytes(bytes));
         let rate: Rate = setting.links.iter().map(|link| link.down).sum();
-        let megabytes = site.size().as_bytes() as f64 / 1e6;
+        let megabytes = bytes as f64 / 1e6;
+        let nginx = program("nginx").and_then(|nginx| version(&nginx, "-v"));
         let bound_words = format!(
             "Fluid bound: {megabytes} MB over {rate} in all takes {:.3} s; with the shortest round \
              trip ({}) for the request that is {:.3} s. It leaves out packet headers (3 to 5 %), \
@@ -68,9 +70,9 @@ impl Outcome {
         Self {
             links: links.collect(),
             cc: cc.to_owned(),
-            server: site.server().to_owned(),
-            bytes: site.size().as_bytes(),
-            sha256: site.sha256().to_owned(),
+            server: nginx.unwrap_or_else(|| "nginx".to_owned()).replace('/', " "),
+            bytes,
+            sha256: hex(object),
             bound,
             runs,
             bound_words,

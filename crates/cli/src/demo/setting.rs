@@ -1,7 +1,8 @@
 //! The emulated networks, and the least time in which they could bring a file.
 
 use anyhow::Result;
-use manyways_trace::scenario::{CapacitySpec, DelaySpec, DirectionSpec, LinkSpec, QueueLimit};
+use manyways_rig::links::round_trip;
+use manyways_trace::scenario::{CapacitySpec, DirectionSpec, LinkSpec, QueueLimit};
 use manyways_unit::{Rate, Size, Span};
 
 use crate::lab::{link_failure, reader};
@@ -54,13 +55,20 @@ impl Setting {
         let links = LINKS
             .iter()
             .map(|(label, text)| {
+                let rate = |direction: &DirectionSpec| match direction.capacity {
+                    CapacitySpec::Constant(rate) => rate,
+                    _ => Rate::ZERO,
+                };
                 let spec = LinkSpec::parse(text, &mut reader("".as_ref())).map_err(link_failure)?;
                 Ok(Link {
                     label,
                     down: rate(&spec.down),
                     up: rate(&spec.up),
-                    round_trip: delay(&spec.down) + delay(&spec.up),
-                    queue: queue(&spec.down),
+                    round_trip: round_trip(&spec),
+                    queue: match spec.down.queue.limit {
+                        QueueLimit::Time(time) => time,
+                        _ => Span::ZERO,
+                    },
                     spec,
                 })
             })
@@ -95,28 +103,6 @@ impl Link {
             "{} ({} down, {} up, {} round trip, {} queue)",
             self.label, self.down, self.up, self.round_trip, self.queue
         )
-    }
-}
-
-// The links of the table above are all of these kinds.
-fn rate(direction: &DirectionSpec) -> Rate {
-    match direction.capacity {
-        CapacitySpec::Constant(rate) => rate,
-        _ => Rate::ZERO,
-    }
-}
-
-fn delay(direction: &DirectionSpec) -> Span {
-    match direction.delay {
-        DelaySpec::Constant(delay) => delay,
-        DelaySpec::Trace { .. } => Span::ZERO,
-    }
-}
-
-fn queue(direction: &DirectionSpec) -> Span {
-    match direction.queue.limit {
-        QueueLimit::Time(time) => time,
-        _ => Span::ZERO,
     }
 }
 

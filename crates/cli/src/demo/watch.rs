@@ -1,39 +1,16 @@
 //! Watching one download: what each link has delivered, ten times a second, and live on a terminal.
 
-use std::fmt;
 use std::io::IsTerminal;
-use std::process::{Child, ExitStatus};
 
-use anyhow::{Context, Result};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use manyways_lab::Lab;
-use manyways_sys::clock::Clock;
-use manyways_sys::signal::Termination;
-use manyways_sys::wait::{Outcome, wait};
 use manyways_unit::{Rate, Size, Span};
 
 use super::setting::Setting;
 
 /// How often the links are looked at.
-const INTERVAL: Span = Span::from_millis(100);
+pub const INTERVAL: Span = Span::from_millis(100);
 /// A rate is shown over so many looks.
 const RATE_LOOKS: usize = 10;
-/// No contender may take longer.
-const PATIENCE: Span = Span::from_secs(60);
-/// How long the links may take to become empty.
-const DRAIN: Span = Span::from_secs(3);
-
-/// Somebody stopped the demonstration with this signal.
-#[derive(Debug)]
-pub struct Stopped(pub i32);
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stopped by signal {}", self.0)
-    }
-}
-
-impl std::error::Error for Stopped {}
 
 /// What the links had delivered to the device at one moment of a download.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,89 +32,6 @@ pub fn since_its_start(samples: Vec<Sample>, elapsed: Span) -> Vec<Sample> {
     let before = samples.iter().take_while(|sample| sample.at <= start).count();
     let kept = samples.into_iter().skip(before.saturating_sub(1));
     kept.map(|sample| Sample { at: sample.at - start, ..sample }).collect()
-}
-
-/// A download that has ended.
-pub struct Watched {
-    /// Nothing when it was killed because it took too long.
-    pub status: Option<ExitStatus>,
-    /// The first is the start, the last the end.
-    pub samples: Vec<Sample>,
-}
-
-/// What the links have delivered so far.
-struct Counters<'l> {
-    lab: &'l Lab,
-    clock: Clock,
-    before: Vec<Size>,
-}
-
-impl<'l> Counters<'l> {
-    /// Starts counting, once the links have nothing left of an earlier download.
-    fn start(lab: &'l Lab) -> Result<Self> {
-        let clock = Clock::start();
-        let before = loop {
-            let links = lab.relay().snapshot().context("cannot read the links' counters")?.links;
-            let empty = links
-                .iter()
-                .flat_map(|link| [&link.down, &link.up])
-                .all(|lane| lane.backlog.size.is_zero() && lane.in_flight.size.is_zero());
-            if empty || clock.now().as_nanos() > DRAIN.as_nanos() {
-                break links.iter().map(|link| link.down.delivered.size).collect();
-            }
-            std::thread::sleep(Span::from_millis(10).into());
-        };
-        Ok(Self { lab, clock: Clock::start(), before })
-    }
-
-    fn sample(&self) -> Result<Sample> {
-        let links = self.lab.relay().snapshot().context("cannot read the links' counters")?.links;
-        let delivered = links
-            .iter()
-            .zip(&self.before)
-            .map(|(link, before)| link.down.delivered.size - *before)
-            .collect();
-        Ok(Sample { at: Span::from_nanos(self.clock.now().as_nanos()), delivered })
-    }
-}
-
-/// Starts a download and watches it until it ends. `peek` may look at the lab now and then.
-///
-/// # Errors
-/// [`Stopped`] when somebody wants the whole demonstration to end.
-pub fn watch(
-    lab: &Lab,
-    start: impl FnOnce() -> Result<Child>,
-    mut display: Display,
-    termination: &Termination,
-    peek: &mut dyn FnMut(Span),
-) -> Result<(Child, Watched)> {
-    let counters = Counters::start(lab)?;
-    let mut samples = vec![counters.sample()?];
-    let mut child = start()?;
-    let status = loop {
-        let outcome = wait(&mut child, Some(INTERVAL), Some(termination))
-            .context("cannot watch a download")?;
-        samples.push(counters.sample()?);
-        display.show(&samples);
-        match outcome {
-            Outcome::Exited(status) => break Some(status),
-            Outcome::Signal(ended) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(Stopped(ended.signal).into());
-            }
-            Outcome::TimedOut => {}
-        }
-        let elapsed = samples.last().map(|sample| sample.at).unwrap_or_default();
-        if elapsed > PATIENCE {
-            let _ = child.kill();
-            let _ = child.wait();
-            break None;
-        }
-        peek(elapsed);
-    };
-    Ok((child, Watched { status, samples }))
 }
 
 /// The live picture of one download; nothing where there is no terminal.
@@ -179,7 +73,7 @@ impl Display {
         Self { bars: Some(Bars { all, whole, links }) }
     }
 
-    fn show(&mut self, samples: &[Sample]) {
+    pub fn show(&mut self, samples: &[Sample]) {
         let (Some(bars), Some(last)) = (&self.bars, samples.last()) else { return };
         let sum: Size = last.delivered.iter().copied().sum();
         bars.whole.set_position(sum.as_bytes());
@@ -212,12 +106,6 @@ pub fn share(part: Size, whole: Size) -> String {
         return "-".to_owned();
     }
     format!("{:.0} %", 100.0 * part.as_bytes() as f64 / whole.as_bytes() as f64)
-}
-
-/// What a program complained about last, or that it said nothing.
-pub fn complaint(stderr: &str) -> String {
-    let line = stderr.lines().find(|line| !line.trim().is_empty());
-    line.map_or_else(|| "it said nothing".to_owned(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@
 
 use std::ops::Range;
 
+use manyways_unit::quantile::of_sorted;
+
 /// A gap and the round trip after it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Probe {
@@ -133,7 +135,7 @@ fn within(usable: &[Probe], awake: usize) -> Result<Released, NoTimer> {
     let awake = &usable[..awake.clamp(LEAST_STEPS, count)];
     let mut usual: Vec<f64> = awake.iter().map(|probe| probe.round_trip).collect();
     usual.sort_by(f64::total_cmp);
-    let limit = SLOWER * quantile(&usual, QUANTILE);
+    let limit = SLOWER * of_sorted(&usual, QUANTILE).unwrap_or_default();
     let steps = steps(usable, limit);
     if steps.len() < LEAST_STEPS {
         return Err(NoTimer::TooFew(count));
@@ -165,21 +167,15 @@ fn within(usable: &[Probe], awake: usize) -> Result<Released, NoTimer> {
     let asleep = usable.iter().filter(|probe| probe.idle >= completion.value);
     let mut slow: Vec<f64> = asleep.map(|probe| probe.round_trip).collect();
     slow.sort_by(f64::total_cmp);
-    let awake = quantile(&usual, 1.0 - QUANTILE);
+    let awake = of_sorted(&usual, 1.0 - QUANTILE).unwrap_or_default();
     Ok(Released {
         onset: estimate(fit.onset),
         completion,
         limit,
         slow: fit.slow,
         awake,
-        promotion: (quantile(&slow, 1.0 - QUANTILE) - awake).max(0.0),
+        promotion: (of_sorted(&slow, 1.0 - QUANTILE).unwrap_or_default() - awake).max(0.0),
     })
-}
-
-/// `sorted` must not be empty.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = (share * sorted.len() as f64).ceil() as usize;
-    sorted[place.clamp(1, sorted.len()) - 1]
 }
 
 fn steps(sorted: &[Probe], limit: f64) -> Vec<Step> {

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 
+use manyways_unit::quantile::nearest_rank;
 use manyways_unit::{Span, Time};
 
 use super::meter::{Account, Meter, Oracle};
@@ -108,7 +109,7 @@ impl Delays {
 
     /// The quantile of the delays of delayed sessions, in seconds with a resolution of 0.01 s.
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        let wanted = ((share * self.held as f64).ceil() as u64).max(1);
+        let wanted = nearest_rank(self.held, share);
         let mut seen = 0;
         let place = self.hundredths.iter().position(|count| {
             seen += count;

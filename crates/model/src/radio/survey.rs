@@ -1,5 +1,6 @@
 //! Properties of a whole trace that policies need in advance.
 
+use manyways_unit::quantile::nearest_rank;
 use manyways_unit::{Span, Time};
 
 use super::{Decay, Packet, Profile};
@@ -37,7 +38,7 @@ impl Gaps {
     /// The quantile of the gaps in seconds, rounded up by at most a thousandth; `None` without
     /// gaps.
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        let wanted = ((share * self.all as f64).ceil() as u64).clamp(1, self.all.max(1));
+        let wanted = nearest_rank(self.all, share);
         let mut seen = 0;
         let place = self.counts.iter().position(|count| {
             seen += count;

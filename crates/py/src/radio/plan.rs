@@ -3,6 +3,7 @@
 use manyways_model::radio::plan::{self, ALL, Learned, PlanError};
 use manyways_model::radio::policy::{NEVER, Policy};
 use manyways_model::radio::{Choice, Packet, Profile};
+use manyways_unit::quantile::nearest_rank;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -83,9 +84,11 @@ fn gaps(packets: &[Packet]) -> impl Iterator<Item = f64> {
 /// without a gap leaves the radio to the network's timers.
 fn quantile(packets: &[Packet], p: f64) -> f64 {
     let mut gaps: Vec<f64> = gaps(packets).collect();
-    let Some(last) = gaps.len().checked_sub(1) else { return NEVER };
-    let place = ((p * gaps.len() as f64).ceil() as usize).saturating_sub(1).min(last);
-    *gaps.select_nth_unstable_by(place, f64::total_cmp).1
+    if gaps.is_empty() {
+        return NEVER;
+    }
+    let rank = nearest_rank(gaps.len() as u64, p) as usize;
+    *gaps.select_nth_unstable_by(rank - 1, f64::total_cmp).1
 }
 
 /// Returns the mean number of bursts from one release to the next with the network's timers. A

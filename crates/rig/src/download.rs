@@ -1,26 +1,60 @@
-//! Who fetches, and how: each contender's command line, and what it reports.
+//! Programs that download an object over some links: their command lines, and what they report.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use manyways_trace::scenario::LinkSpec;
 use manyways_unit::Size;
 use serde::{Deserialize, Serialize};
 
-use super::site::{Programs, Site, WARM_UP};
+use crate::origin::{Origin, WARM_UP};
+use crate::programs::{program, version};
+
+/// The programs of all downloaders.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The binary under test.
+    pub manyways: PathBuf,
+    /// Alone and over MPTCP.
+    pub curl: Option<PathBuf>,
+    /// With its own splitting.
+    pub aria2: Option<PathBuf>,
+    /// Gives a program the kernel's MPTCP.
+    pub mptcpize: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Looks for those of other people.
+    pub fn find(manyways: PathBuf) -> Self {
+        let [curl, aria2, mptcpize] = ["curl", "aria2c", "mptcpize"].map(program);
+        Self { manyways, curl, aria2, mptcpize }
+    }
+
+    /// Names and versions, those of nginx included.
+    pub fn versions(&self) -> Vec<String> {
+        let nginx = program("nginx");
+        let found = [
+            (Some(&self.manyways), "--version"),
+            (nginx.as_ref(), "-v"),
+            (self.curl.as_ref(), "--version"),
+            (self.aria2.as_ref(), "--version"),
+        ];
+        found.iter().filter_map(|(program, option)| version((*program)?, option)).collect()
+    }
+}
 
 /// One way to get an object. Links are numbered as the cell has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contender {
+pub enum Downloader {
     /// Over every link, nothing known beforehand.
     MpH2,
     /// The same with the object's size (`+FS`).
     Sized,
     /// The same with the size and what earlier transfers were worth (`+FS+BW/L`).
     Known,
-    /// [`Contender::MpH2`] that sends a request only when the last one is done.
+    /// [`Downloader::MpH2`] that sends a request only when the last one is done.
     Serial,
-    /// [`Contender::MpH2`] with the first link's server for all.
+    /// [`Downloader::MpH2`] with the first link's server for all.
     OneServer,
     /// Chunks of so many KiB in turn: mHTTP.
     FixedChunk(u64),
@@ -42,12 +76,12 @@ pub enum Contender {
     Reset(usize),
 }
 
-/// What a contender is told.
-pub struct Errand<'a> {
+/// What a downloader is to fetch.
+pub struct Fetch<'a> {
     /// What there is to run.
     pub programs: &'a Programs,
     /// The far side.
-    pub site: &'a Site,
+    pub site: &'a Origin,
     /// The cell's links.
     pub links: &'a [LinkSpec],
     /// Whether its connections shall be warm.
@@ -60,8 +94,8 @@ pub struct Errand<'a> {
     pub cache: Option<&'a Path>,
 }
 
-impl Contender {
-    /// For machines.
+impl Downloader {
+    /// Its name in results.
     pub fn name(self, links: &[LinkSpec]) -> String {
         match self {
             Self::MpH2 => "mp-h2".to_owned(),
@@ -116,41 +150,41 @@ impl Contender {
     pub fn missing(self, programs: &Programs) -> Option<&'static str> {
         let curl = matches!(self, Self::MptcpCurl | Self::Curl(_));
         if curl && programs.curl.is_none() {
-            Some("curl is not installed")
+            Some("curl is not installed (Debian: package curl)")
         } else if self == Self::Aria2 && programs.aria2.is_none() {
-            Some("aria2 is not installed")
+            Some("aria2 is not installed (Debian: package aria2)")
         } else if self.is_mptcp() && programs.mptcpize.is_none() {
-            Some("mptcpize is not installed")
+            Some("mptcpize is not installed (Debian: package mptcpize)")
         } else {
             None
         }
     }
 
     /// The whole command.
-    pub fn command(self, errand: &Errand<'_>) -> Command {
+    pub fn command(self, fetch: &Fetch<'_>) -> Command {
         let mut command = match self {
-            Self::Curl(_) | Self::MptcpCurl => self.curl(errand),
-            Self::Aria2 => self.aria2(errand),
-            _ => self.get(errand),
+            Self::Curl(_) | Self::MptcpCurl => self.curl(fetch),
+            Self::Aria2 => self.aria2(fetch),
+            _ => self.get(fetch),
         };
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 
-    fn get(self, errand: &Errand<'_>) -> Command {
-        let Errand { programs, site, links, size, .. } = errand;
+    fn get(self, fetch: &Fetch<'_>) -> Command {
+        let Fetch { programs, site, links, size, .. } = fetch;
         let mut command = Command::new(&programs.manyways);
         command.args(["get", "--json", "--quiet", "--metered", "yes", "--cacert"]);
         command.arg(site.authority()).arg("-o").arg(site.download());
         command.arg("--events").arg(site.events());
-        match errand.cache {
+        match fetch.cache {
             Some(folder) => command.arg("--cache").arg(folder),
             None => command.args(["--cache", "off"]),
         };
         if self == Self::Mptcp {
             command.args(["--transport", "mptcp"]);
         } else {
-            let told = self.warmed(links, errand.warm);
+            let told = self.warmed(links, fetch.warm);
             let names: Vec<_> = told.iter().map(|link| link.name.as_str()).collect();
             command.args(["--via", &names.join(",")]);
         }
@@ -178,18 +212,18 @@ impl Contender {
             }
             _ => {}
         }
-        if let Some(stop) = errand.stop {
+        if let Some(stop) = fetch.stop {
             command.args(["--stop-after", &stop.as_bytes().to_string()]);
         }
-        if errand.warm {
+        if fetch.warm {
             command.args(["--warm-up", &site.url(WARM_UP, self.is_mptcp())]);
         }
         command.arg(site.url(*size, self.is_mptcp()));
         command
     }
 
-    fn curl(self, errand: &Errand<'_>) -> Command {
-        let Errand { programs, site, links, .. } = errand;
+    fn curl(self, fetch: &Fetch<'_>) -> Command {
+        let Fetch { programs, site, links, .. } = fetch;
         let curl = programs.curl.as_deref().unwrap_or(Path::new("curl"));
         let mut command = match (&programs.mptcpize, self) {
             (Some(mptcpize), Self::MptcpCurl) => {
@@ -205,15 +239,15 @@ impl Contender {
         if let Self::Curl(link) = self {
             command.args(["--interface", via(links, link)]);
         }
-        if errand.warm {
+        if fetch.warm {
             command.args(["--output", "/dev/null", &site.url(WARM_UP, self.is_mptcp())]);
         }
-        command.arg("--output").arg(site.download()).arg(site.url(errand.size, self.is_mptcp()));
+        command.arg("--output").arg(site.download()).arg(site.url(fetch.size, self.is_mptcp()));
         command
     }
 
-    fn aria2(self, errand: &Errand<'_>) -> Command {
-        let Errand { programs, site, links, .. } = errand;
+    fn aria2(self, fetch: &Fetch<'_>) -> Command {
+        let Fetch { programs, site, links, .. } = fetch;
         let names: Vec<_> = links.iter().map(|link| link.name.as_str()).collect();
         let mut command = Command::new(programs.aria2.as_deref().unwrap_or(Path::new("aria2c")));
         command.args(["--no-conf", "-x4", "-s4", "-k1M", "--file-allocation=none"]);
@@ -225,7 +259,7 @@ impl Contender {
         command.arg(format!("--multiple-interface={}", names.join(",")));
         command.arg(format!("--ca-certificate={}", site.authority().display()));
         command.arg("--dir").arg(site.folder()).args(["--out", "download"]);
-        command.arg(site.url(errand.size, false));
+        command.arg(site.url(fetch.size, false));
         command
     }
 }
@@ -234,18 +268,20 @@ fn via(links: &[LinkSpec], link: usize) -> &str {
     links.get(link).map_or("", |link| &link.name)
 }
 
-/// What `manyways get` and curl say at the end.
+/// What `manyways get` and curl report at the end.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Said {
+pub struct Report {
     /// Of the transfer, warm-up and start of the process left out.
     pub seconds: f64,
+    /// `h2` or `http/1.1`; `None` where the program does not tell.
+    pub protocol: Option<String>,
     /// By path; empty where the program does not tell.
-    pub paths: Vec<PathSaid>,
+    pub paths: Vec<PathReport>,
 }
 
 /// What one path did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PathSaid {
+pub struct PathReport {
     /// Its name.
     pub name: String,
     /// `h2` or `http/1.1`; nothing where there was no connection.
@@ -263,7 +299,7 @@ pub struct PathSaid {
 }
 
 /// Reads the JSON of `manyways get`.
-pub fn get_said(json: &str) -> Option<Said> {
+pub fn read_get(json: &str) -> Option<Report> {
     #[derive(Deserialize)]
     struct Document {
         transfers: Vec<Transfer>,
@@ -271,22 +307,30 @@ pub fn get_said(json: &str) -> Option<Said> {
     #[derive(Deserialize)]
     struct Transfer {
         seconds: f64,
-        paths: Vec<PathSaid>,
+        paths: Vec<PathReport>,
     }
     let document: Document = serde_json::from_str(json).ok()?;
     let Transfer { seconds, paths } = document.transfers.into_iter().next()?;
-    Some(Said { seconds, paths })
+    let protocol = paths.iter().find_map(|path| path.protocol.clone());
+    Some(Report { seconds, protocol, paths })
 }
 
 /// Reads what curl writes about its last transfer.
-pub fn curl_said(json: &str) -> Option<Said> {
+pub fn read_curl(json: &str) -> Option<Report> {
     #[derive(Deserialize)]
     struct Transfer {
         time_total: f64,
+        #[serde(default)]
+        http_version: String,
     }
     let last = json.lines().rfind(|line| !line.trim().is_empty())?;
-    let Transfer { time_total } = serde_json::from_str(last).ok()?;
-    Some(Said { seconds: time_total, paths: Vec::new() })
+    let Transfer { time_total, http_version } = serde_json::from_str(last).ok()?;
+    let protocol = match http_version.as_str() {
+        "" => None,
+        "2" => Some("h2".to_owned()),
+        other => Some(format!("http/{other}")),
+    };
+    Some(Report { seconds: time_total, protocol, paths: Vec::new() })
 }
 
 #[cfg(test)]
@@ -299,23 +343,25 @@ mod tests {
         let get = r#"{"schema":"manyways.get/1","transfers":[{"url":"x","bytes":8,"seconds":4.5,
             "paths":[{"name":"a","protocol":null,"bytes":0,"requests":0},
             {"name":"b","protocol":"h2","bytes":8,"requests":2,"tail_bytes":3}]}]}"#;
-        let said = get_said(get).unwrap();
+        let said = read_get(get).unwrap();
         assert_eq!((said.seconds, said.paths[1].tail_bytes), (4.5, 3));
+        assert_eq!(said.protocol.as_deref(), Some("h2"));
         let curl = "{\"time_total\":0.2}\n{\"time_total\":4.9,\"http_version\":\"2\"}\n";
-        assert_eq!(curl_said(curl).map(|said| said.seconds), Some(4.9));
-        assert_eq!(curl_said("curl: (7) Failed to connect"), None);
-        assert_eq!(get_said(r#"{"transfers":[]}"#), None);
+        let said = read_curl(curl).unwrap();
+        assert_eq!((said.seconds, said.protocol.as_deref()), (4.9, Some("h2")));
+        assert_eq!(read_curl("curl: (7) Failed to connect"), None);
+        assert_eq!(read_get(r#"{"transfers":[]}"#), None);
     }
 
     #[test]
     fn a_single_path_has_its_link_and_no_other() {
         let links = wifi_and_lte(10, 5);
-        assert_eq!(Contender::Single(1).name(&links), "lte alone");
-        assert_eq!(Contender::Single(1).links(&links), &links[1..]);
-        assert_eq!(Contender::Single(0).links(&links), &links[..1]);
-        assert_eq!(Contender::Single(0).warmed(&links, true), links);
-        assert_eq!(Contender::Single(1).warmed(&links, true), &links[1..]);
-        assert_eq!(Contender::Single(0).warmed(&links, false), &links[..1]);
-        assert_eq!(Contender::MpH2.links(&links).len(), 2);
+        assert_eq!(Downloader::Single(1).name(&links), "lte alone");
+        assert_eq!(Downloader::Single(1).links(&links), &links[1..]);
+        assert_eq!(Downloader::Single(0).links(&links), &links[..1]);
+        assert_eq!(Downloader::Single(0).warmed(&links, true), links);
+        assert_eq!(Downloader::Single(1).warmed(&links, true), &links[1..]);
+        assert_eq!(Downloader::Single(0).warmed(&links, false), &links[..1]);
+        assert_eq!(Downloader::MpH2.links(&links).len(), 2);
     }
 }

@@ -119,6 +119,22 @@ pub fn told_only(target: Target) -> Target {
     }
 }
 
+/// The same, for comparison alone.
+pub fn as_measured(target: Target) -> Target {
+    Target { wanted: "as measured".to_owned(), ..told_only(target) }
+}
+
+/// Misses first, and last what was not measured.
+pub fn missed_first(mut targets: Vec<Target>) -> Vec<Target> {
+    targets.sort_by_key(|target| match target.verdict {
+        Verdict::Missed => 0,
+        Verdict::Met => 1,
+        Verdict::Told => 2,
+        Verdict::NotMeasured => 3,
+    });
+    targets
+}
+
 /// The table of the targets.
 pub fn rows(targets: &[Target]) -> String {
     let mut out = String::from("| What | Target | Measured | |\n|---|---|---|---|\n");

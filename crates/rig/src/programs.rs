@@ -1,4 +1,4 @@
-//! Other programs: where they are, which version they have, and how the shell is told of them.
+//! Other programs: where they are, which version they have, and how a shell is told of them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,24 @@ pub fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(sbin).map(|f| f.join(name)).find(|file| file.is_file())
 }
 
-/// The first words of what a program says about itself.
+/// Name and version of a program, as it prints them when asked with `option`: `nginx/1.22.1`.
 pub fn version(program: &Path, option: &str) -> Option<String> {
     let output = Command::new(program).arg(option).stdin(Stdio::null()).output().ok()?;
-    let said = [output.stdout, output.stderr].concat();
-    let line = String::from_utf8_lossy(&said).lines().next()?.to_owned();
+    let printed = [output.stdout, output.stderr].concat();
+    let line = String::from_utf8_lossy(&printed).lines().next()?.to_owned();
     let line = line.rsplit("version: ").next().unwrap_or(&line).replace(" version", "");
     Some(line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
 }
 
-/// One word of the shell.
+/// A path or an argument as one word of the shell.
 pub fn quoted(word: &OsStr) -> String {
     format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
 }
 
-/// The binary under test, which is built beside this program.
+/// The file called `manyways` in the folder of the running program.
+///
+/// # Errors
+/// Where the system does not tell where the running program is.
 pub fn beside_this() -> std::io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("manyways"))
 }
@@ -37,5 +40,11 @@ mod tests {
     #[test]
     fn a_word_stays_one_word() {
         assert_eq!(quoted(OsStr::new("/a b/it's")), r"'/a b/it'\''s'");
+    }
+
+    #[test]
+    fn servers_are_found_beside_what_is_on_the_path() {
+        assert!(program("sh").is_some_and(|file| file.is_absolute()));
+        assert_eq!(program("no-such-command"), None);
     }
 }

@@ -1,28 +1,34 @@
 //! One process on the device of a lab: from its start until it has ended and the links are empty.
 
-use std::cell::Cell;
+use std::fmt::Debug;
 use std::io::{self, Read};
 use std::process::{Child, Command};
 
-use manyways_lab::{DEFAULT_CC, Lab, LabError, Place};
+use manyways_lab::registry::Registry;
+use manyways_lab::{DEFAULT_CC, Lab, LabError, LabSpec, Place};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::scenario::{CapacitySpec, Change, Event, LinkState};
 use manyways_unit::{Span, Time};
 
+use crate::cell::{Cell, Contender};
 use crate::links::round_trip;
+use crate::server::SiteError;
+use crate::sockets::{Socket, sockets};
 
 /// How often the links are looked at.
 pub const LOOK: Span = Span::from_millis(20);
 /// How long the links may take to become empty.
 const DRAIN: Span = Span::from_secs(3);
+/// How long a transfer whose sockets were looked at may take to its end.
+const FINISHED: Span = Span::from_secs(30);
 
 /// Why a cell came to nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriveError {
-    /// Somebody wants the whole benchmark to end.
+    /// The user wants the whole benchmark to end.
     #[error("stopped by signal {0}")]
     Stopped(i32),
     /// No lab.
@@ -39,22 +45,32 @@ pub enum DriveError {
     System(&'static str, io::Error),
 }
 
+impl From<SiteError> for DriveError {
+    fn from(error: SiteError) -> Self {
+        Self::Site(error.to_string())
+    }
+}
+
 /// What was being done when the system refused.
 pub fn system(doing: &'static str) -> impl Fn(io::Error) -> DriveError {
     move |error| DriveError::System(doing, error)
 }
 
-/// A lab, and what ends everything in it.
+/// A lab in which contenders run, one at a time.
 pub struct Launcher<'a> {
     /// The lab.
     pub lab: Lab,
-    /// Somebody wants the whole benchmark to end.
-    pub termination: &'a Termination,
-    /// Whether the links stay as they are.
-    pub constant: bool,
+    /// Ends the whole benchmark.
+    termination: &'a Termination,
+    /// Whether the links stay as they are during a run.
+    is_constant: bool,
     /// How often the links did not become quiet by themselves.
-    pub restless: Cell<u32>,
+    pub restless: std::cell::Cell<u32>,
 }
+
+/// What runs meanwhile: called with the time since a run's start and the IP bytes that each link
+/// has delivered since then.
+pub type Observer<'o> = &'o mut dyn FnMut(Span, &[u64]);
 
 /// A process that has ended.
 pub struct Ended {
@@ -72,21 +88,67 @@ pub struct Ended {
     pub zero: Time,
 }
 
-impl Launcher<'_> {
+impl<'a> Launcher<'a> {
+    /// Builds the lab of a cell.
+    ///
+    /// Call it while the process has a single thread.
+    pub fn start<C: Contender, S: Debug>(
+        cell: &Cell<C, S>,
+        name: &str,
+        seed: u64,
+        termination: &'a Termination,
+    ) -> Result<Self, DriveError> {
+        let registry =
+            Registry::of_user().map_err(system("open the folder of the running labs"))?;
+        let name = format!("{name}-{}", std::process::id());
+        let hosts = cell.hosts.clone();
+        let spec = LabSpec { hosts, seed, ..LabSpec::new(name, cell.links.clone()) };
+        Ok(Self::over(Lab::start(&registry, spec)?, cell.is_constant(), termination))
+    }
+
+    /// The same in a lab that is there, whose links stay as they are during a run or do not.
+    pub fn over(lab: Lab, is_constant: bool, termination: &'a Termination) -> Self {
+        Self { lab, termination, is_constant, restless: Default::default() }
+    }
+
     /// Runs a command on the device until it ends and the links are empty.
     pub fn run(
         &self,
         command: Command,
-        patience: f64,
+        timeout: f64,
         offset: Span,
         events: &[Event],
     ) -> Result<Ended, DriveError> {
+        self.run_observed(command, timeout, (offset, events), None)
+    }
+
+    /// The same, observed at this interval from the start until the process has ended.
+    pub fn run_observed(
+        &self,
+        command: Command,
+        timeout: f64,
+        (offset, events): (Span, &[Event]),
+        mut observed: Option<(Span, Observer<'_>)>,
+    ) -> Result<Ended, DriveError> {
         let before = self.delivered()?;
+        let since = || -> Result<Vec<u64>, DriveError> {
+            Ok(self.delivered()?.iter().zip(&before).map(|(a, b)| a - b).collect())
+        };
         let zero = self.lab.restart(offset, events)?;
         let clock = Clock::start();
+        let elapsed = || clock.now().since(Time::ZERO);
         let mut child = self.lab.spawn(Place::Device, command)?;
-        let ended = self.has_ended(&mut child, Span::from_secs_f64(patience))?;
-        let seconds = clock.now().as_secs_f64();
+        let timeout = Span::from_secs_f64(timeout);
+        let interval = observed.as_ref().map_or(timeout, |(interval, _)| *interval);
+        let (mut ended, mut left) = (false, timeout);
+        while !ended && !left.is_zero() {
+            ended = self.has_ended(&mut child, interval.min(left))?;
+            left = timeout.saturating_sub(elapsed());
+            if let Some((_, observer)) = &mut observed {
+                observer(elapsed(), &since()?);
+            }
+        }
+        let seconds = elapsed().as_secs_f64();
         if !ended {
             let _ = child.kill();
         }
@@ -94,14 +156,53 @@ impl Launcher<'_> {
         let stdout = all_of(child.stdout.take());
         let stderr = all_of(child.stderr.take());
         self.settle()?;
-        let link_bytes = self.delivered()?.iter().zip(&before).map(|(a, b)| a - b).collect();
         let success = ended.then(|| status.success());
-        Ok(Ended { success, seconds, stdout, stderr, link_bytes, zero })
+        Ok(Ended { success, seconds, stdout, stderr, link_bytes: since()?, zero })
     }
 
-    /// Waits for a child; false where it takes longer.
-    pub fn has_ended(&self, child: &mut Child, patience: Span) -> Result<bool, DriveError> {
-        let outcome = wait(child, Some(patience), Some(self.termination))
+    /// The sockets of both sides in the middle of a transfer: when `is_middle` says so of the bytes
+    /// that each link has delivered and of the time since the start. They are looked for on `hosts`
+    /// hosts. What the transfer complained about comes back too.
+    pub fn sockets_during(
+        &self,
+        command: Command,
+        (hosts, ss): (usize, &std::path::Path),
+        offset: Span,
+        is_middle: impl Fn(&[u64], Span) -> bool,
+    ) -> Result<(Vec<(Place, Socket)>, String), DriveError> {
+        let before = self.delivered()?;
+        self.lab.restart(offset, &[])?;
+        let clock = Clock::start();
+        let mut child = self.lab.spawn(Place::Device, command)?;
+        let mut ended = false;
+        while !ended {
+            let since: Vec<u64> =
+                self.delivered()?.iter().zip(&before).map(|(a, b)| a - b).collect();
+            if is_middle(&since, clock.now().since(Time::ZERO)) {
+                break;
+            }
+            ended = self.has_ended(&mut child, LOOK)?;
+        }
+        let mut seen = Vec::new();
+        for place in (0..hosts).map(Place::Host).chain([Place::Device]) {
+            let found = sockets(&self.lab, ss, place)?;
+            seen.extend(found.into_iter().map(|socket| (place, socket)));
+        }
+        // To its end: what a killed one leaves behind would be on the links for a long time.
+        if !ended && !self.has_ended(&mut child, FINISHED)? {
+            let _ = child.kill();
+        }
+        let ended = child.wait_with_output().map_err(system("end a transfer"))?;
+        self.settle()?;
+        match seen.iter().find(|(_, socket)| socket.control != DEFAULT_CC) {
+            Some((_, socket)) => Err(DriveError::Control(socket.control.clone())),
+            None => Ok((seen, String::from_utf8_lossy(&ended.stderr).into_owned())),
+        }
+    }
+
+    /// Waits for a child; false where it takes longer than `timeout`.
+    pub fn has_ended(&self, child: &mut Child, timeout: Span) -> Result<bool, DriveError> {
+        let outcome = wait(child, Some(timeout), Some(self.termination))
             .map_err(system("watch a contender"))?;
         match outcome {
             Outcome::Exited(_) => Ok(true),
@@ -118,7 +219,7 @@ impl Launcher<'_> {
     /// as can be where these may be none. Where they never become quiet, all that is on its way is
     /// dropped: connections that died early can answer each other for ever.
     pub fn settle(&self) -> Result<(), DriveError> {
-        if !self.constant {
+        if !self.is_constant {
             self.change(|| {
                 let free = CapacitySpec::Unlimited;
                 vec![Change::State(LinkState::Up), Change::Down(free.clone()), Change::Up(free)]

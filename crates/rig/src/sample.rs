@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use manyways_unit::quantile::{interpolated, of_sorted};
 use serde::Serialize;
 
 /// The middle and the quartiles of a sample.
@@ -20,13 +21,8 @@ impl Quartiles {
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
-        let last = values.len().checked_sub(1)?;
-        let at = |share: f64| {
-            let place = last as f64 * share;
-            let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
-            below + (above - below) * place.fract()
-        };
-        Some(Self { lower: at(0.25), median: at(0.5), upper: at(0.75) })
+        let at = |share| interpolated(&values, share);
+        Some(Self { lower: at(0.25)?, median: at(0.5)?, upper: at(0.75)? })
     }
 }
 
@@ -57,8 +53,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    let place = (values.len() as f64 * share).ceil() as usize;
-    values.get(place.max(1) - 1).copied()
+    of_sorted(&values, share)
 }
 
 #[cfg(test)]

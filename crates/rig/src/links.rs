@@ -16,7 +16,7 @@ pub const LTE_RTT: Span = Span::from_millis(65);
 const LEAST_UP: Rate = Rate::from_mbps(5);
 /// How long a fluid is followed before it counts as never arriving.
 const PATIENCE: f64 = 3600.0;
-/// Where recorded pairs are unless somebody says otherwise, from the repository's folder.
+/// Where recorded pairs are when no folder is named, from the repository's folder.
 const PAIRS: &str = "../shared/traces/pairs";
 
 /// A link of this rate towards the device and half of it back; the queue is what
@@ -117,10 +117,10 @@ impl Pair {
     }
 }
 
-/// The recorded pairs. None are no reason to stop, unless somebody said where they are.
+/// The recorded pairs. A missing default folder leaves them out, with a line in `left_out`.
 ///
 /// # Errors
-/// One sentence, where somebody said so and they are not.
+/// One sentence, where a folder was named that has none.
 pub fn find_pairs(
     named: Option<&Path>,
     part: char,

@@ -1,4 +1,5 @@
-//! Which congestion control the sockets of a transfer really have, as `ss` says.
+//! What the kernel really used: the congestion control of sockets, as `ss` prints it, and counters
+//! of `/proc/net`.
 
 use std::io;
 use std::path::Path;
@@ -40,6 +41,14 @@ fn read(text: &str) -> Vec<Socket> {
         .collect()
 }
 
+/// A counter of a file like `/proc/net/snmp`, which has a line of names above each line of values.
+pub fn counter(table: &str, protocol: &str, name: &str) -> Option<u64> {
+    let mut lines = table.lines().filter(|line| line.split_whitespace().next() == Some(protocol));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let place = names.split_whitespace().position(|found| found == name)?;
+    values.split_whitespace().nth(place)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +61,13 @@ mod tests {
                     \t bbr wscale:11,11 rto:232\n";
         let socket = |control: &str, mptcp| Socket { control: control.to_owned(), mptcp };
         assert_eq!(read(text), [socket("cubic", true), socket("bbr", false)]);
+    }
+
+    #[test]
+    fn a_counter_is_found_below_its_name() {
+        let table = "Ip: A RetransSegs\nIp: 1 2\nTcp: OutSegs RetransSegs\nTcp: 40 7\n";
+        assert_eq!(counter(table, "Tcp:", "RetransSegs"), Some(7));
+        assert_eq!(counter(table, "Tcp:", "None"), None);
+        assert_eq!(counter("Tcp: RetransSegs\n", "Tcp:", "RetransSegs"), None);
     }
 }

@@ -1,7 +1,8 @@
 //! What a test needs of the machine, and how it says that it could not run.
 
-use std::env;
 use std::path::Path;
+
+use crate::programs::program;
 
 /// Something that a test cannot do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub fn lack(needs: &[Need<'_>]) -> Option<String> {
             Some("needs root with the right to make network namespaces".into())
         }
         Need::Root if !Path::new("/dev/net/tun").exists() => Some("needs /dev/net/tun".into()),
-        Need::Command(name) if !on_path(name) => Some(format!("needs the command {name}")),
+        Need::Command(name) if program(name).is_none() => Some(format!("needs the command {name}")),
         Need::File(path) if !Path::new(path).exists() => Some(format!("needs {path}")),
         _ => None,
     })
@@ -32,7 +33,7 @@ pub fn lack(needs: &[Need<'_>]) -> Option<String> {
 /// counts the test as skipped.
 ///
 /// ```no_run
-/// # use manyways_tests::{Need, needs};
+/// # use manyways_rig::{Need, needs};
 /// needs!(Need::Root, Need::Command("nginx"));
 /// ```
 #[macro_export]
@@ -55,13 +56,6 @@ fn may_administer() -> bool {
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask & NET_ADMIN != 0 && mask & SYS_ADMIN != 0)
-}
-
-fn on_path(name: &str) -> bool {
-    let path = env::var_os("PATH").unwrap_or_default();
-    // Servers are in sbin, which an ordinary user's path lacks.
-    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(Into::into);
-    env::split_paths(&path).chain(sbin).any(|folder: std::path::PathBuf| folder.join(name).exists())
 }
 
 #[cfg(test)]

@@ -1,0 +1,133 @@
+//! The far side of a download: objects of random bytes behind nginx on the hosts of a lab.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use manyways_lab::Lab;
+use manyways_unit::Size;
+
+use crate::certificate::Authority;
+use crate::programs::program;
+use crate::server::{Server, Site, SiteError};
+
+/// The object that warms connections up.
+pub const WARM_UP: Size = Size::from_bytes(64_000);
+/// The port of the server that speaks MPTCP: apart, so that the others' sockets are plain TCP.
+const MPTCP_PORT: u16 = 8443;
+
+/// Running servers, which end with the lab; their files lie in the lab's folder and go with it.
+#[derive(Debug)]
+pub struct Origin {
+    folder: PathBuf,
+    name: String,
+    content: Vec<u8>,
+}
+
+impl Origin {
+    /// Starts nginx on the first `hosts` hosts of a lab, and once more under mptcpize on the first
+    /// one where mptcpize is installed. Every one serves the beginning of the same random bytes as
+    /// an object of each size, and has a certificate for `name`.
+    ///
+    /// # Errors
+    /// When nginx is not installed or does not start, or a file cannot be written.
+    pub fn start(
+        lab: &mut Lab,
+        hosts: usize,
+        name: &str,
+        sizes: &[Size],
+    ) -> Result<Self, SiteError> {
+        let folder = lab.folder().join("site");
+        let root = folder.join("www");
+        fs::create_dir_all(&root).map_err(SiteError::file("make the server's folder"))?;
+        let sizes = || sizes.iter().chain([&WARM_UP]);
+        let largest = sizes().copied().max().unwrap_or(WARM_UP);
+        let content = random(largest).map_err(SiteError::file("read random bytes"))?;
+        for size in sizes() {
+            let object = content.get(..size.as_bytes() as usize).unwrap_or(&content);
+            fs::write(root.join(size.as_bytes().to_string()), object)
+                .map_err(SiteError::file("write the objects"))?;
+        }
+        let authority = Authority::new(&folder, &[name])?;
+        let server = |name: &str, plain: &[u16], secure: u16| {
+            let folder = folder.join(name);
+            fs::create_dir_all(&folder).map_err(SiteError::file("make the server's folder"))?;
+            let any = |port: u16| [([0; 4], port).into(), ([0_u16; 8], port).into()];
+            let site = Site {
+                root: &root,
+                plain: &plain.iter().flat_map(|port| any(*port)).collect::<Vec<_>>(),
+                secure: &any(secure),
+                authority: Some(&authority),
+                more: "    access_log off;\n    ssl_protocols TLSv1.2 TLSv1.3;",
+            };
+            Server::nginx(&folder, &site)
+        };
+        for host in 0..hosts {
+            server(&format!("plain-{host}"), &[80], 443)?.serve(lab, host)?;
+        }
+        if let Some(mptcpize) = program("mptcpize") {
+            server("mptcp", &[], MPTCP_PORT)?.started_by(&mptcpize, &["run"]).serve(lab, 0)?;
+        }
+        Ok(Self { folder, name: name.to_owned(), content })
+    }
+
+    /// The URL of an object, at the server that speaks MPTCP or at the other one.
+    pub fn url(&self, size: Size, mptcp: bool) -> String {
+        let port = if mptcp { format!(":{MPTCP_PORT}") } else { String::new() };
+        format!("https://{}{port}/{}", self.name, size.as_bytes())
+    }
+
+    /// The certificate authority to trust.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.join("authority.pem")
+    }
+
+    /// Where a contender writes the object.
+    pub fn download(&self) -> PathBuf {
+        self.folder.join("download")
+    }
+
+    /// Where `manyways get` writes its event log.
+    pub fn events(&self) -> PathBuf {
+        self.folder.join("events")
+    }
+
+    /// A folder that goes with the lab.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The bytes of an object.
+    pub fn object(&self, size: Size) -> &[u8] {
+        self.content.get(..size.as_bytes() as usize).unwrap_or(&self.content)
+    }
+
+    /// Whether these are the first bytes of an object, at least so many. More may be there where
+    /// all was asked for and only a part was wanted.
+    pub fn is_beginning(&self, bytes: &[u8], least: Size) -> bool {
+        bytes.len() as u64 >= least.as_bytes() && self.content.starts_with(bytes)
+    }
+}
+
+/// Bytes that no compression shrinks.
+fn random(size: Size) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; size.as_bytes() as usize];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_beginning_of_the_content_is_an_object() {
+        let origin = Origin { folder: PathBuf::new(), name: String::new(), content: vec![1, 2, 3] };
+        assert!(origin.is_beginning(&[1, 2], Size::from_bytes(2)));
+        assert!(origin.is_beginning(&[1, 2, 3], Size::from_bytes(2)));
+        assert!(!origin.is_beginning(&[1, 3], Size::from_bytes(2)));
+        assert!(!origin.is_beginning(&[1, 2], Size::from_bytes(3)));
+        assert!(!origin.is_beginning(&[1, 2, 3, 4], Size::from_bytes(4)));
+        assert_eq!(origin.object(Size::from_bytes(2)), [1, 2]);
+    }
+}

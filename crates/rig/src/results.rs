@@ -1,0 +1,225 @@
+//! The run of a whole benchmark: cell by cell, written down after each, so that a later run can go
+//! on where this one was stopped.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use manyways_lab::LabError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::cell::{Cell, CellRecord, Contender};
+use crate::launch::DriveError;
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::target::{self, Target};
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results<R, M> {
+    /// Name and version of the schema.
+    pub schema: String,
+    /// Where and with what.
+    pub machine: Machine,
+    /// Seed of every order.
+    pub seed: u64,
+    /// How much was measured.
+    pub mode: String,
+    /// How long it took so far, in seconds.
+    pub seconds: f64,
+    /// What was not measured, each with the reason.
+    pub left_out: Vec<String>,
+    /// What was to be reached, misses first.
+    pub targets: Vec<Target>,
+    /// In the order of their parts.
+    pub cells: Vec<CellRecord<R, M>>,
+}
+
+/// A family of benchmarks: how its cells are measured, and what is made of their records.
+pub trait Family {
+    /// Name and version of the results' schema.
+    const SCHEMA: &'static str;
+    /// Contenders of its cells.
+    type Contender: Contender;
+    /// Conditions of a cell that only this family has.
+    type Setting: Debug;
+    /// What is measured in a run.
+    type Figures: Default + Serialize + DeserializeOwned;
+    /// What a record has that only this family has.
+    type More: Default + Serialize + DeserializeOwned;
+
+    /// About how many seconds a cell takes.
+    fn seconds(cell: &CellOf<Self>) -> f64;
+
+    /// The part of a record that is known before the first run.
+    fn more(_cell: &CellOf<Self>) -> Self::More {
+        Self::More::default()
+    }
+
+    /// Measures one cell. `progress` hears after each round how many are done.
+    ///
+    /// # Errors
+    /// Why the cell came to nothing.
+    fn measure(
+        &self,
+        cell: &CellOf<Self>,
+        record: &mut RecordOf<Self>,
+        progress: &mut dyn FnMut(u32),
+    ) -> Result<(), DriveError>;
+
+    /// What was to be reached, and whether it was.
+    fn targets(cells: &[RecordOf<Self>]) -> Vec<Target>;
+
+    /// The page.
+    fn page(results: &ResultsOf<Self>) -> String;
+}
+
+/// A cell of a family.
+pub type CellOf<F> = Cell<<F as Family>::Contender, <F as Family>::Setting>;
+/// A record of a family.
+pub type RecordOf<F> = CellRecord<<F as Family>::Figures, <F as Family>::More>;
+/// All records of a family.
+pub type ResultsOf<F> = Results<<F as Family>::Figures, <F as Family>::More>;
+
+/// Where results go.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    /// The file of the figures.
+    pub json: Option<PathBuf>,
+    /// The page, which goes to standard output too.
+    pub markdown: Option<PathBuf>,
+}
+
+impl<R: Serialize + DeserializeOwned, M: Serialize + DeserializeOwned> Results<R, M> {
+    /// Takes over what an earlier run measured; a missing file has nothing.
+    ///
+    /// # Errors
+    /// One sentence, where the file is no results or those of another binary, machine or seed.
+    pub fn keep(&mut self, file: &Path) -> Result<(), String> {
+        let bytes = match std::fs::read(file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+        };
+        let mut before: Self = serde_json::from_slice(&bytes)
+            .map_err(|error| format!("{} holds no results: {error}", file.display()))?;
+        if before.schema != self.schema
+            || before.machine != self.machine
+            || before.seed != self.seed
+        {
+            return Err(format!(
+                "{} was measured with another binary, machine or seed: leave --resume out",
+                file.display()
+            ));
+        }
+        before.cells.retain(|cell| cell.error.is_none());
+        self.cells = before.cells;
+        self.seconds = before.seconds;
+        Ok(())
+    }
+
+    /// Measures every cell that is not there yet, and writes the results down after each.
+    ///
+    /// # Errors
+    /// One sentence, where nothing more can be measured.
+    pub fn measure<F>(
+        &mut self,
+        family: &F,
+        cells: &[CellOf<F>],
+        outputs: &Outputs,
+    ) -> Result<ExitCode, String>
+    where
+        F: Family<Figures = R, More = M>,
+        R: Default,
+        M: Default,
+    {
+        let blank = |cell: &CellOf<F>| cell.record::<R, M>(F::more(cell));
+        let there = |cell: &&CellOf<F>| {
+            let plan = blank(cell).plan;
+            !self.cells.iter().any(|kept| kept.name == cell.name && kept.plan == plan)
+        };
+        let wanted: Vec<&CellOf<F>> = cells.iter().filter(there).collect();
+        let before = self.seconds;
+        let all = wanted.iter().map(|cell| F::seconds(cell)).sum();
+        let mut progress = Progress::new(wanted.len(), cells.len() - wanted.len(), all);
+        for cell in wanted {
+            let mut record = blank(cell);
+            let begun = progress.seconds();
+            let outcome = family.measure(cell, &mut record, &mut |round| {
+                progress.tell(&cell.name, F::seconds(cell), (round, cell.rounds));
+            });
+            record.seconds = progress.seconds() - begun;
+            progress.finish(F::seconds(cell));
+            match outcome {
+                Ok(()) => {}
+                Err(DriveError::Stopped(signal)) => {
+                    progress.clear();
+                    eprintln!("stopped; --resume goes on with {}", cell.name);
+                    return Ok(ExitCode::from(128 + signal as u8));
+                }
+                // Without these there is no other cell either.
+                Err(DriveError::Lab(
+                    error @ (LabError::NotPermitted(_) | LabError::CongestionControl { .. }),
+                )) => return Err(error.to_string()),
+                Err(error) => {
+                    progress.clear();
+                    eprintln!("{}: {error}", cell.name);
+                    record = blank(cell);
+                    record.error = Some(error.to_string());
+                }
+            }
+            self.cells.retain(|kept| kept.name != record.name);
+            self.cells.push(record);
+            let place = |name: &str| cells.iter().position(|cell| cell.name == name);
+            self.cells.sort_by_key(|cell| (cell.part.clone(), place(&cell.name)));
+            self.seconds = before + progress.seconds();
+            self.write::<F>(outputs)?;
+        }
+        progress.clear();
+        // After a resume with nothing left to do, the page is written all the same.
+        print!("{}", self.write::<F>(outputs)?);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn write<F: Family<Figures = R, More = M>>(
+        &mut self,
+        outputs: &Outputs,
+    ) -> Result<String, String> {
+        self.targets = target::missed_first(F::targets(&self.cells));
+        let page = F::page(self);
+        if let Some(file) = &outputs.markdown {
+            write(file, &page)?;
+        }
+        if let Some(file) = &outputs.json {
+            let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
+            write(file, &(text + "\n"))?;
+        }
+        Ok(page)
+    }
+}
+
+/// Prints what would be measured.
+pub fn list<F: Family>(cells: &[CellOf<F>]) {
+    for cell in cells {
+        let (rounds, minutes) = (cell.rounds, F::seconds(cell) / 60.0);
+        println!("{:18} {minutes:5.1} min  {rounds:2} rounds  {}", cell.name, cell.title);
+    }
+    let all: f64 = cells.iter().map(F::seconds).sum();
+    println!("{:18} {:5.1} min", "all", all / 60.0);
+}
+
+/// Writes a file, in a folder that is made where there is none.
+///
+/// # Errors
+/// One sentence.
+pub fn write(file: &Path, text: &str) -> Result<(), String> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(file, text))
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests;
