@@ -8,7 +8,7 @@ use std::thread::sleep;
 
 use manyways_lab::registry::Registry;
 use manyways_lab::{DEFAULT_CC, Lab, LabSpec, Place};
-use manyways_net::bond::gateway::GatewayStatus;
+use manyways_net::bond::gateway_status::GatewayStatus;
 use manyways_net::bond::status::{Status, Totals};
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::Termination;
@@ -322,7 +322,7 @@ impl Stage<'_> {
             };
             let goodput = Task::Bulk(Span::ZERO).unit().name();
             let spurious = since(|end| end.spurious_bytes)?;
-            let repeated = since(|end| end.repeated_bytes)?;
+            let repeated = since(|end| end.duplicate_bytes)?;
             let came = since(|end| end.received_bytes)? - repeated;
             let more = [
                 ("spurious", spurious),
