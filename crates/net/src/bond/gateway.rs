@@ -400,6 +400,7 @@ impl State {
         let now = self.clock.now();
         let admission = self.core.borrow_mut().admit(now, id, hello.resumes, client.limits);
         self.pump();
+        self.timer.notify_one();
         match admission {
             Admission::Resume => {}
             Admission::Begin => self.start_session(id, client.clone(), &hello),
@@ -498,7 +499,6 @@ impl State {
                 Some(output) => self.perform(output),
             }
         }
-        self.timer.notify_one();
     }
 
     fn perform(&self, output: Output<PublicKey>) {
