@@ -42,7 +42,7 @@ fn a_private_key_is_there_and_its_owners_alone() {
     fs::write(file("allow"), format!("{NOBODY} phone\n")).expect("room for a line");
     for (name, sentence, hint) in [
         ("missing", "No such file", "manyways bond keygen"),
-        ("open", "can be read by others", "chmod 600"),
+        ("open", "can be read by other users", "chmod 600"),
         ("garbage", "holds no Ed25519 private key", "manyways bond keygen"),
         ("letter", "holds no Ed25519 private key", "manyways bond keygen"),
     ] {
