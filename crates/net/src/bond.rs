@@ -40,3 +40,6 @@ pub mod why;
 pub use carrier::CarrierError;
 pub use handshake::HandshakeError;
 pub use manyways_proto::bond::dial::{CarrierTransport, TransportChoice};
+
+#[cfg(test)]
+mod tests;
