@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyways import words
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from manyways.flows import Flows
     from manyways.questions import Question
 
@@ -19,10 +22,12 @@ _LINES = 6
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _STYLES = ("-", "--", "-.", ":")
 _SCALES = {"bit/s": (1e6, "Mbit/s"), "s": (1.0, "s"), "B": (1e3, "kB"), "1": (0.01, "%")}
+# So many numbers stand side by side below a panel.
+_TICKS = 5
 
 
 def draw(flows: Flows, question: Question, where: str | None, path: Path) -> None:
-    """Draws the answer of a question; the file's name says in which format."""
+    """Draws the answer of a question into a file, whose name says in which format."""
     from manyways.flows import FlowsError
 
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -30,22 +35,27 @@ def draw(flows: Flows, question: Question, where: str | None, path: Path) -> Non
             f"{path} names no format of figures", "end it in .png, .svg or .pdf", is_usage=True
         )
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        make(flows, question, where).savefig(path, dpi=150)
     except ImportError as error:
         raise FlowsError(
             "matplotlib is not installed", "install it with: pip install 'manyways[plot]'"
         ) from error
+    except OSError as error:
+        raise FlowsError(f"cannot write {path}: {error.strerror}") from error
+
+
+def make(flows: Flows, question: Question, where: str | None) -> Figure:
+    """The figure of an answer."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     # Not through pyplot: that would look for a display.
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
     draws = {"bars": _bars, "shares": _shares}.get(question.figure, _distributions)
     draws(figure, flows, question, where)
-    figure.suptitle(question.title, fontsize=11)
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise FlowsError(f"cannot write {path}: {error.strerror}") from error
+    _title(figure, question.title)
+    return figure
 
 
 def _distributions(figure, flows: Flows, question: Question, where: str | None) -> None:
@@ -63,7 +73,11 @@ def _distributions(figure, flows: Flows, question: Question, where: str | None) 
         name = panel[0] if panel else ""
         panels.setdefault(name, []).append((series, row["times"], row["points"]))
     factor, unit = _SCALES.get(question.unit, (1.0, ""))
-    figure.set_size_inches(max(5.5, 3.6 * len(panels) + 0.8), 3.9)
+    lines = max(min(len(series), _LINES) for series in panels.values())
+    # Keys stand below the panels: none of the places within is free of curves for sure.
+    figure.set_size_inches(max(5.5, 3.6 * len(panels) + 0.8), 3.6 + 0.16 * lines)
+    # The last number of a panel and the first of the next one need room beside each other.
+    figure.get_layout_engine().set(wspace=0.04)
     axes = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     column = question.by[0].replace("_", " ")
     logarithmic = question.log and _spans_decades(panels)
@@ -81,11 +95,47 @@ def _distributions(figure, flows: Flows, question: Question, where: str | None) 
             )
         title = f"{column}: {name}" if name else ""
         _finish(axis, f"{question.axis} [{unit}]" if unit else question.axis, title)
-        axis.legend(fontsize=7, framealpha=0.8, edgecolor="none", loc="best")
-    if logarithmic:
-        axes[0].set_xscale("log")
+        axis.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.2))
+    values = [point for series in panels.values() for _, _, points in series for point in points]
+    least, most = min(values) / factor, max(values) / factor
+    _scale(axes, least, most, logarithmic=logarithmic, is_count=not unit)
     axes[0].set_ylabel("share of observations (CDF)")
     axes[0].set_ylim(0, 1)
+
+
+def _scale(axes, least: float, most: float, *, logarithmic: bool, is_count: bool) -> None:
+    """The axis of values, which the panels share, with numbers that have room beside each other."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    first, plain = axes[0], FuncFormatter(lambda value, _: f"{value:,.10g}")
+    if logarithmic:
+        first.set_xscale("log")
+        first.set_xlim(least / 1.15, most * 1.15)
+        # Powers of ten alone, where there are enough of them.
+        few = most < 100 * least
+        for axis in axes:
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=_TICKS + 1))
+            axis.xaxis.set_major_formatter(plain)
+            axis.xaxis.set_minor_formatter(NullFormatter())
+        return
+    # Zero is where sizes, rates and counts begin: one value alone gives no other scale.
+    begin, end = min(0.0, least), max(0.0, most)
+    end = end if end > begin else 1.0
+    room = 0.04 * (end - begin)
+    first.set_xlim(begin - (room if begin < 0 else 0), end + (room if end > 0 else 0))
+    for axis in axes:
+        axis.xaxis.set_major_locator(MaxNLocator(_TICKS, integer=is_count))
+        axis.xaxis.set_major_formatter(plain)
+
+
+def _title(figure, text: str) -> None:
+    """The title, in as many lines as the width of the figure asks for."""
+    shown = figure.suptitle(text, fontsize=11)
+    room = 0.96 * figure.bbox.width
+    for columns in range(len(text), 20, -4):
+        shown.set_text(textwrap.fill(text, columns))
+        if shown.get_window_extent(figure.canvas.get_renderer()).width <= room:
+            return
 
 
 def _spans_decades(panels: dict[str, list[tuple[str, int, list[float]]]]) -> bool:

@@ -4,6 +4,8 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
+use manyways_sys::signal::with_defaults;
+
 /// The path of the binary under test: the one that was built beside this test, or what
 /// `MANYWAYS_BIN` says.
 ///
@@ -33,5 +35,7 @@ pub fn manyways() -> Command {
     command.env("XDG_CACHE_HOME", "/dev/null");
     // What flowed in tests is not what flowed on this host.
     command.env("XDG_STATE_HOME", env::temp_dir().join("manyways-tests"));
+    // Also where a test starts it without `Running`.
+    with_defaults(&mut command);
     command
 }

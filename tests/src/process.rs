@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use manyways_sys::signal::with_defaults;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
@@ -89,13 +90,14 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it without input. What it says goes where `command` sends it.
+    /// Starts it without input, and with the default action of every signal. What it says goes where
+    /// `command` sends it.
     ///
     /// # Panics
     /// When it cannot be started.
     #[track_caller]
     pub fn start(command: &mut Command) -> Self {
-        let child = command
+        let child = with_defaults(command)
             .stdin(Stdio::null())
             .process_group(0)
             .spawn()
@@ -156,6 +158,27 @@ mod tests {
     fn an_end_has_a_code_and_words() {
         let done = finish(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 3"]));
         assert_eq!((done.code(), &*done.stdout, &*done.stderr), (3, "out\n", "err\n"));
+    }
+
+    /// A shell starts a background job with SIGINT ignored, and what a shell finds ignored it cannot
+    /// trap.
+    #[test]
+    fn a_harness_in_the_background_starts_commands_that_can_be_interrupted() {
+        const IN_BACKGROUND: &str = "MANYWAYS_TESTS_IN_BACKGROUND";
+        if std::env::var_os(IN_BACKGROUND).is_some() {
+            let script = "trap 'exit 3' INT QUIT HUP TERM; kill -INT $$; exit 4";
+            assert_eq!(finish(Command::new("sh").args(["-c", script])).code(), 3);
+            return;
+        }
+        let script = "trap '' INT QUIT HUP TERM; exec \"$0\" \"$@\"";
+        let mut again = Command::new("sh");
+        again.args(["-c", script]).arg(std::env::current_exe().unwrap());
+        let name =
+            "process::tests::a_harness_in_the_background_starts_commands_that_can_be_interrupted";
+        // Not by the harness: the shell has to ignore the signals itself.
+        let done = again.args(["--exact", name]).env(IN_BACKGROUND, "yes").output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
     }
 
     #[test]

@@ -51,6 +51,43 @@ fn every_command_shows_an_example() {
     assert!(without.is_empty(), "no example in --help of: {}", without.join(", "));
 }
 
+/// What was wrapped in the source, for another width than the terminal's, was wrapped a second time.
+#[test]
+fn prose_below_the_options_is_wrapped_once() {
+    for (words, help) in commands() {
+        let below = help.lines().skip_while(|line| !line.starts_with("Example"));
+        let lines: Vec<&str> = below.collect();
+        for pair in lines.windows(2) {
+            let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
+            let [line, next] = [pair[0], pair[1]];
+            if is_prose(line) && !line.ends_with(':') && is_prose(next) {
+                let word = next.split(' ').next().unwrap_or_default();
+                let width = line.chars().count() + 1 + word.chars().count();
+                assert!(width > 100, "manyways {words:?}: room for `{word}` behind\n{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn help_says_each_thing_once_and_names_the_radios() {
+    let help = |words: &[&str]| finish(manyways().args(words).arg("--help")).succeeded().stdout;
+    let whatif = help(&["radio", "whatif"]);
+    assert_eq!(whatif.matches("The application sends nothing").count(), 1, "{whatif}");
+    assert!(!whatif.contains("--batch T"), "{whatif}");
+    assert!(help(&["radio", "profiles"]).contains("att-hspa"));
+    let set = help(&["lab", "set"]);
+    let words: Vec<&str> = set.split_whitespace().collect();
+    assert!(words.join(" ").contains("it cannot change: mtu"), "{set}");
+}
+
+#[test]
+fn a_name_in_place_of_an_address_gets_a_hint() {
+    let done = finish(manyways().args(["paths", "--to", "example.org"]));
+    assert_eq!(done.code(), 2);
+    assert!(done.stderr.contains("`getent ahosts NAME`"), "{}", done.stderr);
+}
+
 #[test]
 fn bad_usage_leaves_with_2_and_says_why_on_stderr() {
     for words in [&["no-such-command"][..], &[], &["get"], &["completions", "no-such-shell"]] {
@@ -66,6 +103,10 @@ fn completions_come_out_for_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let script = finish(manyways().args(["completions", shell])).succeeded().stdout;
         assert!(script.contains("manyways") && script.contains("paths"), "{shell}: {script}");
+        assert!(script.contains("sha256"), "{shell}");
+        for hidden in ["--warm-up", "-l warm-up", "stop-after", "--picture", "-l picture"] {
+            assert!(!script.contains(hidden), "{shell} completes {hidden}");
+        }
     }
 }
 
@@ -86,4 +127,19 @@ fn every_command_has_a_man_page() {
 fn the_version_is_that_of_the_package() {
     let version = finish(manyways().arg("--version")).succeeded().stdout;
     assert_eq!(version.trim(), concat!("manyways ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_names_of_events_are_unique_among_all_families() {
+    use manyways_record::event::EventFamily;
+    let families = [
+        manyways_lab::event::LabEvent::NAMES,
+        manyways_net::bond::event::BondEvent::NAMES,
+        manyways_net::fetch::event::TransferEvent::NAMES,
+    ];
+    let mut names = families.concat();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
 }

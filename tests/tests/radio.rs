@@ -192,57 +192,97 @@ fn a_profile_of_ones_own_is_checked_and_drawn() {
     assert!(names.contains(&"5g-sa") && names.contains(&"bluetooth"), "{names:?}");
 }
 
+/// What a monitor without noise sees of a timeline's pieces, from some moment on, a sample every so many
+/// seconds: CSV with watts at the middles of samples.
+fn monitor(pieces: &str, from: f64, step: f64) -> String {
+    let mut joules: Vec<f64> = Vec::new();
+    for line in pieces.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |place: usize| fields[place].parse::<f64>().expect("a number");
+        let (begins, ends, spent) = (number(2) - from, number(3) - from, number(5));
+        // Pieces that begin on an edge are behind it.
+        let place = |at: f64| (at / step + 1e-7) as usize;
+        let last = place(ends);
+        if joules.len() <= last {
+            joules.resize(last + 1, 0.0);
+        }
+        if ends <= begins {
+            joules[last] += spent;
+            continue;
+        }
+        for (step_place, joules) in joules.iter_mut().enumerate().skip(place(begins)) {
+            let (low, high) = (step_place as f64 * step, (step_place + 1) as f64 * step);
+            *joules += spent * (high.min(ends) - low.max(begins)).max(0.0) / (ends - begins);
+        }
+    }
+    let mut text = "time,watts\n".to_owned();
+    for (place, joules) in joules.iter().enumerate() {
+        text += &format!("{:.6},{:.9}\n", from + (place as f64 + 0.5) * step, joules / step);
+    }
+    text
+}
+
+/// Numbers of a profile that a fit has found, and all numbers of the profile by what they are called.
+fn found(files: &Path, trace: &str, profile: &str, more: &[&str]) -> Vec<Value> {
+    let words = ["infer", trace, "--power", "monitor.csv", "--profile", profile, "--json"];
+    let found = document(&radio(files, &[&words[..], more].concat()).succeeded());
+    found["powers"]["numbers"].as_array().expect("a list").clone()
+}
+
 #[test]
 fn powers_are_found_in_what_a_monitor_saw() {
     let files = folder();
-    let words = ["generate", "--app", "mixed-day", "--lasts", "3h", "--seed", "5", "-o", "day.csv"];
-    radio(files.path(), &words).succeeded();
-    let words = ["energy", "day.csv", "--profile", "att-hspa", "--timeline", "pieces.csv"];
-    radio(files.path(), &words).succeeded();
-    // What a monitor would see of these pieces, a sample every 50 ms.
-    let text = fs::read_to_string(files.path().join("pieces.csv")).unwrap();
-    let pieces: Vec<(f64, f64, f64)> = text
-        .lines()
-        .skip(1)
-        .map(|line| {
-            let fields: Vec<&str> = line.split(',').collect();
-            let number = |place: usize| fields[place].parse::<f64>().unwrap();
-            (number(2), number(3), number(5))
-        })
-        .collect();
-    const STEP: f64 = 0.05;
-    let begin = pieces[0].0;
-    let end = pieces.last().unwrap().1;
-    let mut joules = vec![0.0; ((end - begin) / STEP) as usize + 2];
-    for (from, to, spent) in pieces {
-        let (from, to) = (from - begin, to - begin);
-        let (first, last) = ((from / STEP) as usize, (to / STEP) as usize);
-        for (step, joules) in joules.iter_mut().enumerate().take(last + 1).skip(first) {
-            let part = match to > from {
-                true => {
-                    let (low, high) = (step as f64 * STEP, (step + 1) as f64 * STEP);
-                    (high.min(to) - low.max(from)).max(0.0) / (to - from)
-                }
-                false => 1.0,
-            };
-            *joules += spent * part;
+    let path = |name: &str| files.path().join(name);
+    let day = ["--app", "mixed-day", "--lasts", "3h", "--seed", "5"];
+    let im = ["--app", "im", "--lasts", "1h", "--seed", "7"];
+    for (made, profile, from, step) in
+        [(&day[..], "att-hspa", None, 0.05), (&im, "lte", Some(0.0), 0.1), (&im, "lte", None, 0.1)]
+    {
+        let words = [&["generate", "-o", "a.csv", "--force"], made].concat();
+        radio(files.path(), &words).succeeded();
+        let words = ["energy", "a.csv", "--profile", profile, "--timeline", "pieces.csv"];
+        radio(files.path(), &words).succeeded();
+        let pieces = fs::read_to_string(path("pieces.csv")).unwrap();
+        let first = pieces.lines().nth(1).unwrap().split(',').nth(2).unwrap().parse().unwrap();
+        fs::write(path("monitor.csv"), monitor(&pieces, from.unwrap_or(first), step)).unwrap();
+        let numbers = found(files.path(), "a.csv", profile, &[]);
+        assert!(numbers.len() >= 9, "{numbers:#?}");
+        for one in &numbers {
+            let (value, own) = (number(&one["value"]), number(&one["profile_value"]));
+            assert!((value - own).abs() <= 1e-6 + 0.01 * own, "{one:#}");
         }
     }
-    let mut monitor = "time,milliwatts\n".to_owned();
-    for (step, joules) in joules.iter().enumerate() {
-        let at = begin + (step as f64 + 0.5) * STEP;
-        monitor += &format!("{at:.6},{:.6}\n", joules / STEP * 1e3);
+}
+
+/// Of numbers that only come together none takes everything.
+#[test]
+fn what_cannot_be_told_apart_stays_as_it_is() {
+    let files = folder();
+    let path = |name: &str| files.path().join(name);
+    beats(files.path());
+    let words = ["energy", "beats.csv", "--profile", "lte", "--timeline", "pieces.csv"];
+    radio(files.path(), &words).succeeded();
+    let pieces = fs::read_to_string(path("pieces.csv")).unwrap();
+    fs::write(path("monitor.csv"), monitor(&pieces, 0.0, 0.1)).unwrap();
+    let numbers = found(files.path(), "beats.csv", "lte", &["-o", "mine.toml"]);
+    let one = |name: &str| numbers.iter().find(|one| one["name"] == name).unwrap();
+    for name in ["sending, per Mbit", "continuous reception", "promotion from RRC_IDLE"] {
+        assert_eq!((&one(name)["found"], &one(name)["value"]), (&"not-apart".into(), &Value::Null));
+        assert_eq!(one(name)["not_apart_from"].as_array().unwrap().len(), 3, "{:#}", one(name));
     }
-    fs::write(files.path().join("monitor.csv"), monitor).unwrap();
-    let words = ["infer", "day.csv", "--power", "monitor.csv", "--profile", "att-hspa", "--json"];
-    let found = document(&radio(files.path(), &words).succeeded());
-    let numbers = found["powers"]["numbers"].as_array().unwrap();
-    for (name, expected) in
-        [("DCH", 0.916), ("FACH", 0.659), ("IDLE", 0.0), ("to be brought back", 0.55)]
-    {
-        let one = numbers.iter().find(|one| one["name"] == name).unwrap();
-        assert!((number(&one["value"]) - expected).abs() < 0.01, "{one:#}");
+    assert_eq!(one("receiving")["found"], "not-seen");
+    for (name, watts) in [("long DRX", 1.091), ("RRC_IDLE", 0.019955)] {
+        assert_eq!(one(name)["found"], "told");
+        assert!((number(&one(name)["value"]) / watts - 1.0).abs() < 1e-3, "{:#}", one(name));
     }
+    let mine = fs::read_to_string(path("mine.toml")).unwrap();
+    assert!(mine.contains("send-per-mbit = \"0.43839J\""), "{mine}");
+    let words = ["infer", "beats.csv", "--power", "monitor.csv", "--profile", "lte"];
+    let text = radio(files.path(), &words).succeeded().stdout;
+    assert!(text.contains("sending, per Mbit        cannot be told"), "{text}");
+    let together = "Only seen together: sending, per Mbit; continuous reception; short DRX; \
+                    promotion from RRC_IDLE.";
+    assert!(text.contains(together), "{text}");
 }
 
 /// A wrong profile of a radio becomes the right one, but for what nobody has measured.
@@ -280,7 +320,7 @@ fn what_was_found_becomes_a_profile() {
     let output = ["--profile", "wrong.toml", "-o", "mine.toml"];
     let done = radio(files.path(), &[&words[..], &output].concat()).succeeded();
     assert!(
-        done.stderr.contains("mine.toml is wrong.toml with what was found, without the 280 mW")
+        done.stderr.contains("mine.toml is wrong.toml with the numbers found, without the 279 mW")
     );
     let found = document(&radio(files.path(), &["check", "mine.toml", "--json"]).succeeded());
     let mine = &found["profiles"][0];
@@ -301,13 +341,17 @@ fn what_was_found_becomes_a_profile() {
         (0..36_000).map(|step| format!("{:.2},1.5\n", f64::from(step) * 0.1)).collect();
     fs::write(path("monitor.csv"), "time,watts\n".to_owned() + &flat).unwrap();
     let done = radio(files.path(), &[&again[..], &["--force"]].concat());
-    assert!(done.code() == 1 && done.stderr.contains("0.0 % of the variance"), "{}", done.stderr);
+    assert!(
+        done.code() == 1 && done.stderr.contains("only 0.0 % of the variance"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(fs::read_to_string(path("mine.toml")).unwrap(), text);
     let twice = ["infer", "--probes", "-", "beats.csv", "--power", "-", "--profile", "lte"];
     let done = radio(files.path(), &twice);
-    assert!(done.code() == 2 && done.stderr.contains("one of them only"), "{}", done.stderr);
+    assert!(done.code() == 2 && done.stderr.contains("only one input"), "{}", done.stderr);
     let done = radio(files.path(), &["infer", "--probes", "p.csv", "--profile", "lte", "-o", "-"]);
-    assert!(done.code() == 2 && done.stderr.contains("no name for a file"), "{}", done.stderr);
+    assert!(done.code() == 2 && done.stderr.contains("cannot be a file's name"), "{}", done.stderr);
 }
 
 /// On one connection that stays, each heartbeat can be moved.
@@ -342,10 +386,27 @@ fn heartbeats_of_one_connection_are_batched_and_shifted() {
     assert!(saved(now) == 0.0 && saved(without) > saved(batch) && saved(batch) > 0.0);
 }
 
+/// Every command takes a known name for the profile, and says so where a file has that name too.
+#[test]
+fn a_known_name_stands_before_a_file() {
+    let files = folder();
+    let wifi = radio(files.path(), &["profiles", "wifi"]).succeeded().stdout;
+    fs::write(files.path().join("lte"), wifi).unwrap();
+    let technology = |done: &Finished| document(done)["profiles"][0]["technology"].clone();
+    let done = radio(files.path(), &["check", "lte", "--json"]).succeeded();
+    assert_eq!(technology(&done), "lte");
+    assert!(done.stderr.contains("hint: write ./lte for the file"), "{}", done.stderr);
+    let done = radio(files.path(), &["check", "./lte", "--json"]).succeeded();
+    assert!(technology(&done) == "wifi" && done.stderr.is_empty(), "{}", done.stderr);
+}
+
 #[test]
 fn bad_input_gets_a_sentence_and_a_hint() {
     let files = folder();
     let write = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
+    write("broken.toml", "# mine\ntitel = \"x\"\n");
+    write("twice.csv", "time,bytes,direction,time\n1,1,up,1\n");
+    fs::create_dir(files.path().join("empty")).unwrap();
     write("unsorted.csv", "time,bytes,direction\n2,1,up\n1,1,up\n");
     write("nan.csv", "time,bytes,direction\nNaN,1,up\n");
     write("negative.csv", "time,bytes,direction\n-1,1,up\n");
@@ -368,7 +429,12 @@ fn bad_input_gets_a_sentence_and_a_hint() {
         (vec!["simulate", "--app", "mixedday"], 2, "mixed-day"),
         (vec!["generate", "--app", "im", "--seed", "1-3"], 2, "name a folder with -o"),
         (vec!["whatif", "good.csv", "--profile", "lte"], 2, "nothing is to be changed"),
-        (vec!["infer"], 2, "there is nothing to infer from"),
+        (vec!["infer"], 2, "neither --probes nor --power is given"),
+        (vec!["check", "broken.toml"], 2, "broken.toml:2:1: the profile has no `titel`"),
+        (vec!["energy", "good.csv", "--profile", "broken.toml"], 2, "broken.toml:2:1: "),
+        (vec!["energy", "empty", "--profile", "lte"], 1, "hint: a folder must have the tables of"),
+        (vec!["whatif", "good.csv", "--profile", "lte", "--batch", "0s"], 2, "above 0 and up to"),
+        (vec!["energy", "twice.csv", "--profile", "lte"], 1, "there are two columns `time`"),
         (vec!["infer", "--probes", "good.csv"], 1, "there is no column `idle`"),
     ] {
         let done = radio(files.path(), &words);

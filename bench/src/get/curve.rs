@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use manyways_record::event::{Event, Log};
+use manyways_net::fetch::event::TransferEvent;
+use manyways_record::event::Log;
 use manyways_unit::Time;
 
 /// Pieces of a log that are told as one lie within this many seconds (see docs/event-log.md).
@@ -82,9 +83,9 @@ struct Request {
 }
 
 /// Reads a log of `manyways get`. Nothing where no transfer began.
-pub fn read(log: &Log) -> Option<Story> {
+pub fn read(log: &Log<TransferEvent>) -> Option<Story> {
     let start = log.records.iter().find_map(|record| match record.event {
-        Event::TransferStart { transfer: 0, .. } => Some(record.time),
+        TransferEvent::TransferStart { transfer: 0, .. } => Some(record.time),
         _ => None,
     })?;
     let since = |time: Time| time.since(start).as_secs_f64();
@@ -94,16 +95,21 @@ pub fn read(log: &Log) -> Option<Story> {
     for record in &log.records {
         let now = since(record.time);
         match &record.event {
-            Event::Request { transfer: 0, path, request, .. } => {
+            TransferEvent::Request { transfer: 0, path, request, .. } => {
                 let fresh = Request { path: path.clone(), sent: now, bytes: None };
                 requests.insert(*request, fresh);
             }
-            Event::Response { transfer: 0, request, expected_seconds: Some(expected), .. } => {
+            TransferEvent::Response {
+                transfer: 0,
+                request,
+                expected_seconds: Some(expected),
+                ..
+            } => {
                 if let Some(asked) = requests.get(request) {
                     story.waits.push((*expected, now - asked.sent));
                 }
             }
-            Event::Received { transfer: 0, path, request, from, to } => {
+            TransferEvent::Received { transfer: 0, path, request, from, to } => {
                 story.curves.entry(path.clone()).or_default().add(now, to.saturating_sub(*from));
                 if let Some(asked) = requests.get_mut(request) {
                     asked.bytes = Some((asked.bytes.map_or(now, |bytes| bytes.0), now));
@@ -174,7 +180,7 @@ mod tests {
         assert!(near(curve(&[(1.005, 500), (2.0, 500)]).rate(), 1000.0));
     }
 
-    fn log(events: Vec<(u64, Event)>) -> Log {
+    fn log(events: Vec<(u64, TransferEvent)>) -> Log<TransferEvent> {
         let record = |(millis, event)| Record { time: Time::from_millis(millis), event };
         Log {
             header: Header::new("get", "0", Span::from_secs(100)),
@@ -183,21 +189,27 @@ mod tests {
         }
     }
 
-    fn start() -> Event {
-        Event::TransferStart { transfer: 0, url: String::new() }
+    fn start() -> TransferEvent {
+        TransferEvent::TransferStart { transfer: 0, url: String::new() }
     }
 
-    fn request(path: &str, request: u64) -> Event {
-        Event::Request { transfer: 0, path: path.into(), request, from: 0, to: None }
+    fn request(path: &str, request: u64) -> TransferEvent {
+        TransferEvent::Request { transfer: 0, path: path.into(), request, from: 0, to: None }
     }
 
-    fn response(path: &str, request: u64, expected: Option<f64>) -> Event {
+    fn response(path: &str, request: u64, expected: Option<f64>) -> TransferEvent {
         let path = path.into();
-        Event::Response { transfer: 0, path, request, status: 206, expected_seconds: expected }
+        TransferEvent::Response {
+            transfer: 0,
+            path,
+            request,
+            status: 206,
+            expected_seconds: expected,
+        }
     }
 
-    fn received(path: &str, request: u64, from: u64, to: u64) -> Event {
-        Event::Received { transfer: 0, path: path.into(), request, from, to }
+    fn received(path: &str, request: u64, from: u64, to: u64) -> TransferEvent {
+        TransferEvent::Received { transfer: 0, path: path.into(), request, from, to }
     }
 
     #[test]

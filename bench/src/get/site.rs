@@ -168,7 +168,8 @@ impl Site {
                 Some(line) => SiteError::Server(line.to_owned()),
                 None => error.into(),
             }
-        })
+        })?;
+        Ok(())
     }
 
     /// Where an object is; the other port is the server's that speaks MPTCP.

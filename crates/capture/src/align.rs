@@ -4,8 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use manyways_flows::align::{Follow, Followed, Log, LogError, Place, Point, Report, orient};
 use manyways_unit::Time;
@@ -186,8 +185,7 @@ fn read_log(path: &Path) -> Result<Log, AlignError> {
 }
 
 fn follow(source: &Source, progress: &Progress) -> Result<(Taken, Followed), AlignError> {
-    let read: &Arc<AtomicU64> = &progress.read;
-    let mut file = source.open(read)?;
+    let mut file = source.open(progress)?;
     let (mut reader, mut follow) = (Reader::default(), Follow::default());
     let (mut bytes, mut wanted, mut place, mut is_over) = (Vec::new(), LENGTH, 0_u64, false);
     let mut fault = None;

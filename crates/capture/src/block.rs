@@ -7,6 +7,8 @@ use manyways_flows::analysis::shard;
 use manyways_unit::Time;
 use manyways_wire::capture::{Broken, Interface, Packet, Reader, Step};
 
+use super::reading::Seen;
+
 /// So many bytes are looked at together: they stay in a core's cache until all is done with them.
 const LENGTH: usize = 256 << 10;
 
@@ -31,6 +33,7 @@ struct Place {
     interface: u16,
     is_sent: Option<bool>,
     lost_before: u64,
+    steps_back: bool,
 }
 
 /// Bytes that were read. Room for more is kept from block to block, as it is cleared only once.
@@ -125,6 +128,7 @@ impl Blocks {
                 interface: packet.interface as u16,
                 is_sent: packet.is_sent,
                 lost_before: packet.lost_before,
+                steps_back: packet.steps_back,
             });
         });
         if self.interfaces.len() != self.reader.interfaces().len() {
@@ -258,11 +262,12 @@ impl Block {
         self.bytes.filled >= LENGTH
     }
 
-    /// Adds a packet of the first interface, which had `length` bytes. `write` appends those that
+    /// Adds a packet of the first interface, which had `length` bytes, and passed then, which is
+    /// earlier than the one before it where `steps_back` is true. `write` appends those bytes that
     /// were captured, and says how many there are that the length lacks.
     pub(super) fn push(
         &mut self,
-        at: Time,
+        (at, steps_back): (Time, bool),
         is_sent: bool,
         length: usize,
         shards: u8,
@@ -285,17 +290,15 @@ impl Block {
             interface: 0,
             is_sent: Some(is_sent),
             lost_before: 0,
+            steps_back,
         });
     }
 
-    /// When its last one did.
-    pub(super) fn last(&self) -> Option<Time> {
-        self.packets.last().map(|packet| packet.at)
-    }
-
-    /// How many packets it has.
-    pub(super) fn len(&self) -> usize {
-        self.packets.len()
+    /// Its packets in short.
+    pub(super) fn seen(&self) -> Seen {
+        let times = self.packets.first().zip(self.packets.last());
+        let times = times.map(|(first, last)| (first.at, last.at));
+        Seen { times, count: self.packets.len() as u64 }
     }
 
     /// The packets of a shard.
@@ -318,6 +321,7 @@ impl Block {
             length: place.length as usize,
             is_sent: place.is_sent,
             lost_before: place.lost_before,
+            steps_back: place.steps_back,
         };
         Some((self.interfaces.get(usize::from(place.interface))?, packet))
     }

@@ -21,10 +21,13 @@ pub(super) const PART: &str = "part";
 
 /// A folder of tables, each a file `NAME.parquet`, and `flows.json`, which says what was read.
 ///
-/// Files get their names when all of them are whole: a run that is killed leaves `*.part` files
-/// only, which the next one replaces.
+/// Files get their names when all of them are whole. A folder that is dropped before
+/// [`Folder::finish`] leaves nothing behind; a run that is killed leaves `*.part` files only, which
+/// the next one replaces.
 pub struct Folder {
     path: PathBuf,
+    /// This run made the folder.
+    is_new: bool,
     tables: BTreeMap<&'static str, (Table<BufWriter<File>>, u64)>,
 }
 
@@ -35,6 +38,13 @@ pub enum FolderError {
     /// There are other results in it.
     #[error("{path} already has results in it", path = .0.display())]
     Taken(PathBuf),
+    /// Sets of a live capture, or shards of a cluster, are in the folder. Those who ask about the
+    /// folder would see its own tables only.
+    #[error("{path} has sets of tables in it, as of a live capture", path = .0.display())]
+    Sets(PathBuf),
+    /// The captures or tables that are read are in the folder.
+    #[error("{path} is read and would be written into", path = .0.display())]
+    Input(PathBuf),
     /// A live capture writes into it.
     #[error("another live capture writes into {path}", path = .0.display())]
     Busy(PathBuf),
@@ -50,15 +60,34 @@ pub enum FolderError {
 }
 
 impl Folder {
-    /// Makes a folder, or takes one that is there; one that has results is taken only where those
-    /// may be replaced.
+    /// Makes a folder, or takes one that is there. One that has results is taken only if
+    /// `may_replace`, one that has sets of results never.
     pub fn create(path: &Path, may_replace: bool) -> Result<Self, FolderError> {
+        let wrong = |error| FolderError::Write { path: path.to_owned(), error };
         if path.join(MANIFEST).exists() && !may_replace {
             return Err(FolderError::Taken(path.to_owned()));
         }
-        fs::create_dir_all(path)
-            .map_err(|error| FolderError::Write { path: path.to_owned(), error })?;
-        Ok(Self { path: path.to_owned(), tables: BTreeMap::new() })
+        let is_new = !path.exists();
+        fs::create_dir_all(path).map_err(wrong)?;
+        for entry in fs::read_dir(path).map_err(wrong)? {
+            if entry.map_err(wrong)?.file_name().to_string_lossy().starts_with(SHARD) {
+                return Err(FolderError::Sets(path.to_owned()));
+            }
+        }
+        Ok(Self { path: path.to_owned(), is_new, tables: BTreeMap::new() })
+    }
+
+    /// Refuses a folder that is one of `inputs`, by whatever path.
+    ///
+    /// # Errors
+    /// [`FolderError::Input`].
+    pub fn keep_apart(path: &Path, inputs: &[PathBuf]) -> Result<(), FolderError> {
+        let Ok(place) = fs::canonicalize(path) else { return Ok(()) };
+        let is_same = |input: &PathBuf| fs::canonicalize(input).is_ok_and(|input| input == place);
+        match path.is_dir() && inputs.iter().any(is_same) {
+            true => Err(FolderError::Input(path.to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// How many rows each table has so far.
@@ -82,12 +111,13 @@ impl Folder {
     }
 
     /// Gives all files their names. `manifest` is what `flows.json` says.
-    pub fn finish(self, manifest: &str) -> Result<(), FolderError> {
+    pub fn finish(mut self, manifest: &str) -> Result<(), FolderError> {
         let folder = self.path.clone();
         let wrong = |path: &Path, error| FolderError::Write { path: path.to_owned(), error };
         let is_replaced = fs::remove_file(folder.join(MANIFEST)).is_ok();
         let mut names = Vec::new();
-        for (name, (table, _)) in self.tables {
+        self.is_new = false;
+        for (name, (table, _)) in std::mem::take(&mut self.tables) {
             let name = format!("{name}.parquet");
             table.close().map_err(|error| wrong(&folder.join(&name), into_io(error)))?;
             names.push(name);
@@ -112,6 +142,17 @@ impl Folder {
 
     fn part(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.{PART}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        for name in self.tables.keys() {
+            let _ = fs::remove_file(self.part(&format!("{name}.parquet")));
+        }
+        if self.is_new {
+            let _ = fs::remove_dir(&self.path);
+        }
     }
 }
 

@@ -1,13 +1,18 @@
 //! Where captures come from: files, folders, patterns and standard input, compressed or not.
 
-use std::fs::{self, File};
+use std::collections::HashSet;
+use std::fs;
 use std::io::{self, Chain, Cursor, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
+use manyways_sys::input::Input;
 use thiserror::Error;
+
+use super::work::Progress;
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
@@ -109,7 +114,7 @@ impl Sources {
             if !argument.exists() && text.contains(['*', '?', '[']) {
                 sources.matching(&text)?;
             } else {
-                sources.add(argument, true)?;
+                sources.add(argument)?;
             }
         }
         Ok(sources)
@@ -122,19 +127,44 @@ impl Sources {
         if paths.is_empty() {
             return Err(none());
         }
-        paths.iter().try_for_each(|path| self.add(path, true))
+        paths.iter().try_for_each(|path| self.add(path))
     }
 
-    fn add(&mut self, path: &Path, is_named: bool) -> Result<(), SourceError> {
+    /// A file or a folder that an argument names.
+    fn add(&mut self, path: &Path) -> Result<(), SourceError> {
+        self.add_below(path, true, &mut HashSet::new())
+    }
+
+    /// `entered` has device and inode of each folder so far: links between folders make loops.
+    fn add_below(
+        &mut self,
+        path: &Path,
+        is_named: bool,
+        entered: &mut HashSet<(u64, u64)>,
+    ) -> Result<(), SourceError> {
         let wrong = |error| SourceError::Read { path: path.to_owned(), error };
-        let metadata = fs::metadata(path).map_err(wrong)?;
+        let metadata = match fs::metadata(path) {
+            // A link in a folder that leads nowhere or to itself, or a file that is gone by now.
+            Err(error)
+                if !is_named && (path.is_symlink() || error.kind() == io::ErrorKind::NotFound) =>
+            {
+                self.skipped.push(path.to_owned());
+                return Ok(());
+            }
+            found => found.map_err(wrong)?,
+        };
         if !metadata.is_dir() {
-            if is_named || metadata.is_file() && is_capture(path) {
+            // Files of no length in a folder are not opened: those of /proc keep their reader waiting.
+            let is_file = metadata.is_file() && metadata.len() > 0;
+            if is_named || is_file && is_capture(path) {
                 let length = metadata.len();
                 self.captures.push(Source::File { path: path.to_owned(), length });
             } else {
                 self.skipped.push(path.to_owned());
             }
+            return Ok(());
+        }
+        if !entered.insert((metadata.dev(), metadata.ino())) {
             return Ok(());
         }
         let before = self.captures.len();
@@ -144,7 +174,7 @@ impl Sources {
             .collect::<Result<_, _>>()
             .map_err(wrong)?;
         entries.sort();
-        entries.iter().try_for_each(|entry| match self.add(entry, false) {
+        entries.iter().try_for_each(|entry| match self.add_below(entry, false, entered) {
             // A folder of folders: one without captures says nothing of the others.
             Err(SourceError::Empty(_)) => Ok(()),
             other => other,
@@ -157,11 +187,12 @@ impl Sources {
     }
 }
 
-/// Whether a file begins like a capture, or like a compressed one.
+/// Whether a file begins like a capture, also behind its compression.
 fn is_capture(path: &Path) -> bool {
+    let source = Source::File { path: path.to_owned(), length: 0 };
     let mut magic = [0; 4];
-    let is_there = File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
-    is_there && (CAPTURES.contains(&magic) || magic.starts_with(&GZIP) || magic == ZSTD)
+    source.reader(&Arc::default()).is_ok_and(|mut bytes| bytes.read_exact(&mut magic).is_ok())
+        && CAPTURES.contains(&magic)
 }
 
 impl Source {
@@ -170,6 +201,14 @@ impl Source {
         match self {
             Self::Stdin => "standard input".to_owned(),
             Self::File { path, .. } => path.display().to_string(),
+        }
+    }
+
+    /// Where it is; none for standard input.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Stdin => None,
+            Self::File { path, .. } => Some(path),
         }
     }
 
@@ -194,22 +233,23 @@ impl Source {
         Ok(Self::File { path: path.to_owned(), length: metadata.len() })
     }
 
-    /// What it has in it, decompressed.
+    /// The decompressed bytes, which end when `stop` is set.
     ///
     /// # Errors
-    /// Where it cannot be read, or is compressed in a way that is not known.
-    pub fn reader(&self) -> Result<Box<dyn Read + Send>, SourceError> {
-        self.open(&Arc::default())
+    /// Where the file cannot be read, or the compression is not known.
+    pub fn reader(&self, stop: &Arc<AtomicBool>) -> Result<Box<dyn Read + Send>, SourceError> {
+        self.open(&Progress { stop: stop.clone(), ..Progress::default() })
     }
 
-    /// Opens it, and counts what is read of it. What is read comes decompressed.
-    pub fn open(&self, read: &Arc<AtomicU64>) -> Result<Box<dyn Read + Send>, SourceError> {
+    /// Opens the capture, decompresses it and counts the bytes that are read of it in `progress`. It
+    /// ends when `progress.stop` is set.
+    pub fn open(&self, progress: &Progress) -> Result<Box<dyn Read + Send>, SourceError> {
         let wrong = |error| SourceError::Read { path: self.name().into(), error };
-        let raw: Box<dyn Read + Send> = match self {
-            Self::Stdin => Box::new(io::stdin()),
-            Self::File { path, .. } => Box::new(File::open(path).map_err(wrong)?),
+        let raw = match self {
+            Self::Stdin => Input::stdin(&progress.stop),
+            Self::File { path, .. } => Input::open(path, &progress.stop),
         };
-        let mut raw = Counted { raw, read: read.clone() };
+        let mut raw = Counted { raw: raw.map_err(wrong)?, read: progress.read.clone() };
         let mut magic = Vec::with_capacity(4);
         raw.by_ref().take(4).read_to_end(&mut magic).map_err(wrong)?;
         let other = |format| SourceError::Compressed { path: self.name().into(), format };
@@ -228,7 +268,7 @@ impl Source {
 
 /// Counts what is read.
 struct Counted {
-    raw: Box<dyn Read + Send>,
+    raw: Input,
     read: Arc<AtomicU64>,
 }
 

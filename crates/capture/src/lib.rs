@@ -6,6 +6,7 @@
 //! take its tables, one folder after the other. [`Tables`] are those of such a folder again, and
 //! [`Export`] writes them in formats of others.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod align;
 mod block;

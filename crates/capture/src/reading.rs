@@ -38,8 +38,22 @@ pub(super) enum Step {
     Finish,
 }
 
-/// When the last packet of a block passed, and how many it has.
-pub(super) type Seen = (Option<Time>, usize);
+/// The packets of a block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// When the first packet passed, and the last.
+    pub times: Option<(Time, Time)>,
+    pub count: u64,
+}
+
+impl Seen {
+    /// One more packet passes.
+    #[inline]
+    pub(super) fn pass(&mut self, at: Time) {
+        self.times = Some((self.times.map_or(at, |(first, _)| first), at));
+        self.count += 1;
+    }
+}
 
 impl<'a> Reading<'a> {
     pub(super) fn new(sources: &'a [Source], shards: u8, progress: &'a Progress) -> Self {
@@ -88,13 +102,18 @@ impl<'a> Reading<'a> {
                 }
             }
             match look(blocks) {
-                Ok((last, count)) => {
-                    self.latest = self.latest.max(last);
-                    let count = count as u64;
-                    self.captures.last_mut().into_iter().for_each(|all| all.packets += count);
+                Ok(Seen { times, count }) => {
+                    self.latest = self.latest.max(times.map(|(_, last)| last));
+                    if let Some(capture) = self.captures.last_mut() {
+                        capture.packets += count;
+                        capture.times = joined(capture.times, times);
+                    }
                     self.progress.packets.fetch_add(count, Ordering::Relaxed);
                     return Some(Step::Looked);
                 }
+                // A capture that was stopped ends where it was read to, be it within a packet.
+                Err(End::Broken(at, broken)) => self.close(fault(End::Broken(at, broken))),
+                Err(_) if self.progress.stop.load(Ordering::Relaxed) => self.close(None),
                 Err(end) => self.close(fault(end)),
             }
         }
@@ -107,7 +126,7 @@ impl<'a> Reading<'a> {
 
     fn open(&mut self, source: &Source) {
         let mut capture = Capture { name: source.name(), ..Capture::default() };
-        match source.open(&self.progress.read) {
+        match source.open(self.progress) {
             Ok(opened) => self.blocks = Some(Blocks::new(opened, self.shards)),
             Err(error) => capture.fault = Some(error.to_string()),
         }
@@ -128,12 +147,20 @@ impl Supply for Reading<'_> {
     fn supply(&mut self, mut block: Block) -> Option<Task> {
         let step = self.next(|blocks| match blocks.next(&mut block) {
             Some(end) => Err(end),
-            None => Ok((block.last(), block.len())),
+            None => Ok(block.seen()),
         });
         Some(match step? {
             Step::Looked => Task::Look(Arc::new(block)),
             Step::Finish => Task::Finish,
         })
+    }
+}
+
+/// The time that covers both.
+fn joined(one: Option<(Time, Time)>, other: Option<(Time, Time)>) -> Option<(Time, Time)> {
+    match (one, other) {
+        (Some((first, last)), Some((begins, ends))) => Some((first.min(begins), last.max(ends))),
+        (one, other) => one.or(other),
     }
 }
 

@@ -1,8 +1,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -129,6 +132,35 @@ fn tables_are_the_same_however_many_cores_look() {
     assert!(!http[0].contains("hello") && !tcp[0].contains("hello"));
 }
 
+/// A capture whose packets come from several buffers of the kernel's: many are earlier than the one
+/// before them, which mostly is of another flow.
+#[test]
+fn steps_of_the_clock_are_counted_in_the_order_of_the_capture() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("a.pcap");
+    let bytes = capture(40, |at| if at % 5 == 0 { at - 9 } else { at });
+    let (mut rest, mut times) = (&bytes[24..], Vec::new());
+    while let Some(header) = rest.first_chunk::<16>() {
+        let number = |at: usize| u32::from_le_bytes(*header[at..].first_chunk().unwrap());
+        times.push((number(0), number(4)));
+        rest = &rest[16 + number(8) as usize..];
+    }
+    let steps = times.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
+    assert!(steps > 20, "{steps}");
+    fs::write(&file, bytes).unwrap();
+    let sources = Sources::find(&[file]).unwrap();
+    for threads in [1, 2, 3, 5] {
+        let outcome = run(&sources.captures, &plan(threads), None, &Progress::default()).unwrap();
+        assert_eq!(outcome.counters.steps_back, steps, "{threads} threads");
+    }
+    // They are the capture's, whatever is asked of it.
+    let filter = Some(Arc::new("host 10.0.0.7".parse().unwrap()));
+    let settings = Settings { filter, ..Settings::default() };
+    let plan = Plan { settings, ..plan(3) };
+    let outcome = run(&sources.captures, &plan, None, &Progress::default()).unwrap();
+    assert_eq!((outcome.counters.packets, outcome.counters.steps_back), (7, steps));
+}
+
 #[test]
 fn compressed_captures_and_folders_are_read() {
     let place = tempfile::tempdir().unwrap();
@@ -154,6 +186,102 @@ fn compressed_captures_and_folders_are_read() {
     let sources = Sources::find(&[folder.join("3.xz")]).unwrap();
     let outcome = run(&sources.captures, &plan(1), None, &Progress::default()).unwrap();
     assert!(outcome.captures[0].fault.as_ref().unwrap().contains("xz"));
+}
+
+#[test]
+fn folders_whose_links_make_a_loop_are_read_once() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("captures");
+    fs::create_dir_all(folder.join("day")).unwrap();
+    fs::write(folder.join("day/a.pcap"), capture(1, |at| at)).unwrap();
+    fs::write(folder.join("empty"), "").unwrap();
+    let links =
+        [("loop", "."), ("day/up", ".."), ("again", "day"), ("self", "self"), ("gone", "x")];
+    for (link, target) in links {
+        symlink(target, folder.join(link)).unwrap();
+    }
+    let sources = Sources::find(std::slice::from_ref(&folder)).unwrap();
+    let names: Vec<String> = sources.captures.iter().map(Source::name).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(names[0].ends_with("a.pcap"), "{names:?}");
+    assert_eq!(sources.skipped.len(), 3);
+    // What is named is meant, as often as it is named.
+    let both = [folder.join("day"), folder.join("again")];
+    assert_eq!(Sources::find(&both).unwrap().captures.len(), 2);
+}
+
+#[test]
+fn a_compressed_file_in_a_folder_is_a_capture_by_what_is_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let gzip = |bytes: &[u8]| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    };
+    fs::write(place.path().join("a.pcap.gz"), gzip(&capture(1, |at| at))).unwrap();
+    fs::write(place.path().join("page.1.gz"), gzip(b".TH page of a manual")).unwrap();
+    let sources = Sources::find(&[place.path().to_owned()]).unwrap();
+    assert_eq!((sources.captures.len(), sources.skipped.len()), (1, 1));
+}
+
+#[test]
+fn tables_go_neither_over_sets_of_a_live_capture_nor_into_what_is_read() {
+    let place = tempfile::tempdir().unwrap();
+    let out = place.path().join("out");
+    fs::create_dir_all(out.join("shard=2026-01-31T12-00-00Z")).unwrap();
+    for may_replace in [false, true] {
+        assert!(matches!(Folder::create(&out, may_replace), Err(FolderError::Sets(_))));
+    }
+    let (read, other) = (place.path().join("read"), place.path().join("other"));
+    fs::create_dir(&read).unwrap();
+    symlink("read", place.path().join("link")).unwrap();
+    let inputs = [read.clone()];
+    for same in [read, place.path().join("link"), place.path().join("other/../read")] {
+        fs::create_dir_all(&other).unwrap();
+        let refused = Folder::keep_apart(&same, &inputs);
+        assert!(matches!(refused, Err(FolderError::Input(_))), "{}", same.display());
+    }
+    Folder::keep_apart(&other, &inputs).unwrap();
+    Folder::keep_apart(&inputs[0].join("tables"), &inputs).unwrap();
+    Folder::keep_apart(&inputs[0], &[inputs[0].join("a.pcap")]).unwrap();
+}
+
+#[test]
+fn a_run_that_fails_leaves_no_folder_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let (new, old) = (place.path().join("new"), place.path().join("old"));
+    fs::create_dir(&old).unwrap();
+    for out in [&new, &old] {
+        let mut folder = Folder::create(out, false).unwrap();
+        run(&[], &plan(1), Some(&mut folder), &Progress::default()).unwrap();
+        assert!(fs::read_dir(out).unwrap().count() > 0);
+    }
+    assert!(!new.exists());
+    assert_eq!(fs::read_dir(old).unwrap().count(), 0);
+}
+
+#[test]
+fn a_capture_that_is_stopped_keeps_what_was_read_and_has_no_fault() {
+    let bytes = capture(200, |at| at);
+    // Cut within a packet, as what a writer has written so far may be.
+    let there = bytes.len() - 10;
+    for threads in [1, 3] {
+        let progress = Progress::default();
+        let (near, mut far) = std::io::pipe().unwrap();
+        let source = Source::at(Path::new(&format!("/proc/self/fd/{}", near.as_raw_fd()))).unwrap();
+        let outcome = std::thread::scope(|scope| {
+            let work = scope.spawn(|| run(&[source], &plan(threads), None, &progress).unwrap());
+            far.write_all(&bytes[..there]).unwrap();
+            // The writer is silent, and stays: all of it was read, and the reader waits.
+            while progress.read.load(Ordering::Relaxed) < there as u64 {
+                std::thread::yield_now();
+            }
+            progress.stop.store(true, Ordering::Relaxed);
+            work.join().unwrap()
+        });
+        assert_eq!(outcome.captures[0].fault, None, "{threads}");
+        assert_eq!(outcome.counters.packets, 200 * 7 - 1, "{threads}");
+    }
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use manyways_flows::analysis::{Analysis, Counters, Record, Settings, Summary, Survey};
+use manyways_unit::Time;
 use thiserror::Error;
 
 use super::block::Buffer;
 use super::desk::{Desk, Supply, Task, WAITING};
 use super::folder::{Folder, FolderError};
 use super::input::Source;
-use super::reading::{Reading, Step};
+use super::reading::{Reading, Seen, Step};
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct Capture {
     pub packets: u64,
     /// Packets that it says it lost.
     pub missed: u64,
+    /// When its first packet passed, and its latest.
+    pub times: Option<(Time, Time)>,
     /// Why it was not read to its end, where it was not.
     pub fault: Option<String>,
 }
@@ -96,15 +99,15 @@ pub fn run(
         let mut bytes = Buffer::default();
         let mut reading = Reading::new(sources, 1, progress);
         while let Some(step) = reading.next(|blocks| {
-            let (mut last, mut count) = (None, 0);
+            let mut seen = Seen::default();
             let end = blocks.each(&mut bytes, |interface, packet, _| {
-                (last, count) = (Some(packet.at), count + 1);
+                seen.pass(packet.at);
                 analysis.packet(interface, packet);
                 while let Some(record) = analysis.poll() {
                     collector.survey.add(record);
                 }
             });
-            end.map_or(Ok((last, count)), Err)
+            end.map_or(Ok(seen), Err)
         }) {
             if step == Step::Finish {
                 let mut over = Analysis::new(plan.settings.clone());

@@ -19,7 +19,7 @@ use manyways_sys::signal::Termination;
 
 use crate::failure::Failure;
 use crate::lab::{lab_failure, prepare};
-use crate::report::{check_folder, write};
+use crate::report_file::{check_folder, write};
 use contender::{CONTENDERS, Run};
 use outcome::Outcome;
 use setting::Setting;
@@ -58,7 +58,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let setting = Setting::new()?;
     let registry = prepare().context("the demonstration needs root")?;
     let termination = Termination::take().context("cannot watch for signals")?;
-    let spec = LabSpec::new(format!("demo-{}", std::process::id()), setting.specs());
+    let name = format!("demo-{}", std::process::id());
+    let spec = LabSpec { numbered: true, ..LabSpec::new(name, setting.specs()) };
     let mut lab = Lab::start(&registry, spec).map_err(demo_failure)?;
     eprint!("{}", outcome::wrapped(&setting.describe(DEFAULT_CC)));
     let outcome = match contend(&mut lab, &nginx, &setting, &termination) {

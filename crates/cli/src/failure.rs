@@ -12,6 +12,7 @@ pub struct Failure {
     code: u8,
 }
 
+#[cfg_attr(not(feature = "get"), allow(dead_code, reason = "used by a part of the commands"))]
 impl Failure {
     /// The work failed (exit code 1).
     pub fn new(sentence: impl Into<String>) -> Self {

@@ -11,7 +11,7 @@ mod schema;
 mod summary;
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,26 +19,25 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use manyways_capture::{Folder, FolderError, Outcome, Plan, Progress, Sources};
+use manyways_capture::{Capture, Folder, FolderError, Outcome, Plan, Progress, Source, Sources};
 use manyways_flows::analysis::Settings;
 use manyways_flows::flow::Limits;
 use manyways_sys::poll::Waker;
 use manyways_sys::signal::Termination;
 use manyways_unit::Prefix;
 use manyways_unit::{Span, Time};
-use manyways_wire::capture::LinkType;
 use manyways_wire::frame::Opaque;
 use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
-use crate::report::check_folder;
+use crate::report_file::{check_folder, keep_apart};
 
 /// What users of a network experience, and why, from captures of their packets.
 ///
 /// Reads pcap, pcapng and btsnoop, also compressed with gzip or zstd, of any snap length, or
-/// captures on an interface, and says of each flow how fast it was and what kept it from being
-/// faster: distance, local delay, loss, windows or the application. Nothing that a packet carries is
-/// written, unless --save-capture asks for the packets themselves.
+/// captures on an interface, and says of each flow how fast it was and what limited it: the
+/// application, round trips, windows, congestion or loss. Nothing that a packet carries is written,
+/// unless --save-capture asks for the packets themselves.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -181,8 +180,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let sources = Sources::find(&args.captures)
         .map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
-    let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
-    let mut folder = folder.map_err(folder_failure)?;
+    let read = sources.captures.iter().filter_map(Source::path).chain(args.known.files());
+    let key = args.anonymize.as_ref().and_then(Option::as_deref);
+    let report = args.report.as_deref();
+    keep_apart(&read.chain(key).collect::<Vec<_>>(), &Vec::from_iter(report))?;
+    let mut folder = folder(args.output.as_deref(), args.force, &args.captures)?;
     let progress = Progress::default();
     let termination = Termination::take().context("cannot watch for signals")?;
     let done = Waker::new().context("cannot wait for the end of the work")?;
@@ -202,6 +204,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Ok(Err(error)) => return Err(Failure::new(error.to_string()).into()),
         Err(panic) => std::panic::resume_unwind(panic),
     };
+    if let Some(failure) = nothing_read(&outcome) {
+        return Err(failure.into());
+    }
     let rows: Vec<(&str, u64)> =
         folder.as_ref().map(|folder| folder.rows().collect()).unwrap_or_default();
     let mut document = summary::document(&outcome, &rows, signal.is_some());
@@ -219,7 +224,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             is_anonymous: args.anonymize.is_some(),
             is_stopped: signal.is_some(),
         };
-        crate::report::write(file, &report::html(&outcome, &about))?;
+        crate::report_file::write(file, &report::html(&outcome, &about))?;
     }
     let text = match args.json {
         true => serde_json::to_string(&document)? + "\n",
@@ -230,7 +235,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
         eprintln!("The report is in {}.", file.display());
     }
     if !sources.skipped.is_empty() {
-        eprintln!("manyways: {} files are no captures and were left out", sources.skipped.len());
+        let files = summary::plural(sources.skipped.len() as u64, "file");
+        eprintln!("manyways: left out of folders, as not captures: {files}");
     }
     if signal.is_some() {
         eprintln!("manyways: stopped before the end: the results are of what was read until then");
@@ -261,12 +267,39 @@ impl Args {
 }
 
 fn print(text: &str) -> Result<ExitCode> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has read enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
+    crate::output::text(text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folder for tables, where there is to be one, which is none of the folders that are read.
+fn folder(
+    path: Option<&Path>,
+    may_replace: bool,
+    inputs: &[PathBuf],
+) -> Result<Option<Folder>, Failure> {
+    let create = |path: &Path| {
+        Folder::keep_apart(path, inputs)?;
+        Folder::create(path, may_replace)
+    };
+    path.map(create).transpose().map_err(folder_failure)
+}
+
+/// The error where captures cannot be read at all: a summary of zeros would look like an answer.
+fn nothing_read(outcome: &Outcome) -> Option<Failure> {
+    const HINT: &str =
+        "captures are pcap, pcapng or btsnoop files, also compressed with gzip or zstd";
+    let why = |capture: &Capture| {
+        let fault = capture.fault.as_ref().filter(|_| capture.packets == 0)?;
+        Some(format!("{}: {fault}", capture.name))
+    };
+    let all: Option<Vec<String>> = outcome.captures.iter().map(why).collect();
+    match &all?[..] {
+        [] => None,
+        [only] => Some(Failure::new(only).hint(HINT)),
+        all => {
+            all.iter().for_each(|why| eprintln!("manyways: {why}"));
+            Some(Failure::new(format!("none of {} captures can be read", all.len())).hint(HINT))
         }
-        _ => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -279,13 +312,23 @@ fn faults(outcome: &Outcome) -> ExitCode {
         code = ExitCode::FAILURE;
     }
     if code == ExitCode::FAILURE {
-        eprintln!("hint: what was read before is in the results");
+        eprintln!("hint: the results are of the packets before that");
     }
-    for (opaque, count) in &outcome.counters.opaque {
-        let Opaque::Link(LinkType(number)) = opaque else { continue };
-        eprintln!("manyways: {count} packets have link type {number}, which is not read here");
-        eprintln!("hint: capture on an interface of Ethernet, or on Linux's `any`");
-        code = ExitCode::FAILURE;
+    for (opaque, packets) in &outcome.counters.opaque {
+        let packets_are = summary::plural(*packets, "packet");
+        match opaque {
+            Opaque::Link(_) => {
+                eprintln!("manyways: not read: {packets_are} of {opaque}");
+                eprintln!("hint: capture on an interface of Ethernet, or on Linux's `any`");
+                code = ExitCode::FAILURE;
+            }
+            // Some are in every capture of frames that were cut or sent wrongly.
+            Opaque::Broken if *packets > outcome.counters.packets / 2 => {
+                eprintln!("manyways: {packets_are}, more than half, are {opaque}");
+                eprintln!("hint: is the link type right, and the snap length at least 96 bytes?");
+            }
+            _ => {}
+        }
     }
     code
 }
@@ -344,6 +387,10 @@ fn folder_failure(error: FolderError) -> Failure {
     match error {
         FolderError::Taken(_) => failure.hint("name another folder, or replace them with --force"),
         FolderError::Busy(_) => failure.hint("name another folder, or stop that one"),
+        FolderError::Sets(_) => {
+            failure.hint("name another folder: queries of this one would miss its sets")
+        }
+        FolderError::Input(_) => failure.code(2).hint("name another folder for the results"),
         _ => failure,
     }
 }

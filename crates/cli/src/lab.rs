@@ -11,8 +11,9 @@ use std::process::{Child, ExitCode, ExitStatus};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use manyways_lab::control::SOCKET;
+use manyways_lab::doubt::Doubt;
 use manyways_lab::registry::{Record, Registry};
-use manyways_lab::{Lab, LabError};
+use manyways_lab::{Lab, LabError, SERVE_PATIENCE};
 use manyways_sys::signal::{Foreground, Termination, send};
 use manyways_sys::wait::{Outcome, wait};
 use manyways_trace::link_text::LinkError;
@@ -68,6 +69,28 @@ pub fn prepare() -> Result<Registry> {
             .map_err(|error| lab_failure(LabError::NotPermitted(error)))?;
     }
     Ok(registry)
+}
+
+/// Warns of settings of a link that are probably not meant.
+fn doubt(link: &str, doubts: &[Doubt]) {
+    for doubt in doubts {
+        eprintln!("manyways: link `{link}`: {doubt}");
+        eprintln!("hint: {}", doubt.hint());
+    }
+}
+
+/// Starts a far command, and says where it is not a server.
+fn serve(lab: &mut Lab, host: usize, command: &str) -> Result<()> {
+    if !lab.serve(host, command).map_err(lab_failure)? {
+        eprintln!(
+            "manyways: the far command `{command}` listens on no port after {SERVE_PATIENCE}; the lab \
+             goes on without waiting for it"
+        );
+        eprintln!(
+            "hint: --far and `serve` are for servers; start other commands by `lab enter --host`"
+        );
+    }
+    Ok(())
 }
 
 fn registry() -> Result<Registry> {

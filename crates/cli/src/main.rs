@@ -1,25 +1,42 @@
 //! The `manyways` command: parsing, glue and output. Each subcommand is a module of its own.
 #![forbid(unsafe_code)]
+// Where a path names the standard library's macros, past those of `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
+// First: its macros hold for all that follow.
+#[macro_use]
+mod output;
+
+#[cfg(feature = "bond")]
 mod bond;
+#[cfg(feature = "demo")]
 mod demo;
 mod failure;
+#[cfg(feature = "flows")]
 mod flows;
+#[cfg(feature = "get")]
 mod get;
+mod help;
+#[cfg(feature = "lab")]
 mod lab;
 mod paths;
+#[cfg(feature = "radio")]
 mod radio;
-mod report;
+#[cfg(feature = "report")]
+mod report_file;
 mod shell_help;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 
 use failure::Failure;
 
 /// Flows come and go by the million, on one core and off another: that is where the system's own
 /// allocator takes a tenth of the time.
+#[cfg(feature = "fast-alloc")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -33,12 +50,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Get(get::Args),
+    #[cfg(feature = "get")]
+    Get(Box<get::Args>),
+    #[cfg(feature = "bond")]
     Bond(bond::Args),
+    #[cfg(feature = "flows")]
     Flows(flows::Args),
+    #[cfg(feature = "radio")]
     Radio(radio::Args),
     Paths(paths::Args),
+    #[cfg(feature = "demo")]
     Demo(demo::Args),
+    #[cfg(feature = "lab")]
     Lab(lab::Args),
     Completions(shell_help::CompletionsArgs),
     Man(shell_help::ManArgs),
@@ -48,6 +71,7 @@ impl Command {
     /// What is logged where nobody says.
     fn log(&self) -> &'static str {
         match self {
+            #[cfg(feature = "bond")]
             Self::Bond(args) => args.log(),
             _ => "warn",
         }
@@ -55,31 +79,44 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    // Usage errors leave with 2 inside `parse`.
-    let cli = Cli::parse();
+    let mut command = help::command();
+    let cli = command
+        .try_get_matches_from_mut(std::env::args_os())
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match cli.map_err(|answer| answer.format(&mut command)) {
+        Ok(cli) => cli,
+        Err(answer) => return output::instead(&answer),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("MANYWAYS_LOG")
                 .unwrap_or_else(|_| cli.command.log().into()),
         )
-        .with_writer(std::io::stderr)
+        .fmt_fields(debug_fn(output::log_field).delimited(" "))
+        .with_writer(|| output::Log)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
         .without_time()
         .init();
     let done = match cli.command {
-        Command::Get(args) => get::run(args),
+        #[cfg(feature = "get")]
+        Command::Get(args) => get::run(*args),
+        #[cfg(feature = "bond")]
         Command::Bond(args) => bond::run(args),
+        #[cfg(feature = "flows")]
         Command::Flows(args) => flows::run(args),
+        #[cfg(feature = "radio")]
         Command::Radio(args) => radio::run(args),
         Command::Paths(args) => paths::run(args),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(args),
+        #[cfg(feature = "lab")]
         Command::Lab(args) => lab::run(args),
         Command::Completions(args) => shell_help::completions(args),
         Command::Man(args) => shell_help::man(args),
     };
     match done {
-        Ok(code) => code,
+        Ok(code) => output::finish(code),
         Err(error) => Failure::from(error).report(),
     }
 }

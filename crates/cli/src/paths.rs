@@ -1,6 +1,5 @@
 //! `manyways paths`: the networks that this host has, and which of them can be used.
 
-use std::io::{self, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
 
@@ -30,28 +29,30 @@ pub struct Args {
     #[arg(long)]
     all: bool,
     /// Ask for the way to this address instead of the internet at large.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     to: Vec<IpAddr>,
+}
+
+/// No name: to look it up would send something.
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| {
+        "an IP address was expected, like 192.0.2.7 or 2001:db8::7; `getent ahosts NAME` shows those of \
+         a name"
+            .to_owned()
+    })
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let found = interface::list_towards(&args.to)?;
-    let mut out = io::stdout().lock();
-    let written = if args.json {
-        serde_json::to_string(&document(&found))
-            .context("cannot make the JSON document")
-            .map(|document| writeln!(out, "{document}"))?
+    if args.json {
+        let document = serde_json::to_string(&document(&found));
+        println!("{}", document.context("cannot make the JSON document")?);
     } else {
         let shown: Vec<&Interface> =
             found.iter().filter(|interface| args.all || of_interest(interface)).collect();
-        out.write_all(table(&shown).as_bytes())
-    };
-    match written {
-        // Whoever reads has read enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(error).context("cannot write the list"),
-        Ok(()) => Ok(ExitCode::SUCCESS),
+        print!("{}", table(&shown));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn of_interest(interface: &Interface) -> bool {

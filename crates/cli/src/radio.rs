@@ -6,18 +6,17 @@ mod energy;
 mod generate;
 mod infer;
 mod known;
+mod options;
 mod probe;
 mod profiles;
 mod simulate;
 mod timers;
 mod traces;
 mod whatif;
-mod words;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 /// Where the radio's energy goes, and how to save it.
 ///
@@ -68,11 +67,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn print(text: &str) -> Result<ExitCode> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads has read enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    crate::output::text(text);
+    Ok(ExitCode::SUCCESS)
 }

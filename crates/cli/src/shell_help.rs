@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::CommandFactory;
+
+use crate::help;
 
 /// Print the completion script of a shell.
 ///
@@ -25,19 +26,17 @@ pub struct ManArgs {
 }
 
 pub fn completions(args: CompletionsArgs) -> Result<ExitCode> {
-    clap_complete::generate(
-        args.shell,
-        &mut crate::Cli::command(),
-        "manyways",
-        &mut std::io::stdout(),
-    );
+    // Into memory, because the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut help::shown(), "manyways", &mut script);
+    crate::output::bytes(&script);
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn man(args: ManArgs) -> Result<ExitCode> {
     std::fs::create_dir_all(&args.folder)
         .with_context(|| format!("cannot make the folder {}", args.folder.display()))?;
-    clap_mangen::generate_to(crate::Cli::command(), &args.folder)
+    clap_mangen::generate_to(help::command(), &args.folder)
         .with_context(|| format!("cannot write man pages to {}", args.folder.display()))?;
     Ok(ExitCode::SUCCESS)
 }

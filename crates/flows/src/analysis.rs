@@ -13,6 +13,7 @@ mod dns;
 mod exchange;
 mod fetch;
 mod http;
+mod initiator;
 mod joined;
 mod mptcp;
 mod overview;
@@ -32,7 +33,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use manyways_unit::Time;
-use ring::digest;
+use sha2::{Digest, Sha256};
 
 pub use self::application::Application;
 use self::application::Learned;
@@ -42,6 +43,7 @@ use self::conversation::{Conversation, Second};
 pub use self::distribution::{Distribution, Quantity};
 pub use self::exchange::FlowExchange;
 pub use self::http::HttpTransaction;
+use self::initiator::Initiators;
 pub use self::joined::Joined;
 pub use self::overview::{Carried, Class, LOSSES, Overview, Party, Slow, WINDOWS};
 pub use self::packet::FlowPacket;
@@ -197,7 +199,8 @@ pub struct Counters {
     pub fragments: u64,
     /// Packets that the capture says it lost.
     pub missed: u64,
-    /// How often the clock stepped back.
+    /// How often the clock stepped back: packets that are earlier than the one before them in the
+    /// capture, whether or not they match.
     pub steps_back: u64,
     /// When the first packet passed, and the last.
     pub first: Option<Time>,
@@ -218,23 +221,24 @@ pub struct Analysis {
     lookups: Lookups,
     leases: Leases,
     host: Option<Box<Host>>,
+    /// Used for the table of packets only.
+    initiators: Initiators,
     records: VecDeque<Record>,
     counters: Counters,
-    /// When the latest packet passed, and how many flows had to go, before these counters began.
-    before: (Option<Time>, u64),
+    /// How many flows had to go before these counters began.
+    evicted_before: u64,
 }
 
 impl Counters {
-    /// More packets, of which the last one passes now, and the latest one before did then.
-    fn count(&mut self, at: Time, latest: Option<Time>, packets: u64, bytes: usize) {
+    /// More packets, of which the last one passes now.
+    fn count(&mut self, at: Time, packets: u64, bytes: usize) {
         self.packets += packets;
         self.bytes += bytes as u64;
-        if self.last.is_some_and(|last| last <= at) && latest <= Some(at) {
+        if self.last.is_some_and(|last| last <= at) {
             // In order, as most are.
             self.last = Some(at);
             return;
         }
-        self.steps_back += u64::from(latest.is_some_and(|latest| at < latest));
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
         self.last = self.last.max(Some(at));
     }
@@ -297,8 +301,8 @@ impl FlowId {
             bytes.extend(end.port().to_be_bytes());
         }
         bytes.extend(started.as_nanos().to_be_bytes());
-        let hash = digest::digest(&digest::SHA256, &bytes);
-        let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+        let hash = Sha256::digest(bytes);
+        let first = hash.first_chunk().copied().unwrap_or_default();
         Self(u64::from_be_bytes(first) >> 1)
     }
 }
@@ -315,9 +319,10 @@ impl Analysis {
             lookups: Lookups::new(Default::default()),
             leases: Leases::new(Default::default()),
             host: None,
+            initiators: Initiators::default(),
             records: VecDeque::new(),
             counters: Counters::default(),
-            before: (None, 0),
+            evicted_before: 0,
         }
     }
 
@@ -339,6 +344,7 @@ impl Analysis {
         }
         // What was lost might have matched.
         self.counters.missed += packet.lost_before;
+        self.counters.steps_back += u64::from(packet.steps_back);
         if let Some(filter) = self.settings.filter.take() {
             self.filtered(&filter, interface, packet);
             self.settings.filter = Some(filter);
@@ -370,7 +376,7 @@ impl Analysis {
     pub fn turn(&mut self) -> Counters {
         self.count_evicted();
         let counters = std::mem::take(&mut self.counters);
-        self.before = (counters.last.max(self.before.0), self.before.1 + counters.evicted);
+        self.evicted_before += counters.evicted;
         counters
     }
 
@@ -397,7 +403,7 @@ impl Analysis {
     }
 
     fn count_evicted(&mut self) {
-        self.counters.evicted = self.tcp.evicted() + self.udp.evicted() - self.before.1;
+        self.counters.evicted = self.tcp.evicted() + self.udp.evicted() - self.evicted_before;
     }
 
     /// A packet passes, and counts if it matches.
@@ -438,8 +444,7 @@ impl Analysis {
     }
 
     fn count(&mut self, at: Time, packets: u64, bytes: usize) {
-        let latest = self.counters.last.max(self.before.0);
-        self.counters.count(at, latest, packets, bytes);
+        self.counters.count(at, packets, bytes);
         if self.settings.overview {
             self.counters.timeline.pass(at, Volume { flows: [0; 2], all: bytes as u64 });
         }
@@ -482,8 +487,9 @@ impl Analysis {
     ) {
         let (bytes, length) = (datagram.payload, datagram.carried);
         let flow = match datagram.protocol {
-            TCP => match &Segment::read(bytes, length) {
+            TCP => match &mut Segment::read(bytes, length) {
                 Some(segment) => {
+                    segment.packet = datagram.id;
                     self.counters.tcp += 1;
                     self.segment(packet.at, datagram, segment)
                 }
@@ -508,11 +514,17 @@ impl Analysis {
         }
         if self.settings.packets {
             let Datagram { source, destination, length, .. } = *datagram;
-            let is_up = match flow {
-                Some((_, End::Client)) => self.settings.side(source, destination) == Side::Client,
-                Some((_, End::Server)) => self.settings.side(destination, source) == Side::Server,
-                None => self.settings.is_local(source),
+            let client = match flow {
+                Some((_, End::Client)) => source,
+                Some((_, End::Server)) => destination,
+                None => self.initiators.client(datagram),
             };
+            let server = if client == source { destination } else { source };
+            if flow.is_some() {
+                self.initiators.learn(client, server);
+            }
+            let is_from_client = client == source;
+            let is_up = is_from_client == (self.settings.side(client, server) == Side::Client);
             self.records.push_back(Record::Packet(FlowPacket {
                 at: packet.at,
                 length: u32::try_from(length).unwrap_or(u32::MAX),
@@ -584,22 +596,24 @@ impl Analysis {
         packet: &Datagram<'_>,
         datagram: &manyways_wire::udp::Datagram<'_>,
     ) -> Option<(FlowId, End)> {
-        let passing = self.udp.handle(now, packet, datagram);
+        let ports = [datagram.from, datagram.to];
+        let mut is_dns = false;
+        if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
+            let from = SocketAddr::new(packet.source, datagram.from);
+            let to = SocketAddr::new(packet.destination, datagram.to);
+            let (bytes, length) = (datagram.payload, datagram.length);
+            let heard = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
+            is_dns = heard.is_dns;
+            self.records.extend(heard.resolved.map(|one| Record::Resolved(now, Box::new(one))));
+            self.collect_names();
+        }
+        let passing = self.udp.handle(now, packet, datagram, is_dns);
         let crate::udp::Passing { client, server, started, from, exchange } = passing;
         // A hash for each packet would cost more than all the rest.
         let id = || FlowId::of(UDP, client, server, started);
         let passed = self.settings.packets.then(|| (id(), from));
         if let Some(exchange) = exchange {
             self.records.push_back(Record::exchange(id(), (client, server), "quic", exchange));
-        }
-        let ports = [datagram.from, datagram.to];
-        if ports.iter().any(|port| NAME_SERVERS.contains(port)) {
-            let from = SocketAddr::new(packet.source, datagram.from);
-            let to = SocketAddr::new(packet.destination, datagram.to);
-            let (bytes, length) = (datagram.payload, datagram.length);
-            let resolved = self.lookups.handle(now, Transport::Udp, from, to, bytes, length);
-            self.records.extend(resolved.map(|one| Record::Resolved(now, Box::new(one))));
-            self.collect_names();
         }
         if ports.iter().all(|port| DHCP.contains(port))
             && let Some(message) = dhcp::Message::read(datagram.payload, datagram.length)
@@ -698,8 +712,8 @@ fn take(
         Read::Message(at, from, message) => {
             let (from, to) = if from == End::Client { (client, server) } else { (server, client) };
             let length = message.len();
-            let resolved = lookups.handle(at, Transport::Tcp, from, to, &message, length);
-            records.extend(resolved.map(|one| Record::Resolved(at, Box::new(one))));
+            let heard = lookups.handle(at, Transport::Tcp, from, to, &message, length);
+            records.extend(heard.resolved.map(|one| Record::Resolved(at, Box::new(one))));
         }
     }
 }

@@ -6,6 +6,7 @@ mod handshake;
 mod requests;
 mod spin;
 
+pub(crate) use flow::FULL;
 pub use flow::Flow;
 pub use handshake::Handshake;
 pub use requests::CONFIRMS;

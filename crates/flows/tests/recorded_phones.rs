@@ -152,8 +152,8 @@ fn what_phones_ask_for_is_joined_with_answers_that_are_cut() {
             let Some(found) = found.ok().filter(|found| found.protocol == 17) else { continue };
             let Some((from, to, there, length)) = payload(&found) else { continue };
             let (from, to) = ((found.source, from).into(), (found.destination, to).into());
-            let resolved = lookups.handle(Time::ZERO, Transport::Udp, from, to, there, length);
-            learnt += u32::from(resolved.is_some());
+            let heard = lookups.handle(Time::ZERO, Transport::Udp, from, to, there, length);
+            learnt += u32::from(heard.resolved.is_some());
         }
         assert_eq!(lookups.unread(), 0);
         lookups.finish();

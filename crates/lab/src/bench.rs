@@ -250,7 +250,11 @@ pub fn link(index: usize, capacity: CapacitySpec) -> LinkSpec {
 
 /// A lab over which something is measured; `bare` leaves the emulation out.
 pub fn lab(registry: &Registry, links: Vec<LinkSpec>, bare: bool) -> Result<Lab, LabError> {
-    let spec = LabSpec { bare, ..LabSpec::new(format!("bench-{}", std::process::id()), links) };
+    let spec = LabSpec {
+        bare,
+        numbered: true,
+        ..LabSpec::new(format!("bench-{}", std::process::id()), links)
+    };
     Lab::start(registry, spec)
 }
 

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use manyways_record::event::Event;
 use manyways_trace::link_text;
 use manyways_trace::scenario::{Change, LinkSpec};
 use serde::{Deserialize, Serialize};
 
 use super::Lab;
+use super::event::LabEvent;
 use super::radio::RadioStats;
 use super::relay::{LaneStats, Relay, Snapshot};
 use super::timeline::Marks;
@@ -263,7 +263,7 @@ fn answer(
                     // Commands are taken in order: once this is answered, the change is made.
                     relay.snapshot()?;
                     if let Some(marks) = marks {
-                        marks.mark(Event::LinkChange { link, set: settings });
+                        marks.mark(LabEvent::LinkChange { link, set: settings });
                     }
                     Answer::Done
                 }

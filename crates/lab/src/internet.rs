@@ -1,10 +1,11 @@
-//! A way out of the lab: the far side gets the host's own network, IPv4 only.
+//! A way out of the lab: the far side gets the host's own network.
 //!
 //! A veth pair joins the first far host and the host; both ends translate addresses, so that the
-//! host sees one more neighbour and needs to know nothing about the links behind it.
+//! host sees one more neighbour and needs to know nothing about the links behind it. IPv6 leads out
+//! where the host has a way out for it.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use manyways_sys::netns::NetNs;
 
@@ -14,8 +15,12 @@ use super::registry::Entry;
 /// The far side's name for the way out.
 const INSIDE: &str = "internet0";
 
-/// Connects the first far host with the host's network. `entry` learns what to undo.
-pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<()> {
+/// A root name server's address, which stands for the internet. Nothing is sent there.
+const SOMEWHERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2, 0, 0, 0, 0, 0xc);
+
+/// Connects the first far host with the host's network, and gives whether that is so for IPv6, too.
+/// `entry` learns what to undo.
+pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<bool> {
     let pid = std::process::id();
     // At most 15 bytes, and no other lab's: process ids are unique.
     let outside = format!("mw{pid}");
@@ -24,34 +29,60 @@ pub fn connect(entry: &mut Entry, far: &NetNs) -> io::Result<()> {
     let [high, low] = ((pid % 8192) as u16 * 4 + 0x8000_u16).to_be_bytes();
     let address = |last: u8| Ipv4Addr::new(100, 127, high, low + last);
     let (ours, theirs) = (address(1), address(2));
-    let forwarding = std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward")?.trim() == "0";
+    let address =
+        |last: u16| Ipv6Addr::new(0xfd00, 0x127, (pid >> 16) as u16, pid as u16, 0, 0, 0, last);
+    let (ours_v6, theirs_v6) = (address(1), address(2));
+    let v6 = leads_out_v6();
+    let made_in = NetNs::current()?.inode()?;
     entry.update(|record| {
+        record.undo.network_namespace = Some(made_in);
         record.undo.nft_table = Some(table.clone());
         record.undo.interface = Some(outside.clone());
-        record.undo.forwarding |= forwarding;
     })?;
     far.run(|| {
         // Made inside and moved out, so that it vanishes with the namespace.
         ip(&format!("link add {INSIDE} type veth peer name {outside} netns {pid}\n"))?;
+        // Its peer is in the host's namespace, whose advertisements are not the lab's.
+        let _ = sysctl(&format!("net/ipv6/conf/{INSIDE}/accept_ra"), "0");
         ip(&format!(
             "addr add {theirs}/30 dev {INSIDE}\nlink set dev {INSIDE} up\nroute add default via {ours}\n"
         ))?;
         sysctl("net/ipv4/ip_forward", "1")?;
+        // Without a way out, too: who tries it is told so at once, and goes on with IPv4.
+        sysctl("net/ipv6/conf/all/forwarding", "1")?;
+        let default_v6 = match v6 {
+            true => format!(
+                "addr add {theirs_v6}/126 dev {INSIDE} nodad\nroute add default via {ours_v6} dev {INSIDE}\n"
+            ),
+            false => "route add unreachable default\n".to_owned(),
+        };
+        run("ip", &["-6", "-batch", "-"], &default_v6)?;
         let out = format!("oifname \"{INSIDE}\"");
-        run("nft", &["-f", "-"], &masquerade("manyways", &out))
+        run("nft", &["-f", "-"], &masquerade("manyways", &[out]))
     })?;
     ip(&format!("addr add {ours}/30 dev {outside}\nlink set dev {outside} up\n"))?;
-    run("nft", &["-f", "-"], &masquerade(&table, &format!("ip saddr {theirs}")))?;
-    if forwarding {
-        sysctl("net/ipv4/ip_forward", "1")?;
+    let mut theirs = vec![format!("ip saddr {theirs}")];
+    if v6 {
+        ip(&format!("addr add {ours_v6}/126 dev {outside} nodad\n"))?;
+        theirs.push(format!("ip6 saddr {theirs_v6}"));
     }
-    Ok(())
+    run("nft", &["-f", "-"], &masquerade(&table, &theirs))?;
+    entry.allow_forwarding(v6)?;
+    Ok(v6)
 }
 
-/// A table that gives what leaves the address of the way it leaves by.
-fn masquerade(table: &str, which: &str) -> String {
+/// Whether the host's routes lead IPv6 out: the kernel is asked, which needs no packet.
+fn leads_out_v6() -> bool {
+    UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))
+        .and_then(|socket| socket.connect((SOMEWHERE, 53)))
+        .is_ok()
+}
+
+/// A table that gives what leaves the address of the interface by which it leaves.
+fn masquerade(table: &str, which: &[String]) -> String {
+    let rules: String = which.iter().map(|which| format!("{which} masquerade\n")).collect();
     format!(
         "table inet {table} {{\nchain out {{\ntype nat hook postrouting priority srcnat;\n\
-         {which} masquerade\n}}\n}}\n"
+         {rules}}}\n}}\n"
     )
 }

@@ -7,10 +7,13 @@
 //!
 //! Where to start: [`Lab::start`], then [`Lab::spawn`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod address;
 pub mod bench;
 pub mod control;
+pub mod doubt;
+pub mod event;
 mod internet;
 mod network;
 pub mod pcap;
@@ -28,12 +31,16 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use manyways_link::middlebox;
+use manyways_sys::clock::Clock;
 use manyways_sys::netns::NetNs;
 use manyways_sys::sandbox::{Sandbox, View, spawn_in};
-use manyways_trace::scenario::{Change, Event, HostSpec, LinkSpec, Middlebox};
+use manyways_sys::wait::{Outcome, wait};
+use manyways_trace::scenario::{
+    Change, DelaySpec, DirectionSpec, Event, HostSpec, LinkSpec, Middlebox,
+};
 use manyways_unit::{Span, Time};
 
 use self::pcap::PcapWriter;
@@ -49,13 +56,18 @@ pub const DOMAIN: &str = "lab";
 pub const DEFAULT_CC: &str = "cubic";
 
 /// How long a far command may take until it listens.
-const SERVE_PATIENCE: Duration = Duration::from_secs(10);
+pub const SERVE_PATIENCE: Span = Span::from_secs(10);
+/// How long to wait until the far host's sockets are looked at again: at first, and at most.
+const LOOK_AGAIN: [Span; 2] = [Span::from_millis(5), Span::from_millis(100)];
 
 /// What to build.
 #[derive(Clone, Debug)]
 pub struct LabSpec {
-    /// Name, to be entered by; must not be in use.
+    /// Name, to be entered by.
     pub name: String,
+    /// Whether the name, where it is in use, gets a number behind it; otherwise the lab does not start
+    /// then. See [`Lab::name`].
+    pub numbered: bool,
     /// The links, at least one and at most [`address::MAX`].
     pub links: Vec<LinkSpec>,
     /// The far hosts; none means one, `origin`.
@@ -75,11 +87,12 @@ pub struct LabSpec {
 }
 
 impl LabSpec {
-    /// Links, and all else as it is where nobody says otherwise: the one host `origin`,
-    /// [`DEFAULT_CC`], seed 1, traces from their start, no way out and no captures.
+    /// Links, with the defaults of everything else: the one host `origin`, [`DEFAULT_CC`], seed 1,
+    /// traces from their start, no way out, no captures, and the name as it is.
     pub fn new(name: String, links: Vec<LinkSpec>) -> Self {
         Self {
             name,
+            numbered: false,
             links,
             hosts: Vec::new(),
             cc: DEFAULT_CC.to_owned(),
@@ -198,6 +211,7 @@ pub struct Lab {
     device: NetNs,
     hosts: Vec<Host>,
     links: Vec<LinkSpec>,
+    internet_v6: Option<bool>,
     entry: Entry,
 }
 
@@ -216,7 +230,11 @@ impl Lab {
             .map(|link| Ok(radio::profile_of(link)?.map(Radio::new)))
             .collect::<Result<_, RadioError>>()?;
         registry.collect().map_err(system("remove what an earlier lab left"))?;
-        let mut entry = registry.claim(&spec.name).map_err(|error| {
+        let claimed = match spec.numbered {
+            true => registry.claim_numbered(&spec.name),
+            false => registry.claim(&spec.name),
+        };
+        let mut entry = claimed.map_err(|error| {
             if error.kind() == io::ErrorKind::AlreadyExists {
                 LabError::NameTaken(spec.name.clone())
             } else {
@@ -244,12 +262,14 @@ impl Lab {
             }
             far.push(Host { spec: host, ns });
         }
+        let mut internet_v6 = None;
         if spec.internet {
             if !manyways_sys::sandbox::is_root() {
                 return Err(LabError::InternetNeedsRoot);
             }
-            internet::connect(&mut entry, &far[0].ns)
+            let v6 = internet::connect(&mut entry, &far[0].ns)
                 .map_err(system("connect the lab with the host's network"))?;
+            internet_v6 = Some(v6);
         }
 
         let mut resolvers = Vec::new();
@@ -306,8 +326,19 @@ impl Lab {
             device,
             hosts: far,
             links: spec.links,
+            internet_v6,
             entry,
         })
+    }
+
+    /// The lab's name.
+    pub fn name(&self) -> &str {
+        &self.entry.record().name
+    }
+
+    /// Whether IPv6 leads to the internet, as IPv4 does; none without [`LabSpec::internet`].
+    pub fn internet_v6(&self) -> Option<bool> {
+        self.internet_v6
     }
 
     /// The links as they were specified.
@@ -358,27 +389,39 @@ impl Lab {
             .map_err(system("run the command in the lab"))
     }
 
-    /// Starts a far command through the shell and waits until it listens. One that ends in
-    /// success went to the background; one that has not listened after ten seconds may not mean to.
-    pub fn serve(&mut self, host: usize, text: &str) -> Result<(), LabError> {
+    /// Starts a far command through the shell and waits until it listens on TCP or UDP. A command that
+    /// ends in success has put a server into the background. False where nothing listens after
+    /// [`SERVE_PATIENCE`]: the command may not be a server.
+    pub fn serve(&mut self, host: usize, text: &str) -> Result<bool, LabError> {
         let before = self.listening(host)?;
         let mut command = Command::new("/bin/sh");
         command.args(["-c", text]).stdin(Stdio::null());
         let mut child = self.spawn(Place::Host(host), command)?;
-        let begun = Instant::now();
-        loop {
-            let status = child.try_wait().map_err(system("watch the far command"))?;
-            if let Some(status) = status.filter(|status| !status.success()) {
-                return Err(LabError::FarCommand { command: text.to_owned(), status });
+        let clock = Clock::start();
+        let [mut pause, longest] = LOOK_AGAIN;
+        let mut has_ended = false;
+        // The kernel notifies nobody of new listeners, and each look costs a thread and four files.
+        let listens = loop {
+            if self.listening(host)? > before {
+                break true;
             }
-            if self.listening(host)? > before || begun.elapsed() > SERVE_PATIENCE {
-                break;
+            if clock.now().since(Time::ZERO) > SERVE_PATIENCE {
+                break false;
             }
-            // The kernel tells nobody about new listeners.
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            if has_ended {
+                std::thread::sleep(Duration::from_nanos(pause.as_nanos()));
+            } else if let Outcome::Exited(status) =
+                wait(&mut child, Some(pause), None).map_err(system("watch the far command"))?
+            {
+                if !status.success() {
+                    return Err(LabError::FarCommand { command: text.to_owned(), status });
+                }
+                has_ended = true;
+            }
+            pause = Span::from_nanos(pause.as_nanos() * 3 / 2).min(longest);
+        };
         self.servers.push(child);
-        Ok(())
+        Ok(listens)
     }
 
     /// The number of a far host.
@@ -453,7 +496,13 @@ pub fn enter(
 ) -> io::Result<Child> {
     record.tell(&mut command, folder);
     let view = view(folder, place == Place::Device)?;
-    spawn_in(record.pid, record.init, fd, command, view)
+    let (Some(owner), Some(init)) = (record.process(), record.sandbox()) else {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it runs within a lab that this process is not around",
+        ));
+    };
+    spawn_in(owner, init, fd, command, view)
 }
 
 /// The files that a command in the lab sees instead of the host's.
@@ -480,9 +529,10 @@ fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<
         }
     }
     fs::write(folder.join("hosts-far"), text)?;
-    let mut text = String::from("options timeout:1 attempts:3\n");
-    // The C library asks three servers at most.
-    for index in 0..links.len().min(3) {
+    let patience =
+        links.iter().take(NAME_SERVERS).map(|link| lookup_patience(link, &hosts[0].spec));
+    let mut text = format!("options timeout:{} attempts:3\n", patience.max().unwrap_or(1));
+    for index in 0..links.len().min(NAME_SERVERS) {
         text.push_str(&format!("nameserver {}\n", address::gateway(index)[0]));
     }
     fs::write(folder.join("resolv.conf"), text)?;
@@ -492,6 +542,27 @@ fn write_views(folder: &Path, links: &[LinkSpec], hosts: &[Host]) -> io::Result<
         "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n\
          protocols: files\n",
     )
+}
+
+/// The C library asks three servers at most.
+const NAME_SERVERS: usize = 3;
+
+/// How many seconds a lookup over a link waits for the answer of the gateway, which is on the first far
+/// host: twice the link's round trip, from 1 to the C library's most.
+fn lookup_patience(link: &LinkSpec, host: &HostSpec) -> u64 {
+    /// `RES_MAXRETRANS`.
+    const LONGEST: u64 = 30;
+    let longest = |delay: &DelaySpec| match delay {
+        DelaySpec::Constant(span) => *span,
+        DelaySpec::Trace { steps, .. } => {
+            steps.steps().iter().map(|(_, span)| *span).max().unwrap_or_default()
+        }
+    };
+    let one_way = |direction: &DirectionSpec| longest(&direction.delay) + direction.jitter;
+    let extra = host.extra_delay.iter().find(|(name, _)| *name == link.name);
+    let extra = extra.map_or(Span::ZERO, |(_, span)| *span);
+    let trip = one_way(&link.down) + one_way(&link.up) + extra + extra;
+    ((trip + trip).as_secs_f64().ceil() as u64).clamp(1, LONGEST)
 }
 
 /// The names as one link's gateway tells them.
@@ -547,4 +618,30 @@ fn not_permitted(error: io::Error) -> LabError {
 fn device_fd(ns: &NetNs) -> i32 {
     use std::os::fd::AsFd;
     ns.as_fd().as_raw_fd()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_waits_for_the_slowest_link() {
+        let patience = |text: &str, extra: u64| {
+            let mut read = |_: &str| Ok(b"0 40\n1 3000\n".to_vec());
+            let link = LinkSpec::parse(text, &mut read).unwrap();
+            let host = HostSpec {
+                name: "origin".into(),
+                extra_delay: vec![("wifi".into(), Span::from_secs(extra))],
+                names: Vec::new(),
+                serve: Vec::new(),
+            };
+            lookup_patience(&link, &host)
+        };
+        assert_eq!(patience("wifi", 0), 1);
+        assert_eq!(patience("wifi:delay=32ms", 0), 1);
+        assert_eq!(patience("wifi:delay=4s", 0), 16);
+        assert_eq!(patience("wifi:down-delay=1s,jitter=500ms", 1), 8);
+        assert_eq!(patience("wifi:up-delay=trace:x", 0), 6);
+        assert_eq!(patience("wifi:delay=10s", 0), 30);
+    }
 }

@@ -138,13 +138,18 @@ pub fn kernel_settings(cc: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Every link is an endpoint for MPTCP's subflows. A kernel without MPTCP is no reason to stop.
+/// The most endpoints that the kernel holds (`MPTCP_PM_ADDR_MAX`).
+const MPTCP_ENDPOINTS: usize = 8;
+
+/// Makes the links' addresses endpoints of MPTCP's subflows, those of IPv4 first: so each of up to eight
+/// links has one. Without MPTCP in the kernel there are none.
 fn mptcp_endpoints(links: &[LinkSpec]) {
     let mut batch = String::from("mptcp limits set subflow 8 add_addr_accepted 8\n");
-    for (index, link) in links.iter().enumerate() {
-        for own in address::device(index) {
-            let _ = writeln!(batch, "mptcp endpoint add {own} dev {} subflow", link.name);
-        }
+    let of_family = |family: usize| {
+        links.iter().enumerate().map(move |(index, link)| (address::device(index)[family], link))
+    };
+    for (own, link) in of_family(0).chain(of_family(1)).take(MPTCP_ENDPOINTS) {
+        let _ = writeln!(batch, "mptcp endpoint add {own} dev {} subflow", link.name);
     }
     if let Err(error) = ip(&batch) {
         tracing::warn!(%error, "no MPTCP endpoints");
@@ -215,7 +220,7 @@ fn kind(name: &str) -> &'static str {
     let is = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     if is(&["wifi", "wlan", "wl"]) {
         "wifi"
-    } else if is(&["lte", "cell", "5g", "nr", "umts", "3g", "wwan"]) {
+    } else if is(&["lte", "cell", "5g", "4g", "nr", "umts", "3g", "wwan"]) {
         "cellular"
     } else if is(&["bt", "blue"]) {
         "bluetooth"

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use manyways_record::event::Event;
+use crate::event::LabEvent;
 use manyways_sys::clock::Clock;
 use manyways_sys::signal::{Termination, send};
 use manyways_sys::wait::{Outcome, wait};
@@ -107,6 +107,7 @@ pub enum RunError {
 /// The lab that a scenario describes.
 pub fn lab_spec(scenario: &Scenario, name: String) -> LabSpec {
     LabSpec {
+        numbered: true,
         hosts: scenario.hosts.clone(),
         cc: scenario.cc.clone(),
         seed: scenario.seed,
@@ -157,12 +158,12 @@ fn run_one(
         .stdout(io::stderr().as_fd().try_clone_to_owned()?)
         // A group of its own, so that what it started ends with it.
         .process_group(0);
-    mark(timeline, Event::WorkloadStart { workload: workload.name.clone() });
+    mark(timeline, LabEvent::WorkloadStart { workload: workload.name.clone() });
     let zero = lab.restart(scenario.trace_offset, &scenario.events)?;
     if let Some(timeline) = timeline {
         timeline.plan(scenario.events.iter().map(|event| {
             let set = event.change.iter().map(ToString::to_string).collect();
-            (zero + event.at, Event::LinkChange { link: event.link.clone(), set })
+            (zero + event.at, LabEvent::LinkChange { link: event.link.clone(), set })
         }));
     }
     let before = lab.relay().snapshot()?;
@@ -183,7 +184,7 @@ fn run_one(
     if let Outcome::Signal(ended) = outcome {
         return Err(RunError::Stopped(ended.signal));
     }
-    mark(timeline, Event::WorkloadEnd { workload: workload.name.clone(), exit, seconds });
+    mark(timeline, LabEvent::WorkloadEnd { workload: workload.name.clone(), exit, seconds });
     Ok(WorkloadReport {
         name: workload.name.clone(),
         exit,
@@ -193,7 +194,7 @@ fn run_one(
     })
 }
 
-fn mark(timeline: Option<&Marks>, event: Event) {
+fn mark(timeline: Option<&Marks>, event: LabEvent) {
     if let Some(timeline) = timeline {
         timeline.mark(event);
     }

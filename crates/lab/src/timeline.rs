@@ -10,20 +10,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use manyways_link::Cause;
-use manyways_record::event::{Drops, Event, Header, LinkSample, Record, Way, line};
+use manyways_record::event::{Header, Record, line};
 use manyways_unit::Time;
 
 use super::Lab;
 use super::relay::{LaneStats, Relay};
+use crate::event::{Drops, LabEvent, LinkSample, Way};
 
 /// How often the links are looked at.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 enum Message {
     /// Something happened just now.
-    Mark(Event),
+    Mark(LabEvent),
     /// What will happen; replaces what was planned before.
-    Plan(VecDeque<(Time, Event)>),
+    Plan(VecDeque<(Time, LabEvent)>),
     Finish,
 }
 
@@ -33,13 +34,13 @@ pub struct Marks(Sender<Message>);
 
 impl Marks {
     /// Writes down that something happened just now.
-    pub fn mark(&self, event: Event) {
+    pub fn mark(&self, event: LabEvent) {
         // A writer that failed says so at the end.
         let _ = self.0.send(Message::Mark(event));
     }
 
     /// Writes down what will happen, each when it is due. What was planned before is forgotten.
-    pub fn plan(&self, events: impl IntoIterator<Item = (Time, Event)>) {
+    pub fn plan(&self, events: impl IntoIterator<Item = (Time, LabEvent)>) {
         let _ = self.0.send(Message::Plan(events.into_iter().collect()));
     }
 }
@@ -114,7 +115,7 @@ fn sample(out: &mut impl Write, relay: &Relay, names: &[String]) -> io::Result<(
         for (way, stats, rate) in
             [(Way::Down, link.down, link.down_rate), (Way::Up, link.up, link.up_rate)]
         {
-            let event = Event::LinkSample(LinkSample {
+            let event = LabEvent::LinkSample(LinkSample {
                 link: name.clone(),
                 direction: way,
                 rate_bps: rate.map(|rate| rate.as_bps()),
@@ -139,6 +140,6 @@ fn drops(stats: &LaneStats, middlebox: u64) -> Drops {
     }
 }
 
-fn write(out: &mut impl Write, time: Time, event: Event) -> io::Result<()> {
+fn write(out: &mut impl Write, time: Time, event: LabEvent) -> io::Result<()> {
     out.write_all(line(&Record { time, event }).as_bytes())
 }

@@ -32,7 +32,7 @@ pub mod tolerant;
 mod unit;
 pub mod workload;
 
-pub use adopt::TooManyTimers;
+pub use adopt::{Adopted, TooManyTimers};
 pub use decay::{Choice, Decay};
 pub use draw::Draw;
 pub use machine::Machine;

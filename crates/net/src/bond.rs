@@ -8,6 +8,7 @@ pub mod control;
 mod datagrams;
 pub mod delay_gate;
 pub mod enforcer;
+pub mod event;
 mod flow_counters;
 mod flow_facts;
 pub mod gateway;

@@ -8,7 +8,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use crate::fetch::{Client, Event, Job, PathSpec};
+//! use manyways_net::fetch::{Client, Event, Job, PathSpec};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! // One path per usable network of this host.
@@ -38,6 +38,7 @@ mod answers;
 pub mod conditions;
 pub(crate) mod dial;
 pub mod digest;
+pub mod event;
 mod exchange;
 mod journal;
 mod late;
@@ -195,13 +196,13 @@ impl Client {
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// use crate::fetch::{Client, Job, PathSpec};
+    /// use manyways_net::fetch::{Client, Job, PathSpec};
     ///
     /// let paths = manyways_sys::interface::list()?;
     /// let paths = paths.iter().filter(|network| network.usable.is_ok()).map(PathSpec::of);
     /// let mut client = Client::builder().paths(paths).build()?;
     /// let job = Job::new("https://www.example.com/film.mp4", "")?;
-    /// let mut ignore = |_: crate::fetch::Event<'_>| {};
+    /// let mut ignore = |_: manyways_net::fetch::Event<'_>| {};
     /// let (mut body, transfer) = client.stream(&job, &mut ignore, std::future::pending());
     /// let read = async {
     ///     let mut bytes = 0;

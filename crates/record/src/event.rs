@@ -1,12 +1,11 @@
 //! The event log: what happened when, one JSON object a line.
 //!
 //! The first line is a [`Header`], every other one a [`Record`]: a time in seconds since the
-//! header's epoch and an [`Event`]. Within a schema version fields and kinds of events are only
-//! added: a reader skips what it does not know. `docs/event-log.md` describes every field.
+//! header's epoch and an event of an [`EventFamily`]. Within a schema version, fields and events are
+//! only added: a reader skips the events that its family does not have. `docs/event-log.md`
+//! describes every field.
 
-use std::collections::BTreeMap;
-
-use serde::de::Error as _;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use manyways_unit::human::quoted;
@@ -50,276 +49,22 @@ impl Header {
 
 /// One line after the header.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct Record<E> {
     /// Since the header's epoch; seconds in the file.
     #[serde(serialize_with = "as_seconds", deserialize_with = "from_seconds")]
     pub time: Time,
     /// What happened.
     #[serde(flatten)]
-    pub event: Event,
+    pub event: E,
 }
 
-/// What can happen. Byte counts are IP bytes for links and body bytes for transfers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Event {
-    /// One direction of a link, looked at regularly.
-    LinkSample(LinkSample),
-    /// A link was changed while it ran.
-    LinkChange {
-        /// Which link.
-        link: String,
-        /// What was set, as `key=value` words.
-        set: Vec<String>,
-    },
-    /// A workload began; traces and events of the scenario restart here.
-    WorkloadStart {
-        /// Its name.
-        workload: String,
-    },
-    /// A workload ended.
-    WorkloadEnd {
-        /// Its name.
-        workload: String,
-        /// Its exit code; none where it was killed.
-        exit: Option<i32>,
-        /// How long it ran.
-        seconds: f64,
-    },
-    /// A transfer began.
-    TransferStart {
-        /// Counted from zero in the order of the command line.
-        transfer: u32,
-        /// What is fetched.
-        url: String,
-    },
-    /// What one path has brought to a transfer so far.
-    PathSample(PathSample),
-    /// A path of a transfer came up, failed or was given up.
-    PathState {
-        /// Which transfer.
-        transfer: u32,
-        /// Name of the path.
-        path: String,
-        /// `up`, `stalled`, `down`.
-        state: String,
-        /// One sentence, where there is one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    },
-    /// A request was sent.
-    Request {
-        /// Which transfer.
-        transfer: u32,
-        /// Name of the path.
-        path: String,
-        /// Counted from zero within the transfer.
-        request: u64,
-        /// The first byte that was asked for.
-        from: u64,
-        /// One past the last; none for a plain GET, which asks for all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        to: Option<u64>,
-    },
-    /// The head of an answer came.
-    Response {
-        /// Which transfer.
-        transfer: u32,
-        /// Name of the path.
-        path: String,
-        /// Which request.
-        request: u64,
-        /// The status code.
-        status: u16,
-        /// The path's application round trip as it was estimated when the request was sent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        expected_seconds: Option<f64>,
-    },
-    /// Bytes of the object came; pieces that follow each other within 5 ms are one.
-    Received {
-        /// Which transfer.
-        transfer: u32,
-        /// Name of the path.
-        path: String,
-        /// Which request.
-        request: u64,
-        /// The first of them.
-        from: u64,
-        /// One past the last.
-        to: u64,
-    },
-    /// What a request is to bring was changed.
-    RangeEnd {
-        /// Which transfer.
-        transfer: u32,
-        /// Name of the path.
-        path: String,
-        /// Which request.
-        request: u64,
-        /// One past the last byte that is still wanted of it.
-        to: u64,
-    },
-    /// Nothing more comes of a request.
-    RequestEnd {
-        /// Which transfer.
-        transfer: u32,
-        /// Name of the path.
-        path: String,
-        /// Which request.
-        request: u64,
-        /// `finished` (all that was asked for), `cut` (all that was still wanted), `cancelled`,
-        /// `failed`.
-        how: String,
-    },
-    /// An application round trip was measured.
-    Ping {
-        /// Which transfer.
-        transfer: u32,
-        /// Name of the path.
-        path: String,
-        /// How long it took.
-        rtt_seconds: f64,
-        /// `h2` (a PING frame) or `tcp` (what the kernel measures).
-        by: String,
-    },
-    /// A transfer ended.
-    TransferEnd {
-        /// Which transfer.
-        transfer: u32,
-        /// Whether the whole object is there.
-        complete: bool,
-        /// Body bytes written.
-        bytes: u64,
-    },
-    /// A path of a bond came up, does not get through, sleeps or went.
-    BondPath {
-        /// Name of the path.
-        path: String,
-        /// `up`, `suspect`, `asleep`, `down`.
-        state: String,
-    },
-    /// A bond carries a connection from now on.
-    BondOpen(BondOpen),
-    /// A policy decided about a connection of a bond, at its beginning or while it was under way.
-    BondPolicy {
-        /// Which connection; none of one that the bond does not carry.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        stream: Option<u64>,
-        /// Where it goes.
-        to: String,
-        /// The rule; none for the default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        rule: Option<String>,
-        /// `bond`, `direct`, `block`.
-        decision: String,
-    },
-    /// A connection that a bond carried is over.
-    BondClose {
-        /// Which one.
-        stream: u64,
-        /// How long it lasted.
-        seconds: f64,
-        /// What the application sent.
-        up_bytes: u64,
-        /// What came for it.
-        down_bytes: u64,
-        /// What was carried for that by path, all copies counted.
-        paths: BTreeMap<String, BondShare>,
-    },
-    /// A bond sent bytes again since their path does not get through. Totals since it began.
-    BondReinjection {
-        /// Bytes that were sent again.
-        bytes: u64,
-        /// Of these, those that their path brought after all.
-        spurious_bytes: u64,
-    },
-}
-
-/// A connection that a bond carries.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct BondOpen {
-    /// Counted from zero.
-    pub stream: u64,
-    /// Where it goes: an address or a name, and the port.
-    pub to: String,
-    /// The name of the server, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub domain: Option<String>,
-    /// The application, where a rule asked for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<String>,
-    /// The rule of the policy; none for the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
-}
-
-/// What one path carried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BondShare {
-    /// From the device.
-    pub sent: u64,
-    /// To the device.
-    pub received: u64,
-}
-
-/// Counters of one direction of a link; all but the queue are totals since the log began.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LinkSample {
-    /// Which link.
-    pub link: String,
-    /// `down` (towards the device) or `up`.
-    pub direction: Way,
-    /// What its capacity is now; none where it is unlimited.
-    pub rate_bps: Option<u64>,
-    /// Bytes that came out at the other end.
-    pub delivered_bytes: u64,
-    /// Bytes that wait now.
-    pub queue_bytes: u64,
-    /// Packets that wait now.
-    pub queue_packets: u64,
-    /// Packets that are gone, by cause.
-    pub dropped_packets: Drops,
-}
-
-/// A direction in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// Towards the device.
-    Down,
-    /// From the device.
-    Up,
-}
-
-/// Packets that are gone, by cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drops {
-    /// No room in the queue.
-    pub queue: u64,
-    /// CoDel's decision.
-    pub aqm: u64,
-    /// Lost on the wire.
-    pub loss: u64,
-    /// The link was down.
-    pub down: u64,
-    /// A middlebox let them not pass.
-    #[serde(default)]
-    pub middlebox: u64,
-}
-
-/// What one path has brought to a transfer so far.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PathSample {
-    /// Which transfer.
-    pub transfer: u32,
-    /// Name of the path.
-    pub path: String,
-    /// Body bytes since the transfer began.
-    pub bytes: u64,
-    /// The path's rate as it is estimated now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_bps: Option<u64>,
+/// The events of one subsystem: an enum that serde tags with `event`.
+///
+/// Each subsystem owns its events; a log may hold those of one family. Names are unique among all
+/// families, and `docs/event-log.md` describes each.
+pub trait EventFamily: Serialize + DeserializeOwned {
+    /// The value of `event` for each variant.
+    const NAMES: &'static [&'static str];
 }
 
 /// Why a log does not read.
@@ -355,18 +100,18 @@ pub fn line<T: Serialize>(entry: &T) -> String {
 
 /// A log that has been read.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Log {
+pub struct Log<E> {
     /// Its first line.
     pub header: Header,
     /// The records in the order of the file, without those of unknown kinds.
-    pub records: Vec<Record>,
+    pub records: Vec<Record<E>>,
     /// How many records of unknown kinds were skipped.
     pub skipped: u64,
 }
 
 /// Reads a whole log. A last line without its line feed was cut off by a killed writer and is
 /// left out when it does not read.
-pub fn parse(bytes: &[u8]) -> Result<Log, EventError> {
+pub fn parse<E: EventFamily>(bytes: &[u8]) -> Result<Log<E>, EventError> {
     if bytes.len() > MAX_LOG {
         return Err(EventError::TooLarge);
     }
@@ -420,40 +165,17 @@ fn header(line: &[u8]) -> Result<Header, HeaderError> {
 }
 
 /// A record, or none when its kind is unknown.
-fn record(line: &[u8]) -> Result<Option<Record>, String> {
+fn record<E: EventFamily>(line: &[u8]) -> Result<Option<Record<E>>, String> {
     #[derive(Deserialize)]
     struct Kind {
         event: String,
     }
     let Kind { event } = serde_json::from_slice(line).map_err(|error| what(&error))?;
-    if !KINDS.contains(&event.as_str()) {
+    if !E::NAMES.contains(&event.as_str()) {
         return Ok(None);
     }
     serde_json::from_slice(line).map(Some).map_err(|error| what(&error))
 }
-
-/// Every kind of event as it stands in a log.
-pub const KINDS: [&str; 19] = [
-    "link-sample",
-    "link-change",
-    "workload-start",
-    "workload-end",
-    "transfer-start",
-    "path-sample",
-    "path-state",
-    "request",
-    "response",
-    "received",
-    "range-end",
-    "request-end",
-    "ping",
-    "transfer-end",
-    "bond-path",
-    "bond-open",
-    "bond-policy",
-    "bond-close",
-    "bond-reinjection",
-];
 
 /// The error without serde_json's line number, which counts inside one line of the log.
 fn what(error: &serde_json::Error) -> String {

@@ -104,6 +104,8 @@ mod tests {
     fn shell(script: &str) -> Command {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).stdin(Stdio::null());
+        // These tests may have been started with some of them ignored.
+        signal::with_defaults(&mut command);
         command
     }
 

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 
@@ -41,6 +42,24 @@ impl NetNs {
     /// The namespace that a file stands for, as those that `ip netns` names.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(File::open(path)?))
+    }
+
+    /// A number that no other living namespace has.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.ino())
+    }
+
+    /// The namespace with that [`inode`](Self::inode). None where no process that is visible here is in
+    /// it.
+    pub fn find(inode: u64) -> Option<Self> {
+        let processes = std::fs::read_dir("/proc").ok()?.filter_map(Result::ok);
+        let mut found = processes.filter_map(|process| {
+            let there = process.path().join("ns/net");
+            let is_it = std::fs::metadata(&there).is_ok_and(|found| found.ino() == inode);
+            is_it.then(|| Self::open(&there).ok()).flatten()
+        });
+        // Between the look and the opening a process may have ended.
+        found.find(|found| found.inode().is_ok_and(|opened| opened == inode))
     }
 
     /// Moves the calling thread there, for good.

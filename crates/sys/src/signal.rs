@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -93,6 +95,26 @@ pub(crate) fn release() -> io::Result<()> {
     Ok(())
 }
 
+/// Lets `command` start with the default action of each signal and with no signal blocked, whatever
+/// this process has inherited: a shell starts background jobs with SIGINT ignored, and `nohup`
+/// ignores SIGHUP.
+pub fn with_defaults(command: &mut Command) -> &mut Command {
+    /// Signals are numbered from 1 to this; Linux has 64 on every architecture that Rust's standard
+    /// library supports, except MIPS.
+    const LAST: i32 = 64;
+    let set_all = || {
+        for signal in 1..=LAST {
+            // SAFETY: SIG_DFL runs no code of ours. SIGKILL, SIGSTOP and the C library's own two
+            // refuse the call and keep their action.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
+        Ok(())
+    };
+    // SAFETY: the closure makes only system calls.
+    unsafe { command.pre_exec(set_all) }
+}
+
 /// Sends a signal to a process, or to a process group by its negative number.
 pub fn send(pid: i32, signal: i32) -> io::Result<()> {
     kill(Pid::from_raw(pid), Signal::try_from(signal)?)?;
@@ -124,5 +146,31 @@ impl Drop for Foreground {
         let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&stop), Some(&mut before));
         let _ = tcsetpgrp(&self.0, getpgrp());
         let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_has_default_signals_where_we_ignore_and_block_some() {
+        // SAFETY: nothing in these tests sends this signal.
+        unsafe { libc::signal(libc::SIGUSR2, libc::SIG_IGN) };
+        let mut blocked = SigSet::empty();
+        blocked.add(Signal::SIGUSR1);
+        pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&blocked), None).unwrap();
+        // The C library ignores two signals of its own between 31 and 34, which are of no concern.
+        let told = |command: &mut Command, field: &str| {
+            let said = command.args([field, "/proc/self/status"]).output().unwrap();
+            let said = String::from_utf8(said.stdout).unwrap();
+            let mask = said.split_whitespace().last().unwrap();
+            u64::from_str_radix(mask, 16).unwrap() & !(0b11 << 31)
+        };
+        for field in ["SigBlk", "SigIgn"] {
+            assert_ne!(told(&mut Command::new("grep"), field), 0, "{field}");
+            assert_eq!(told(with_defaults(&mut Command::new("grep")), field), 0, "{field}");
+        }
+        pthread_sigmask(SigmaskHow::SIG_UNBLOCK, Some(&blocked), None).unwrap();
     }
 }

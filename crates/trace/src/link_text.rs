@@ -6,7 +6,7 @@
 //! | Key | Value | Default |
 //! |---|---|---|
 //! | `down`, `up` | a rate like `10mbit`, `unlimited`, or `trace:FILE` | `unlimited` |
-//! | `delay` | a time like `14ms`, or `trace:FILE`; one way | `0s` |
+//! | `delay` | a time like `14ms`, at most `1h`, or `trace:FILE`; one way | `0s` |
 //! | `jitter` | a time: each packet's delay varies by up to this, either way | `0s` |
 //! | `reorder` | `yes` or `no`: whether jitter may reorder | `no` |
 //! | `loss` | `none`, `0.1%`, or `ge:P_BAD:P_GOOD[:LOSS_GOOD:LOSS_BAD]` (Gilbert-Elliott; 0 and 100%) | `none` |
@@ -77,9 +77,12 @@ pub const KEYS: [&str; 25] = [
 pub enum LinkError {
     /// The name of the link.
     #[error(
-        "`{0}` cannot name a link: a small letter, then at most nine small letters, digits and hyphens, and not `lo`"
+        "`{0}` cannot name a link: at most ten small letters, digits and hyphens, with a letter, and no hyphen first"
     )]
     Name(String),
+    /// A name of which the interface would not be the link.
+    #[error("`{0}` cannot name a link: the system has this name for something else")]
+    Reserved(String),
     /// Something that is no `key=value`.
     #[error("`{0}` is no setting of a link: key=value was expected")]
     NoSetting(String),
@@ -137,6 +140,7 @@ impl LinkError {
             Self::Name(_) | Self::NoSetting(_) => {
                 Some("write a link like wifi:down=10mbit,up=5mbit,delay=14ms".to_owned())
             }
+            Self::Reserved(name) => Some(format!("call it {name}1, say, or wifi or lte")),
             Self::UnknownKey { nearest: Some(nearest), .. } => {
                 Some(format!("did you mean `{nearest}`?"))
             }
@@ -213,13 +217,31 @@ pub fn changes<'t>(
     settings.into_iter().map(|setting| setting.while_running()).collect()
 }
 
-/// Checks a link's name.
+/// Interfaces that a namespace may have already, and the two names that `/proc/sys/net` has for all of
+/// them.
+const RESERVED: [&str; 4] = ["all", "default", "internet0", "lo"];
+
+/// Checks a link's name: its interface in a namespace has the same.
 pub fn link_name(name: &str) -> Result<(), LinkError> {
     let fits = name.len() <= 10
-        && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        && name != "lo";
-    if fits { Ok(()) } else { Err(LinkError::Name(quoted(name))) }
+        && !name.starts_with('-')
+        // A number alone would be an interface's index to some programs.
+        && name.contains(|c: char| c.is_ascii_lowercase());
+    if !fits {
+        return Err(LinkError::Name(quoted(name)));
+    }
+    if RESERVED.contains(&name) {
+        return Err(LinkError::Reserved(name.to_owned()));
+    }
+    Ok(())
+}
+
+/// Reads a time that packets take one way, of at most [`MAX_DELAY`](trace_file::MAX_DELAY).
+pub fn one_way(text: &str) -> Result<Span, InvalidValue> {
+    text.parse().ok().filter(|span| *span <= trace_file::MAX_DELAY).ok_or_else(|| {
+        InvalidValue::new(text, "a delay", "it like 14ms, 1.5s or 100us, at most 1h")
+    })
 }
 
 fn pairs<'t>(
@@ -280,7 +302,7 @@ pub fn setting(key: &str, value: &str, read: &mut Reader<'_>) -> Result<Setting,
         "down" => Change::Down(capacity(key, value, read)?),
         "up" => Change::Up(capacity(key, value, read)?),
         "delay" => Change::Delay(way, delay(key, value, read)?),
-        "jitter" => Change::Jitter(way, value.parse().map_err(invalid)?),
+        "jitter" => Change::Jitter(way, one_way(value).map_err(invalid)?),
         "reorder" => Change::Reorder(way, yes_or_no(value).map_err(invalid)?),
         "loss" => Change::Loss(way, loss(value).map_err(invalid)?),
         "queue" => Change::Queue(way, queue(value).map_err(invalid)?),
@@ -321,9 +343,13 @@ fn delay(key: &'static str, value: &str, read: &mut Reader<'_>) -> Result<DelayS
         let steps = trace(key, source, read, trace_file::delay)?;
         return Ok(DelaySpec::Trace { source: source.to_owned(), steps });
     }
-    value.parse().map(DelaySpec::Constant).map_err(|_| LinkError::Value {
+    one_way(value).map(DelaySpec::Constant).map_err(|_| LinkError::Value {
         key,
-        invalid: InvalidValue::new(value, "a delay", "it like 14ms, 1.5s or 100us, or trace:FILE"),
+        invalid: InvalidValue::new(
+            value,
+            "a delay",
+            "it like 14ms, 1.5s or 100us, at most 1h, or trace:FILE",
+        ),
     })
 }
 

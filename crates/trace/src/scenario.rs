@@ -38,7 +38,7 @@ pub struct Scenario {
 /// One emulated link, both directions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Interface name, `[a-z][a-z0-9-]{0,9}`.
+    /// Interface name, see [`link_name`](crate::link_text::link_name).
     pub name: String,
     /// From the far side to the device.
     pub down: DirectionSpec,

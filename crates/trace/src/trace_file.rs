@@ -16,7 +16,7 @@
 //! `latency_ms` is a round-trip time: the simulators that brought this format spend it once
 //! between a request and the first byte of its answer.
 //!
-//! Limits: [`MAX_BYTES`] a file, [`MAX_ENTRIES`] entries, [`MAX_PERIOD`] and [`MAX_RATE`].
+//! Limits: [`MAX_BYTES`] a file, [`MAX_ENTRIES`] entries, [`MAX_PERIOD`], [`MAX_DELAY`] and [`MAX_RATE`].
 
 mod json;
 mod lines;
@@ -30,6 +30,9 @@ pub const MAX_BYTES: usize = 64 << 20;
 pub const MAX_ENTRIES: usize = 8_000_000;
 /// The longest period of a trace.
 pub const MAX_PERIOD: Span = Span::from_secs(1_000 * 3_600);
+/// The longest one-way delay, of a trace and of any other part of a link: beyond every path on earth and
+/// to other planets.
+pub const MAX_DELAY: Span = Span::from_secs(3_600);
 /// The highest rate in a trace.
 pub const MAX_RATE: Rate = Rate::from_mbps(1_000_000);
 

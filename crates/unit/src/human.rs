@@ -5,6 +5,7 @@
 //! bare `10` could mean anything; [`bytes`] is for places where it cannot. `mbps` is refused,
 //! because half of the world reads it as megabytes.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use crate::{Rate, Size, Span, Time};
@@ -25,13 +26,53 @@ impl InvalidValue {
     }
 }
 
-/// At most 60 characters of foreign text, without control characters, for an error message.
+/// At most 60 characters of foreign text, made [`printable`], for an error message.
 pub fn quoted(text: &str) -> String {
-    let mut short: String = text.chars().take(60).collect::<String>().escape_debug().to_string();
-    if text.chars().nth(60).is_some() {
+    let (end, _) = text.char_indices().nth(60).unwrap_or((text.len(), ' '));
+    let mut short = printable(&text[..end]).into_owned();
+    if end < text.len() {
         short.push('…');
     }
     short
+}
+
+/// A name from outside (a host, an application, a file) on one line, without characters that a
+/// terminal acts on: each control character, line separator and mark that reverses the direction of
+/// writing becomes `\u` with four hexadecimal digits, as in JSON.
+pub fn printable(name: &str) -> Cow<'_, str> {
+    escaped(name, acts_on_terminal)
+}
+
+/// As [`printable`], for text of several lines: line ends and tabs stay. A JSON document keeps its
+/// meaning, because such characters stand only within its strings.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |one| acts_on_terminal(one) && !matches!(one, '\n' | '\t'))
+}
+
+fn escaped(text: &str, which: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&which) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for one in text.chars() {
+        if which(one) {
+            // None of them lies beyond U+FFFF.
+            out.push_str(&format!("\\u{:04x}", u32::from(one)));
+        } else {
+            out.push(one);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// C0 and C1 control characters, line and paragraph separators, and the marks of the Unicode
+/// bidirectional algorithm, which can show a name as another one.
+fn acts_on_terminal(one: char) -> bool {
+    one.is_control()
+        || matches!(
+            one,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 /// So many of something that has a regular plural: `no sessions`, `1 session`, `2 sessions`.
@@ -212,6 +253,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_name_cannot_colour_move_or_reverse_what_stands_around_it() {
+        assert_eq!(
+            printable("a\x1b[31mred\r\n\tb\u{9b}2J"),
+            "a\\u001b[31mred\\u000d\\u000a\\u0009b\\u009b2J"
+        );
+        assert_eq!(printable("exe.\u{202e}gpj\u{2028}\x7f"), "exe.\\u202egpj\\u2028\\u007f");
+        for kept in ["müller's \"phone\" \\ 5 µs …", "日本語", "نام\u{200c}ها", "👩\u{200d}🚀"]
+        {
+            assert!(matches!(printable(kept), Cow::Borrowed(same) if same == kept), "{kept}");
+        }
+    }
+
+    #[test]
+    fn lines_of_text_stay_lines_and_json_stays_the_same_json() {
+        assert_eq!(printable_lines("a\tb\n\x1b[1m\n"), "a\tb\n\\u001b[1m\n");
+    }
+
+    #[test]
+    fn a_quoted_text_is_cut_before_it_is_made_printable() {
+        assert_eq!(quoted("it's"), "it's");
+        assert_eq!(quoted(&"\n".repeat(61)), "\\u000a".repeat(60) + "…");
+        assert_eq!(quoted(&"µ".repeat(60)), "µ".repeat(60));
+    }
 
     #[test]
     fn one_is_not_many() {

@@ -1,11 +1,10 @@
-//! What is remembered of others, in the order in which it was heard of, so that a limit can take
-//! what is oldest first.
+//! A map that can evict the entry that was refreshed longest ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// A map that knows which of its entries was put there, or renewed, longest ago. Who has one keeps
-/// it within its limit.
+/// A map in the order in which entries were inserted or refreshed. It has no limit of its own: the
+/// owner calls [`LruMap::pop_oldest`] to stay within one.
 #[derive(Clone, Debug)]
 pub struct LruMap<K, V> {
     entries: HashMap<K, (u64, V)>,
@@ -24,6 +23,10 @@ impl<K, V> Default for LruMap<K, V> {
 impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
     pub fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     pub fn get(&self, key: &K) -> Option<&V> {

@@ -87,7 +87,9 @@ impl Samples {
             micros.copy_from_slice(self.used());
             micros.sort_unstable();
             let two = [micros[(micros.len() - 1) / 2], micros[micros.len() / 2]];
-            return Some(Span::from_nanos(two.into_iter().map(u64::from).sum::<u64>() * 500));
+            let nanos = two.into_iter().map(u64::from).sum::<u64>() * 500;
+            // What takes less than a microsecond takes some time.
+            return Some(Span::from_nanos(nanos).max(self.least));
         }
         let ranges = || self.used().iter().map(|cell| Range::of(*cell));
         let all: u64 = ranges().map(|range| u64::from(range.count)).sum();
@@ -198,6 +200,9 @@ mod tests {
         assert_eq!((odd.count(), odd.least()), (3, Some(Span::from_millis(10))));
         assert_eq!(of([40, 10, 20, 30]).median(), Some(Span::from_millis(25)));
         assert_eq!(of([7]).median(), Some(Span::from_millis(7)));
+        let mut short = Samples::default();
+        [310, 320, 330].into_iter().for_each(|nanos| short.push(Span::from_nanos(nanos)));
+        assert_eq!(short.median(), Some(Span::from_nanos(310)), "never nothing");
     }
 
     /// How far the median is off, as a part of what it should be.

@@ -1,6 +1,8 @@
 //! TOML tables whose every key and value knows its place in the text: what a file that people write
 //! by hand is read with, so that an error points at its line.
 
+use std::ops::Range;
+
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -26,9 +28,27 @@ pub fn document<T>(
 ) -> Result<T, Fault> {
     let root = DeTable::parse(text).map_err(|error| {
         let sentence = error.message().replace('\n', ", ");
-        Fault::new(error.span().map_or(0, |span| span.start), sentence)
+        let span = error.span().unwrap_or_default();
+        match sentence == "duplicate key" {
+            true => twice(text, span),
+            false => Fault::new(span.start, sentence),
+        }
     })?;
     read(Table::new(0, what, root.get_ref()))
+}
+
+/// The error for a key or a table that is defined a second time at `span`.
+fn twice(text: &str, span: Range<usize>) -> Fault {
+    let before = text.get(..span.start).unwrap_or_default();
+    let begins = before.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(begins..).and_then(|rest| rest.lines().next()).unwrap_or_default().trim();
+    let Some(header) = line.strip_prefix('[') else {
+        let key = quoted(text.get(span.clone()).unwrap_or_default());
+        return Fault::new(span.start, format!("`{key}` is given twice")).hint("keep one of them");
+    };
+    let name = quoted(header.trim_start_matches('[').split(']').next().unwrap_or_default().trim());
+    Fault::new(span.start, format!("the table `[{name}]` is given twice"))
+        .hint(format!("keep one, or write `[[{name}]]` for each where there may be several"))
 }
 
 /// Line and column of the byte `at`: both counted from one, the column in characters.
@@ -228,5 +248,27 @@ fn kind(value: &DeValue<'_>) -> &'static str {
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(text: &str) -> (usize, usize, String, Option<String>) {
+        let fault = document(text, "the file", |_| Ok(())).unwrap_err();
+        let (line, column) = place(text, fault.at);
+        (line, column, fault.sentence, fault.hint)
+    }
+
+    #[test]
+    fn what_is_given_twice_is_named() {
+        let (line, column, sentence, hint) = fault("a = 1\n[state]\nb = 1\n\n[state]\nb = 2\n");
+        assert_eq!((line, column), (5, 2));
+        assert_eq!(sentence, "the table `[state]` is given twice");
+        assert!(hint.unwrap().contains("`[[state]]`"));
+        let (line, _, sentence, hint) = fault("# é\nkey = 1\nkey = 2\n");
+        assert_eq!((line, sentence.as_str()), (3, "`key` is given twice"));
+        assert_eq!(hint.as_deref(), Some("keep one of them"));
     }
 }

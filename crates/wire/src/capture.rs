@@ -44,6 +44,8 @@ pub struct Packet<'a> {
     /// So many packets were lost by the capture itself between the packet before it and this one;
     /// where the file says so.
     pub lost_before: u64,
+    /// It is earlier than the packet before it in the capture.
+    pub steps_back: bool,
 }
 
 /// What a file says of where packets passed.
@@ -179,6 +181,9 @@ pub enum Broken {
         /// As its end says.
         last: u32,
     },
+    /// A record begins with zeros, as where the end of a file has room that was never written.
+    #[error("zeros stand where a packet should begin: the capture was not written to its end")]
+    Zeros,
     /// It describes more interfaces than [`INTERFACE_LIMIT`].
     #[error("it describes more than {INTERFACE_LIMIT} interfaces")]
     Interfaces,
@@ -194,6 +199,8 @@ pub struct Reader {
     interfaces: Vec<Interface>,
     /// When the last packet passed.
     last: Time,
+    /// When the last one did that was handed out.
+    before: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -208,14 +215,19 @@ impl Reader {
     /// answer of [`Step::More`] changes nothing: at the file's end it means that the file was cut.
     #[inline]
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, Broken> {
-        match &mut self.format {
+        let mut step = match &mut self.format {
             Some(Format::Pcap(pcap)) => pcap.step(bytes),
             Some(Format::Pcapng(pcapng)) => {
                 pcapng.step(bytes, &mut self.interfaces, &mut self.last)
             }
             Some(Format::Btsnoop(btsnoop)) => btsnoop.step(bytes, &mut self.interfaces),
             None => self.begin(bytes),
+        };
+        if let Ok(Step::Packet(packet, _)) = &mut step {
+            packet.steps_back = packet.at < self.before;
+            self.before = packet.at;
         }
+        step
     }
 
     /// The interfaces that were described so far. They never change their places.

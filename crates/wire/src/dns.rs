@@ -22,7 +22,7 @@ use manyways_unit::Span;
 
 use message::{Data, Message};
 
-pub use lookups::{Lookup, LookupLimits, Lookups, Question, Reply, Resolved, Transport};
+pub use lookups::{Heard, Lookup, LookupLimits, Lookups, Question, Reply, Resolved, Transport};
 pub use names::{Limits, Names};
 pub use registry::{Code, Kind};
 pub use resolutions::{AskedBy, Resolutions};

@@ -11,6 +11,7 @@
 mod fragments;
 mod ip;
 mod link;
+mod reason;
 #[cfg(test)]
 mod tests;
 mod tunnel;
@@ -45,6 +46,8 @@ pub struct Datagram<'a> {
     pub fragment: Option<Fragment>,
     /// The two bits that tell of congestion.
     pub ecn: u8,
+    /// The number that its sender gave it (RFC 6864); zero in IPv6, and of senders that give none.
+    pub id: u16,
     /// How many routers it may still pass.
     pub hop_limit: u8,
     /// It came in a tunnel.

@@ -32,6 +32,8 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// How many bytes it carries, captured or not.
     pub length: u32,
+    /// The number of the packet that it came in; zero where that says nothing.
+    pub packet: u16,
 }
 
 /// What a segment is.
@@ -87,6 +89,7 @@ impl<'a> Segment<'a> {
             options: Options::new(options, bytes.len() < header),
             payload: bytes.get(header..bytes.len().min(length)).unwrap_or_default(),
             length: u32::try_from(length - header).ok()?,
+            packet: 0,
         })
     }
 

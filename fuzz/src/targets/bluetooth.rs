@@ -47,6 +47,7 @@ pub(super) fn bluetooth(bytes: &[u8]) {
             length: whole.len(),
             is_sent: Some(first & 1 == 0),
             lost_before: 0,
+            steps_back: false,
         };
         watched.handle(&interface, &packet);
         rest = next;

@@ -105,10 +105,11 @@ impl World {
         let server = SocketAddr::from(([192, 0, 2, 53], 53));
         let (from, to) = if is_up { (phone, server) } else { (server, phone) };
         let before = self.lookups.unread();
-        let resolved = self.lookups.handle(now, Transport::Udp, from, to, message, length);
+        let heard = self.lookups.handle(now, Transport::Udp, from, to, message, length);
         self.passed += 1 - (self.lookups.unread() - before);
+        assert_eq!(heard.is_dns, self.lookups.unread() == before);
         assert!(self.lookups.len() <= 4);
-        if let Some(resolved) = resolved {
+        if let Some(resolved) = heard.resolved {
             self.names.learn(now, &resolved);
             self.check(now, &resolved);
         }

@@ -1,6 +1,6 @@
 //! The parsers of `manyways-trace`.
 
-use manyways_record::event;
+use manyways_record::event::{self, EventFamily};
 use manyways_trace::link_text;
 use manyways_trace::scenario::{self, CapacitySpec, DelaySpec, LinkSpec};
 use manyways_trace::trace_file::{self, Format};
@@ -165,9 +165,15 @@ fn one_sentence(sentence: &str, hint: Option<&str>) {
 }
 
 pub(super) fn event_log(bytes: &[u8]) {
-    let Ok(log) = event::parse(bytes) else { return };
+    reads_back::<manyways_lab::event::LabEvent>(bytes);
+    reads_back::<manyways_net::fetch::event::TransferEvent>(bytes);
+    reads_back::<manyways_net::bond::event::BondEvent>(bytes);
+}
+
+fn reads_back<E: EventFamily + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    let Ok(log) = event::parse::<E>(bytes) else { return };
     let mut text = event::line(&log.header);
     text.extend(log.records.iter().map(event::line));
-    let again = event::parse(text.as_bytes());
+    let again = event::parse::<E>(text.as_bytes());
     assert_eq!(again.map(|log| log.records), Ok(log.records));
 }

@@ -336,12 +336,13 @@ pub(super) fn quic_flow(bytes: &[u8]) {
             length: whole.len() + 28,
             fragment: None,
             ecn: what,
+            id: 0,
             hop_limit: 64,
             is_tunnelled: false,
         };
         let [from, to] = ports;
         let datagram = udp::Datagram { from, to, payload: captured, length: whole.len() };
-        table.handle(now, &packet, &datagram);
+        table.handle(now, &packet, &datagram, what == u8::MAX);
         assert!(table.len() <= 3);
         fed += 1;
     }

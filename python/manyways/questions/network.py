@@ -139,7 +139,7 @@ QUESTIONS = (
     ),
     Question(
         name="limits",
-        title="What keeps servers from sending faster, by device class and by server cluster",
+        title="What limits servers, by device class and by server cluster",
         tables=("tcp",),
         source="tcp",
         observations=(

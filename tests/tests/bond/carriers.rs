@@ -143,5 +143,10 @@ fn quic_that_sleeps_wakes_without_a_word() {
     let mut application = socks(&world, at(SERVER[0], 7));
     let (mut server, _) = accept(&listener);
     speak(&mut application, &mut server);
-    assert_eq!(deep.times("is down") + deep.times("does not know the session"), 0, "{}", deep.said());
+    assert_eq!(
+        deep.times("is down") + deep.times("does not know the session"),
+        0,
+        "{}",
+        deep.said()
+    );
 }

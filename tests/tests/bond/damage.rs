@@ -160,6 +160,11 @@ fn datagrams_of_a_quic_carrier_that_are_damaged_or_come_again_are_none() {
         let data = vec![length; usize::from(length) * 10];
         arrives(&server, &data, || association.send(at(SERVER[0], 4000), &data));
     }
-    assert_eq!(client.times("is down") + client.times("does not know the session"), 0, "{}", client.said());
+    assert_eq!(
+        client.times("is down") + client.times("does not know the session"),
+        0,
+        "{}",
+        client.said()
+    );
     assert_eq!(gateway.times(" closed: "), 0, "{}", gateway.said());
 }

@@ -274,14 +274,14 @@ fn destinations_that_are_selected_in_vain_are_said() {
         "to:10.88.0.0/16 intercepts nothing: 10.0.0.0/8 is private, or a network that this host is on",
         "hint: --include-private intercepts such networks too",
         "to:127.0.0.0/8 intercepts nothing: it is loopback (127.0.0.0/8)",
-        "to:198.18.0.1/32 intercepts nothing: it is the gateway itself",
+        "to:198.18.0.1 intercepts nothing: it is the gateway itself",
     ] {
         assert_eq!(client.times(words), 1, "{words}: {}", client.said());
     }
     assert_eq!(client.times("intercepts nothing"), 3, "{}", client.said());
     drop(client);
-    let client =
-        keys.client_at(&to, &["--intercept", vain[0], "--include-private", "--fail-mode", "closed"]);
+    let client = keys
+        .client_at(&to, &["--intercept", vain[0], "--include-private", "--fail-mode", "closed"]);
     client.says("the gateway has not answered yet");
     assert_eq!(client.times("intercepts nothing"), 0, "{}", client.said());
 }

@@ -1,6 +1,7 @@
 //! That traffic goes where the policy says, and nowhere else.
 
-use manyways_record::event::{self, BondShare, Event};
+use manyways_net::bond::event::{BondEvent, BondShare};
+use manyways_record::event;
 
 use crate::needs_world;
 use crate::world::World;
@@ -9,7 +10,7 @@ use crate::world::World;
 fn shares(log: &str) -> Vec<(BondShare, BondShare)> {
     let log = event::parse(log.as_bytes()).expect("the event log reads");
     let closed = log.records.into_iter().filter_map(|record| match record.event {
-        Event::BondClose { paths, .. } => {
+        BondEvent::BondClose { paths, .. } => {
             let of = |name: &str| paths.get(name).copied().unwrap_or_default();
             Some((of("wifi"), of("lte")))
         }

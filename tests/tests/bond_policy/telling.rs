@@ -1,6 +1,7 @@
 //! What is told: status, why, check, metrics and the event log.
 
-use manyways_record::event::{self, Event};
+use manyways_net::bond::event::BondEvent;
+use manyways_record::event;
 use manyways_tests::{Need, finish, manyways, needs};
 use serde_json::Value;
 
@@ -56,7 +57,9 @@ fn a_status_names_networks_applications_and_rules() {
         assert_eq!(path["state"], "up");
         assert!(path["rtt_seconds"].as_f64().is_some_and(|rtt| rtt > 0.005), "{path}");
     }
-    assert!(busy["paths"][1]["plan_remaining_bytes"].as_u64().is_some_and(|left| left < 1_000_000_000));
+    assert!(
+        busy["paths"][1]["plan_remaining_bytes"].as_u64().is_some_and(|left| left < 1_000_000_000)
+    );
     assert_eq!(busy["paths"][0]["plan_remaining_bytes"], Value::Null);
     let stream = &busy["streams"][0];
     assert_eq!(stream["domain"], "files.example");
@@ -209,25 +212,25 @@ fn the_event_log_tells_of_paths_connections_and_decisions() {
         .succeeded();
     let log = event::parse(world.read("events").as_bytes()).expect("the event log reads");
     assert_eq!((log.header.tool.as_str(), log.skipped), ("bond", 0));
-    let has = |what: &str, fits: &dyn Fn(&Event) -> bool| {
+    let has = |what: &str, fits: &dyn Fn(&BondEvent) -> bool| {
         assert!(log.records.iter().any(|record| fits(&record.event)), "{what}: {log:?}");
     };
-    let state = |wanted: (&str, &str), event: &Event| match event {
-        Event::BondPath { path, state } => (path.as_str(), state.as_str()) == wanted,
+    let state = |wanted: (&str, &str), event: &BondEvent| match event {
+        BondEvent::BondPath { path, state } => (path.as_str(), state.as_str()) == wanted,
         _ => false,
     };
     has("LTE came up", &|event| state(("lte", "up"), event));
     has("LTE went", &|event| state(("lte", "down"), event));
     has(
         "a connection began",
-        &|event| matches!(event, Event::BondOpen(open) if open.stream == 0 && open.to.ends_with(":80")),
+        &|event| matches!(event, BondEvent::BondOpen(open) if open.stream == 0 && open.to.ends_with(":80")),
     );
     has(
         "it ended",
-        &|event| matches!(event, Event::BondClose { stream: 0, down_bytes, .. } if *down_bytes > 1_000_000),
+        &|event| matches!(event, BondEvent::BondClose { stream: 0, down_bytes, .. } if *down_bytes > 1_000_000),
     );
     has("another was refused", &|event| {
-        matches!(event, Event::BondPolicy { stream: None, rule: Some(rule), decision, .. }
+        matches!(event, BondEvent::BondPolicy { stream: None, rule: Some(rule), decision, .. }
             if rule == "no" && decision == "block")
     });
 }

@@ -4,12 +4,14 @@
 //! it dropped) and what both ends were told to do; the capture is tcpdump's.
 
 mod applications;
+mod command;
 mod compare;
 mod cuts;
 mod limits;
 mod live;
 mod loss;
 mod names;
+mod phone;
 mod quic;
 mod rows;
 mod rtt;

@@ -1,6 +1,7 @@
 //! `--events`: the timeline of a run.
 
-use manyways_record::event::{Event, Record, parse};
+use manyways_net::fetch::event::TransferEvent;
+use manyways_record::event::{Record, parse};
 use serde_json::Value;
 
 use crate::far::{Far, LENGTH, TWO_LINKS, Transfer};
@@ -27,15 +28,15 @@ fn every_transfer_is_in_the_log_from_start_to_end() {
         let (mut start, mut end) = (None, None);
         for Record { time, event } in &log.records {
             match event {
-                Event::TransferStart { transfer, url } if *transfer == number => {
+                TransferEvent::TransferStart { transfer, url } if *transfer == number => {
                     assert_eq!(*url, format!("https://origin.lab/{name}"));
                     start = Some(*time);
                 }
-                Event::PathSample(sample) if sample.transfer == number => {
+                TransferEvent::PathSample(sample) if sample.transfer == number => {
                     let known = bytes.iter_mut().find(|(path, _)| *path == sample.path);
                     known.expect("a path of the lab").1 = sample.bytes;
                 }
-                Event::TransferEnd { transfer, complete, bytes } if *transfer == number => {
+                TransferEvent::TransferEnd { transfer, complete, bytes } if *transfer == number => {
                     assert_eq!((*complete, *bytes), (true, LENGTH));
                     end = Some(*time);
                 }

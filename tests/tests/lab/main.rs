@@ -8,6 +8,7 @@ mod device;
 mod ends;
 mod mptcp;
 mod nat;
+mod odd_links;
 mod radio;
 mod records;
 mod refusals;

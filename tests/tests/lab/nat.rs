@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use manyways_record::event::{self, Event};
+use manyways_lab::event::LabEvent;
+use manyways_record::event;
 use manyways_tests::{Need, folder, needs};
 
 use crate::running::{nginx, script_in};
@@ -47,7 +48,7 @@ fn talk(middlebox: &str) -> (String, u64) {
     let seen = script_in(&options, &format!("perl {}", file("client"))).succeeded().stdout;
     let log = event::parse(&fs::read(file("timeline")).expect("a timeline")).expect("it reads");
     let dropped = log.records.iter().filter_map(|record| match &record.event {
-        Event::LinkSample(sample) => Some(sample.dropped_packets.middlebox),
+        LabEvent::LinkSample(sample) => Some(sample.dropped_packets.middlebox),
         _ => None,
     });
     (seen, dropped.max().unwrap_or_default())

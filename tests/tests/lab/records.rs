@@ -4,19 +4,20 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use manyways_record::event::{self, Event, LinkSample, Log, Way};
+use manyways_lab::event::{LabEvent, LinkSample, Way};
+use manyways_record::event::{self, Log};
 use manyways_tests::{Need, finish, folder, manyways, needs};
 
 use crate::running::{nginx, script_in};
 
-fn timeline(file: &Path) -> Log {
+fn timeline(file: &Path) -> Log<LabEvent> {
     event::parse(&fs::read(file).expect("a timeline was written")).expect("it reads")
 }
 
 /// The last sample of one direction of a link.
-fn last(log: &Log, link: &str, direction: Way) -> LinkSample {
-    let sample = |event: &Event| match event {
-        Event::LinkSample(sample) if sample.link == link && sample.direction == direction => {
+fn last(log: &Log<LabEvent>, link: &str, direction: Way) -> LinkSample {
+    let sample = |event: &LabEvent| match event {
+        LabEvent::LinkSample(sample) if sample.link == link && sample.direction == direction => {
             Some(sample.clone())
         }
         _ => None,
@@ -111,9 +112,9 @@ fn the_timeline_tells_what_was_changed_and_what_ran() {
         "manyways lab set --lab $LAB_NAME wifi down=5mbit up-delay=2ms",
     )
     .succeeded();
-    let changes = |log: &Log| -> Vec<(u64, String, Vec<String>)> {
-        let change = |record: &event::Record| match &record.event {
-            Event::LinkChange { link, set } => {
+    let changes = |log: &Log<LabEvent>| -> Vec<(u64, String, Vec<String>)> {
+        let change = |record: &event::Record<LabEvent>| match &record.event {
+            LabEvent::LinkChange { link, set } => {
                 Some((record.time.as_nanos() / 1_000_000, link.clone(), set.clone()))
             }
             _ => None,
@@ -140,9 +141,9 @@ fn the_timeline_tells_what_was_changed_and_what_ran() {
     assert_eq!(set, ["loss=100%", "down=1mbit state=silent"]);
     // Planned, not measured: the moments are a hundred milliseconds apart whatever the machine does.
     assert!((100..=101).contains(&(changes[1].0 - changes[0].0)), "{changes:?}");
-    let workload = |event: &Event| match event {
-        Event::WorkloadStart { workload } => Some(format!("start {workload}")),
-        Event::WorkloadEnd { workload, exit, .. } => Some(format!("end {workload} {exit:?}")),
+    let workload = |event: &LabEvent| match event {
+        LabEvent::WorkloadStart { workload } => Some(format!("start {workload}")),
+        LabEvent::WorkloadEnd { workload, exit, .. } => Some(format!("end {workload} {exit:?}")),
         _ => None,
     };
     let ran: Vec<_> = read.records.iter().filter_map(|record| workload(&record.event)).collect();

@@ -30,7 +30,10 @@ fn links_that_make_no_sense() {
     for (link, sentence, hint) in [
         ("", "cannot name a link", "write a link like"),
         ("Wifi", "`Wifi` cannot name a link", "write a link like"),
-        ("lo", "`lo` cannot name a link", "write a link like"),
+        ("lo", "`lo` cannot name a link", "call it lo1"),
+        ("all", "`all` cannot name a link", "call it all1"),
+        ("default:delay=1ms", "`default` cannot name a link", "call it default1"),
+        ("wifi:delay=20h", "at most 1h", ""),
         ("averylongname", "`averylongname` cannot name a link", "write a link like"),
         ("wifi:down", "`down` is no setting of a link", "write a link like"),
         ("wifi:donw=1mbit", "a link has no `donw`", "did you mean `down`?"),
@@ -58,6 +61,7 @@ fn labs_that_make_no_sense() {
     refused(&shell(&[]), 2, "a lab needs at least one link", "--link wifi:");
     refused(&with(&["--host", "a b"]), 2, "`a b` cannot name a host", "write a host like");
     refused(&with(&["--host", "far:lte=1ms"]), 2, "a link `lte` that is not there", "host like");
+    refused(&with(&["--host", "far:wifi=20h"]), 2, "at most 1h", "write a host like");
     refused(&with(&["--host", "far:wifi"]), 2, "`wifi` is no LINK=DELAY", "write a host like");
     refused(&with(&["--name", "../x"]), 2, "`../x` cannot name a lab", "at most 40 letters");
     refused(&with(&["--name", "lock"]), 2, "`lock` cannot name a lab", "at most 40 letters");

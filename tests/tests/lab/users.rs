@@ -172,3 +172,56 @@ fn the_way_out_comes_and_goes() {
     }
     assert_eq!(lines[2..], ["1000000", "nobody", "as before", "1", "1", "0"], "{}", done.stderr);
 }
+
+/// What a host of the test's own says before and after, and where a lab's IPv6 leads meanwhile.
+fn way_out_v6(prepare: &str, inside: &str) -> Finished {
+    let files = folder();
+    let script = files.path().join("script");
+    let text = format!(
+        "ip link set lo up; ip -6 addr add 2001:db8:7::7/128 dev lo nodad\n\
+         ip link add up0 type veth peer name up1; ip link set up0 up; ip link set up1 up\n\
+         {prepare}\n\
+         state() {{ cd /proc/sys/net/ipv6/conf; grep . */accept_ra all/forwarding; ip -6 route; \
+           nft list ruleset; }}\n\
+         LAB_DIR={dir} sh {nginx} outside & server=$!\n\
+         until curl -sS -o /dev/null 'http://[2001:db8:7::7]/address' 2>/dev/null; do \
+           kill -0 $server || exit 1; done\n\
+         before=$(state)\n\
+         {manyways} lab shell --cc reno --internet --link wifi:delay=1ms -- sh -c '{inside}'\n\
+         [ \"$(state)\" = \"$before\" ] && echo as before\n\
+         kill $server",
+        dir = files.path().display(),
+        nginx = nginx_script(),
+        manyways = manyways_path().display(),
+    );
+    fs::write(&script, text).expect("room for a script");
+    let _guard = among_others();
+    finish(Command::new("unshare").args(["--net", "sh"]).arg(&script))
+}
+
+#[test]
+fn the_way_out_has_ipv6_where_the_host_has_it() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("nft"), Need::Command("curl"));
+    needs!(Need::Command("nginx"), Need::File("/proc/sys/net/ipv6/conf/all/forwarding"));
+    let done = way_out_v6(
+        "ip -6 addr add 2001:db8:1::1/64 dev up0 nodad; ip -6 route add default via 2001:db8:1::2",
+        "curl -sS --interface wifi http://[2001:db8:7::7]/address; \
+         curl -sS -o /dev/null -w \"%{size_download}\\n\" http://[2001:db8:7::7]/1M",
+    );
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert!(lines.first().is_some_and(|line| line.starts_with("fd00:127:")), "{done:?}");
+    assert_eq!(lines[1..], ["1000000", "as before"], "{}", done.stderr);
+    assert!(!done.stderr.contains("IPv6"), "{}", done.stderr);
+}
+
+/// Who tries IPv6 there is refused at once, rather than left to wait.
+#[test]
+fn the_way_out_says_that_the_host_has_no_ipv6() {
+    needs!(Need::Root, Need::Command("ip"), Need::Command("nft"), Need::Command("curl"));
+    needs!(Need::Command("nginx"), Need::File("/proc/sys/net/ipv6/conf/all/forwarding"));
+    let done = way_out_v6("true", "curl -s -m 100 http://[2001:db8:9::9]/; echo $?");
+    let said = "manyways: this machine has no IPv6 way to the internet";
+    assert!(done.stderr.contains(said), "{}", done.stderr);
+    // 7: it cannot connect; 28 would be that it has waited in vain.
+    assert_eq!(done.stdout, "7\nas before\n", "{}", done.stderr);
+}

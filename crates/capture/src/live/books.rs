@@ -154,7 +154,8 @@ impl<'a> Books<'a> {
     pub(super) fn close(self, fault: Option<String>) -> Outcome {
         let (counters, taken, missed) = self.before;
         let summary = self.survey.summary().clone();
-        let capture = Capture { name: self.interface, packets: taken, missed, fault };
+        let times = counters.first.zip(counters.last);
+        let capture = Capture { name: self.interface, packets: taken, missed, times, fault };
         Outcome { captures: vec![capture], counters, summary }
     }
 
@@ -170,7 +171,8 @@ impl<'a> Books<'a> {
         if let Some(sets) = self.sets.as_mut() {
             let summary = self.survey.take_recent();
             let name = self.interface.clone();
-            let capture = Capture { name, packets: taken, missed, fault: None };
+            let times = counters.first.zip(counters.last);
+            let capture = Capture { name, packets: taken, missed, times, fault: None };
             let set = Outcome { captures: vec![capture], counters, summary };
             let rows: Vec<(&str, u64)> =
                 sets.folder().map(|folder| folder.rows().collect()).unwrap_or_default();
@@ -208,6 +210,7 @@ impl<'a> Books<'a> {
             name: self.interface.clone(),
             packets: self.before.1 + taken,
             missed: self.before.2 + missed,
+            times: counters.first.zip(counters.last),
             fault: None,
         };
         self.listener.progress(&Outcome { captures: vec![capture], counters, summary }, flows);

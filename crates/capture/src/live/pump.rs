@@ -51,6 +51,8 @@ pub(super) struct Pump {
     turn: u64,
     block: Block,
     pool: Vec<Block>,
+    /// When the last one passed that was taken.
+    latest: Time,
     /// Packets that were taken, and those that the kernel had no room for.
     taken: u64,
     missed: u64,
@@ -80,6 +82,7 @@ impl Pump {
             turn: 0,
             block,
             pool: Vec::new(),
+            latest: Time::ZERO,
             taken: 0,
             missed: 0,
         }
@@ -173,7 +176,7 @@ impl Pump {
     /// Takes a block from the ring; none where there is none. Says whether a packet in it passed at
     /// `end` or later: those are left out.
     fn take(&mut self, end: Option<Time>) -> Option<bool> {
-        let Self { live, block, taken, .. } = self;
+        let Self { live, block, taken, latest, .. } = self;
         let (link, shards) = (live.interfaces.first()?.link, self.tasks.len() as u8);
         let mut is_past = false;
         let each = |frame: &Frame<'_>| {
@@ -189,7 +192,8 @@ impl Pump {
                 is_past = true;
             } else if !told.is_copy() {
                 *taken += 1;
-                block.push(frame.at, told.is_sent(), frame.length, shards, |out| {
+                let steps_back = frame.at < std::mem::replace(latest, frame.at);
+                block.push((frame.at, steps_back), told.is_sent(), frame.length, shards, |out| {
                     told.write(link, frame.bytes, out)
                 });
             }
@@ -199,7 +203,7 @@ impl Pump {
 
     /// Gives what was taken to those who look at it.
     fn send(&mut self) -> Result<(), Deaf> {
-        if self.block.len() == 0 {
+        if self.block.seen().count == 0 {
             return Ok(());
         }
         self.pool.extend(self.used.try_iter().filter_map(Arc::into_inner));

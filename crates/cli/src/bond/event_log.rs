@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use manyways_net::bond::client::Client;
+use manyways_net::bond::event::BondEvent;
 use manyways_net::bond::journal::Journal;
 use manyways_record::event::{Header, Record, line};
 use tokio::sync::mpsc;
@@ -44,8 +45,8 @@ pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
 /// Writes a record and those that are there already.
 fn write(
     out: &mut BufWriter<File>,
-    record: &Record,
-    records: &mut mpsc::UnboundedReceiver<Record>,
+    record: &Record<BondEvent>,
+    records: &mut mpsc::UnboundedReceiver<Record<BondEvent>>,
 ) -> io::Result<()> {
     out.write_all(line(record).as_bytes())?;
     while let Ok(record) = records.try_recv() {

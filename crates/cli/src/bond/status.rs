@@ -2,7 +2,7 @@
 
 mod screen;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use manyways_net::bond::control::{
 };
 
 use crate::failure::Failure;
+use crate::output;
 
 /// Show what a running client is doing: its networks, and what goes over which of them.
 ///
@@ -47,19 +48,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let again = args.watch || (terminal && !args.once);
     loop {
         let text = text(args)?;
-        let mut out = io::stdout().lock();
-        // Home, and what was there goes: shown at once, so that it does not flicker.
-        let frame = match terminal && again {
-            true => format!("\x1b[H\x1b[J{text}"),
-            false => text,
-        };
-        let written = out.write_all(frame.as_bytes()).and_then(|()| out.flush());
-        match written {
-            // Whoever read has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
-            written => written?,
+        match terminal && again {
+            true => output::screen(&text),
+            false => output::text(&text),
         }
-        if !again {
+        if !again || output::is_lost() {
             break;
         }
         std::thread::sleep(Duration::from_secs(1));

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use manyways_net::bond::control::{self, BondRole, ControlRequest, ControlResponse};
 use manyways_net::bond::why::{WhyQuery, WhyReport};
-use manyways_unit::human;
+use manyways_unit::human::{self, printable};
 
 use super::client::parse_user;
 use super::status::{failure, unexpected};
@@ -140,7 +140,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn words(why: &WhyReport) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
-        text += &words;
+        // Rules, names and labels in it are other people's text.
+        text += &printable(&words);
         text.push('\n');
     };
     if let Some(words) = &why.not_intercepted {

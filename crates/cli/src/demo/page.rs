@@ -5,11 +5,11 @@ use manyways_unit::Span;
 use super::contender::{End, Run};
 use super::outcome::Outcome;
 use super::requests::{self, Request};
-use crate::report::bars::{Bar, Bars, WIDTH};
-use crate::report::ranges::{self, Ranges};
-use crate::report::svg::{Anchor, Drawing};
-use crate::report::timeline::{Panel, Timeline};
-use crate::report::{Column, Line, Page};
+use manyways_report::bars::{Bar, Bars, WIDTH};
+use manyways_report::ranges::{self, Ranges};
+use manyways_report::svg::{Anchor, Drawing};
+use manyways_report::timeline::{Panel, Timeline};
+use manyways_report::{Column, Line, Page};
 
 /// The contender that the demonstration is about.
 const OURS: &str = "manyways";

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use manyways_record::event::{self, Event};
+use manyways_net::fetch::event::TransferEvent;
+use manyways_record::event;
 use manyways_unit::Span;
 use serde::{Serialize, Serializer};
 
@@ -77,29 +78,29 @@ pub fn read(log: &[u8]) -> Result<Vec<Request>, String> {
     let mut requests: BTreeMap<u64, Request> = BTreeMap::new();
     for record in log.records {
         let start = match (&record.event, start) {
-            (Event::TransferStart { transfer: 0, .. }, _) => *start.insert(record.time),
+            (TransferEvent::TransferStart { transfer: 0, .. }, _) => *start.insert(record.time),
             (_, Some(start)) => start,
             (_, None) => continue,
         };
         let at = record.time.since(start);
         match record.event {
-            Event::Request { transfer: 0, path: link, request, from, to } => {
+            TransferEvent::Request { transfer: 0, path: link, request, from, to } => {
                 let (response, over, how) = (None, None, None);
                 let (changes, pieces) = (Vec::new(), Vec::new());
                 let sent = at;
                 let fresh = Request { link, sent, response, over, how, from, to, changes, pieces };
                 requests.insert(request, fresh);
             }
-            Event::Response { transfer: 0, request, .. } => {
+            TransferEvent::Response { transfer: 0, request, .. } => {
                 change(&mut requests, request, |known| known.response = Some(at));
             }
-            Event::Received { transfer: 0, request, from, to, .. } if from < to => {
+            TransferEvent::Received { transfer: 0, request, from, to, .. } if from < to => {
                 change(&mut requests, request, |known| known.pieces.push(Piece { at, from, to }));
             }
-            Event::RangeEnd { transfer: 0, request, to, .. } => {
+            TransferEvent::RangeEnd { transfer: 0, request, to, .. } => {
                 change(&mut requests, request, |known| known.changes.push(Change { at, to }));
             }
-            Event::RequestEnd { transfer: 0, request, how, .. } => {
+            TransferEvent::RequestEnd { transfer: 0, request, how, .. } => {
                 change(&mut requests, request, |known| {
                     (known.over, known.how) = (Some(at), Some(how));
                 });

@@ -3,11 +3,10 @@
 mod document;
 mod text;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use manyways_capture::{Alignment, Folder, Progress, Site, Sources};
 use manyways_flows::align::{Delay, Place};
 use manyways_record::table::{Batch, Schema};
@@ -56,8 +55,9 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<ExitCode> {
     let sites = sites(&args.captures, &args.same_clock)?;
-    let folder = args.output.as_ref().map(|path| Folder::create(path, args.force)).transpose();
-    let mut folder = folder.map_err(super::folder_failure)?;
+    // A capture of a point may be given as a folder with one capture in it.
+    let paths: Vec<PathBuf> = args.captures.iter().map(|capture| path_of(capture).into()).collect();
+    let mut folder = super::folder(args.output.as_deref(), args.force, &paths)?;
     let progress = Progress::default();
     let alignment =
         manyways_capture::align(&sites, args.log.as_deref(), &progress).map_err(|error| {
@@ -76,12 +76,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         true => serde_json::to_string(&document)? + "\n",
         false => text::text(&alignment),
     };
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            return Err(error).context("cannot write the summary");
-        }
-        _ => {}
-    }
+    crate::output::text(&text);
     let mut code = ExitCode::SUCCESS;
     for capture in &alignment.captures {
         let Some(fault) = &capture.fault else { continue };
@@ -89,7 +84,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         code = ExitCode::FAILURE;
     }
     if code == ExitCode::FAILURE {
-        eprintln!("hint: what was read before is in the results");
+        eprintln!("hint: the results are of the packets before that");
     }
     Ok(code)
 }
@@ -169,6 +164,12 @@ fn sites(captures: &[String], same_clock: &[String]) -> Result<Vec<Site>, Failur
         sites.iter_mut().filter(|site| site.clock == gone).for_each(|site| site.clock = kept);
     }
     Ok(sites)
+}
+
+/// A capture without its place.
+fn path_of(capture: &str) -> &str {
+    let named = capture.split_once('=').filter(|(name, _)| place_of(name).is_some());
+    named.map_or(capture, |(_, path)| path)
 }
 
 fn place_of(name: &str) -> Option<Place> {

@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 
 use crate::failure::Failure;
+use crate::report_file::keep_apart;
 
 /// Which Python to run.
 const PYTHON: &str = "MANYWAYS_PYTHON";
@@ -87,6 +88,9 @@ impl Args {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
+    if let Some((folder, plot)) = args.folder.as_ref().zip(args.plot.as_ref()) {
+        keep_apart(&[folder], &[plot])?;
+    }
     let python = std::env::var_os(PYTHON).unwrap_or_else(|| "python3".into());
     let shown = python.to_string_lossy().into_owned();
     let start = |error: std::io::Error| {

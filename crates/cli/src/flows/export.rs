@@ -1,14 +1,16 @@
 //! `manyways flows export`: tables for other programs.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use manyways_capture::{Export, ExportError, Format, Tables, Written};
+use manyways_capture::{Export, ExportError, Folder, Format, Tables, Written};
 use serde::Serialize;
 
+use super::folder_failure;
 use crate::failure::Failure;
+use crate::report_file::keep_apart;
 
 /// Write tables of flows in a format that other programs read.
 ///
@@ -92,6 +94,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return to_stdout(&export, args);
     };
     let is_file = args.table.is_some() || matches!(args.format, Name::Ipfix);
+    match is_file {
+        true => keep_apart(&[&args.folder], &[out])?,
+        false => {
+            Folder::keep_apart(out, std::slice::from_ref(&args.folder)).map_err(folder_failure)?
+        }
+    }
     let written = match is_file {
         true => export.to_file(out, args.force),
         false => export.to_folder(out, args.force),
@@ -152,8 +160,7 @@ fn told(Written { name, rows, .. }: &Written) -> String {
 fn warn(written: &[Written], out: &Path) {
     let left_out: u64 = written.iter().map(|one| one.left_out).sum();
     if left_out > 0 {
-        let _ = writeln!(
-            io::stderr(),
+        eprintln!(
             "manyways: {left_out} flows are not in {}: they have no addresses, ports or times that \
              the format takes",
             out.display()

@@ -34,6 +34,11 @@ pub struct Args {
 }
 
 impl Args {
+    /// The files that are read.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.pools.iter().chain(&self.organisations).chain(&self.dns).map(PathBuf::as_path)
+    }
+
     /// Settings with what these files say.
     pub fn settings(&self) -> Result<Settings, Failure> {
         let mut settings = Settings::default();

@@ -3,25 +3,25 @@
 mod charts;
 #[cfg(test)]
 mod tests;
-mod words;
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 
-use manyways_capture::Outcome;
+use manyways_capture::{Capture, Outcome};
 use manyways_flows::analysis::{Distribution, LOSSES, Overview, Party, Slow};
 use manyways_flows::flow::{Limit, LimitedBy};
 use manyways_unit::Span;
-use manyways_wire::frame::Opaque;
 
-use super::summary::{count, lasted, lost, percent, plural, size};
-use crate::report::svg::number;
-use crate::report::{Column, Line, Page};
-use words::{cut, moment, of_day, rate, share, span};
+use super::summary;
+use super::summary::{count, duration, lost, meaning, percent, plural, reasons, size};
+use manyways_report::number::{cut, moment, rate, share, span, time_of_day};
+use manyways_report::svg::number;
+use manyways_report::{Column, Line, Page};
 
 /// So many servers and clients have lines of their own.
 const PARTIES: usize = 15;
-/// So many captures are named.
-const CAPTURES: usize = 10;
+/// So many captures have lines of their own.
+const CAPTURES: usize = 50;
 /// So many characters of a name of others are shown, and of what else is long.
 const NAME: usize = 30;
 const SHORT: usize = 16;
@@ -51,12 +51,14 @@ pub fn html(outcome: &Outcome, about: &About<'_>) -> String {
         page.figure(&drawing, &caption);
     }
     if let Some(drawing) = charts::limits(outcome, overview) {
-        page.heading("What keeps servers from sending faster");
+        page.heading("What limits servers");
         page.figure(
             &drawing,
             "Shares of the time between the data segments of servers, in TCP flows; behind a bar \
              how long that is in all flows together. A long flow counts more.",
         );
+        let means = |limit| format!("{}: {}.", summary::words(limit), meaning(limit));
+        page.notes(&charts::LIMITS.map(means));
     }
     round_trips(&mut page, outcome);
     losses(&mut page, outcome, overview);
@@ -81,21 +83,18 @@ pub fn html(outcome: &Outcome, about: &About<'_>) -> String {
     carried(&mut page, overview);
     page.heading("The capture");
     page.notes(&capture(outcome, about));
+    captures(&mut page, outcome, about);
     page.heading("How to read this");
     page.notes(&HOW_TO_READ.map(str::to_owned));
     page.html(&format!("manyways {} flows", env!("CARGO_PKG_VERSION")))
 }
 
-const HOW_TO_READ: [&str; 6] = [
+const HOW_TO_READ: [&str; 5] = [
     "A round trip has two halves: local, between the capture point and the local end, and remote, \
      behind it. A local half that is long means this side's access network, mostly Wi-Fi; a remote \
      one means distance.",
     "Loss is local or remote alike: on which side of the capture point a segment went missing. What \
      the capture itself missed does not count.",
-    "A full path: what is sent stands in a queue, so that more would not arrive sooner. Loss: \
-     packets are lost although there is no queue. Start-up: the window still grows, which takes \
-     round trips. The receiver's window: the client takes no more. The server's thinking: it was \
-     asked and sends nothing yet. Nothing to send: nobody asked.",
     "The servicing rate is how fast requests of HTTP/1 are answered: their bytes by the time from \
      each request to the last byte of its response.",
     "Response times that are inferred are from a change of direction in what is encrypted: a \
@@ -125,7 +124,7 @@ fn lead(outcome: &Outcome) -> String {
         "{} and {} in {}, from {} to {}",
         plural(counters.packets, "packet"),
         size(counters.bytes),
-        span(lasted(outcome)),
+        duration(outcome),
         moment(first),
         moment(last)
     )
@@ -136,17 +135,26 @@ fn highlights(outcome: &Outcome) -> Vec<(String, String)> {
     let mut highlights = vec![("TCP flows".to_owned(), count(summary.flows))];
     let mut add = |what: &str, much: String| highlights.push((what.to_owned(), much));
     if let Some(median) = summary.rtt.median() {
-        add("Median round trip", span(median));
+        let flows = count(summary.rtt.count());
+        add(&format!("Median round trip of {flows} of these flows"), span(median));
     }
     if summary.data_segments > 0 {
         let lost = summary.lost.iter().sum();
         add("Data packets lost", percent(lost, summary.data_segments));
     }
-    let limits = Limit::ALL.into_iter().filter(|limit| *limit != Limit::Application);
-    let most = limits.max_by_key(|limit| summary.limited_by.span(*limit));
-    if let Some(most) = most.filter(|limit| !summary.limited_by.span(*limit).is_zero()) {
-        let much = share(summary.limited_by.span(most), summary.limited_by.all());
-        add(&format!("Servers kept back by {}", super::summary::words(most)), much);
+    // The first alone would hide how much of the time that is.
+    let mut limits = Limit::ALL;
+    limits.sort_by_key(|limit| Reverse(summary.limited_by.span(*limit)));
+    let limits = limits.into_iter().filter(|limit| !summary.limited_by.span(*limit).is_zero());
+    let (names, shares): (Vec<String>, Vec<String>) = limits
+        .take(2)
+        .map(|limit| {
+            let much = summary.limited_by.span(limit);
+            (summary::words(limit), share(much, summary.limited_by.all()))
+        })
+        .unzip();
+    if !names.is_empty() {
+        add(&format!("Servers limited by {}", names.join(", then ")), shares.join(", "));
     }
     highlights
 }
@@ -175,6 +183,9 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
         count(counters.bluetooth),
         plural(counters.fragments, "fragment")
     ));
+    if opaque > 0 {
+        notes.push(format!("Not IP: {}.", reasons(&counters.opaque)));
+    }
     notes.push(format!(
         "{}, {} with a whole handshake and no reset; {} of payload down and {} up.",
         plural(summary.flows, "TCP flow"),
@@ -200,30 +211,66 @@ fn capture(outcome: &Outcome, about: &About<'_>) -> Vec<String> {
     count_of(counters.tcp_broken, "TCP segment", "had a header that is cut or broken");
     count_of(counters.steps_back, "time", "the clock of the capture stepped back");
     count_of(counters.evicted, "flow", "had to go before the end, as there were too many");
-    for (opaque, number) in &counters.opaque {
-        if let Opaque::Link(link) = opaque {
-            let why = format!("have link type {}, which is not read", link.0);
-            count_of(*number, "packet", &why);
-        }
-    }
     for (index, capture) in outcome.captures.iter().enumerate() {
-        let name = match about.is_anonymous {
-            true => format!("capture {}", index + 1),
-            false => file_name(&capture.name),
-        };
+        let name = capture_name(index, capture, about);
         match &capture.fault {
             // It may name the file.
             Some(_) if about.is_anonymous => {
                 notes.push(format!("{name}: could not be read to its end."));
             }
             Some(fault) => notes.push(format!("{name}: {fault}.")),
-            None if outcome.captures.len() > 1 && index < CAPTURES => {
-                notes.push(format!("{name}: {}.", plural(capture.packets, "packet")));
-            }
             None => {}
         }
     }
     notes
+}
+
+fn capture_name(index: usize, capture: &Capture, about: &About<'_>) -> String {
+    match about.is_anonymous {
+        true => format!("capture {}", index + 1),
+        false => file_name(&capture.name),
+    }
+}
+
+/// Which captures there are, where there are several.
+fn captures(page: &mut Page, outcome: &Outcome, about: &About<'_>) {
+    let all = &outcome.captures;
+    if all.len() < 2 {
+        return;
+    }
+    page.heading("The captures");
+    let columns = [
+        ("Capture", Column::Words),
+        ("Begins", Column::Figures),
+        ("Lasts", Column::Figures),
+        ("Packets", Column::Figures),
+        ("Lost", Column::Figures),
+    ];
+    let shown = all.iter().enumerate().take(CAPTURES).map(|(index, capture)| {
+        let times = capture.times;
+        Line {
+            cells: vec![
+                capture_name(index, capture, about),
+                times.map_or_else(|| "–".to_owned(), |(first, _)| moment(first)),
+                times.map_or_else(|| "–".to_owned(), |(first, last)| span(last.since(first))),
+                count(capture.packets),
+                count(capture.missed),
+            ],
+            strong: false,
+            faint: false,
+        }
+    });
+    let mut lines: Vec<Line> = shown.collect();
+    let rest = all.get(CAPTURES..).unwrap_or_default();
+    if !rest.is_empty() {
+        let sum = |of: fn(&Capture) -> u64| count(rest.iter().map(of).sum());
+        let name = format!("{} more", count(rest.len() as u64));
+        let dash = || "–".to_owned();
+        let packets = sum(|capture| capture.packets);
+        let cells = vec![name, dash(), dash(), packets, sum(|capture| capture.missed)];
+        lines.push(Line { cells, strong: false, faint: true });
+    }
+    page.table("In the order in which they were read; lost by their own count", &columns, &lines);
 }
 
 /// A distribution in a line of a table: how many, and where parts of them are.
@@ -343,7 +390,7 @@ fn slow(page: &mut Page, overview: &Overview) {
         ("Began", Column::Figures),
         ("Rate", Column::Figures),
         ("Down", Column::Figures),
-        ("Kept back by", Column::Words),
+        ("Limited by", Column::Words),
         ("Local", Column::Figures),
         ("Remote", Column::Figures),
         ("Loss", Column::Figures),
@@ -351,7 +398,7 @@ fn slow(page: &mut Page, overview: &Overview) {
     let lines: Vec<Line> = overview.slow().iter().map(slow_line).collect();
     page.table(
         "Of flows in which the server sent at least 50 data packets: the rate while it had \
-         something to send, and what kept it back for most of that time. Local and remote: medians \
+         something to send, and what limited it for most of that time. Local and remote: medians \
          of the halves of the round trip.",
         &columns,
         &lines,
@@ -365,10 +412,10 @@ fn slow_line(slow: &Slow) -> Line {
     let cells = vec![
         cut(&slow.server, NAME - 8),
         cut(&slow.client, SHORT),
-        of_day(slow.started),
+        time_of_day(slow.started),
         rate(slow.rate),
         size(slow.bytes),
-        reason(&slow.limited_by, slow.busy, local, remote),
+        reason(&slow.limited_by, slow.busy),
         of(local),
         of(remote),
         format!("{:.2} %", lost * 100.0),
@@ -376,18 +423,13 @@ fn slow_line(slow: &Slow) -> Line {
     Line { cells, strong: false, faint: false }
 }
 
-/// What kept a server back for the longest part of this time.
-fn reason(limited_by: &LimitedBy, busy: Span, local: Option<Span>, remote: Option<Span>) -> String {
+/// What limited a server for the longest part of the time in which it had something to send.
+fn reason(limited_by: &LimitedBy, busy: Span) -> String {
     let limits = [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp];
     let Some(most) = limits.into_iter().max_by_key(|limit| limited_by.span(*limit)) else {
         return String::new();
     };
-    let words = match (most, local, remote) {
-        (Limit::StartUp, Some(local), Some(remote)) if local > remote => "local delay",
-        (Limit::StartUp, Some(_), Some(_)) => "distance",
-        _ => super::summary::words(most),
-    };
-    format!("{words} {}", share(limited_by.span(most), busy))
+    format!("{} {}", summary::words(most), share(limited_by.span(most), busy))
 }
 
 fn parties(
@@ -395,7 +437,7 @@ fn parties(
     heading: &str,
     by: &str,
     about: &str,
-    parties: &[(&str, &Party)],
+    parties: &[(&str, Party)],
     others: &Party,
 ) {
     if parties.is_empty() {
@@ -458,7 +500,7 @@ fn carried(page: &mut Page, overview: &Overview) {
         ("Up", Column::Figures),
     ];
     let mut protocols: Vec<_> = overview.protocols.iter().collect();
-    protocols.sort_by_key(|(_, carried)| std::cmp::Reverse(carried.all()));
+    protocols.sort_by_key(|(_, carried)| Reverse(carried.all()));
     let lines = protocols.into_iter().map(|((below, name), carried)| Line {
         cells: vec![
             format!("{name} over {}", below.to_uppercase()),

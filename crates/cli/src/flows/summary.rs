@@ -1,5 +1,7 @@
 //! What a run says at its end, to people and to machines.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -7,7 +9,10 @@ use manyways_capture::Outcome;
 use manyways_flows::analysis::{Distribution, Server};
 use manyways_flows::flow::Limit;
 use manyways_record::table::VERSION;
-use manyways_unit::Span;
+use manyways_report::number::span;
+use manyways_unit::human::printable;
+use manyways_unit::{Span, Time};
+use manyways_wire::frame::Opaque;
 use serde::Serialize;
 
 /// So many servers are named.
@@ -23,13 +28,18 @@ pub struct Document {
     captures: Vec<Capture>,
     packets: u64,
     bytes: u64,
+    /// From the first packet to the last one, with the time between captures.
     seconds: f64,
+    /// The time that captures cover.
+    recorded_seconds: f64,
     tcp_packets: u64,
     tcp_broken: u64,
     udp_packets: u64,
     other_ip_packets: u64,
     bluetooth_packets: u64,
     not_ip_packets: u64,
+    /// Why no IP packet came out of those.
+    not_ip: Vec<NotIp>,
     fragments: u64,
     capture_lost: u64,
     clock_steps_back: u64,
@@ -47,6 +57,10 @@ pub struct Document {
     rtt: Option<f64>,
     local_rtt: Option<f64>,
     remote_rtt: Option<f64>,
+    /// How many flows tell their round trip, and each half.
+    rtt_flows: u64,
+    local_rtt_flows: u64,
+    remote_rtt_flows: u64,
     limited_by: Vec<Limited>,
     servers: Vec<Top>,
     tables: Vec<Table>,
@@ -58,6 +72,16 @@ struct Capture {
     packets: u64,
     lost: u64,
     fault: Option<String>,
+}
+
+#[derive(Serialize)]
+struct NotIp {
+    /// `link-type`, `ethertype`, `control`, `encrypted` or `broken`.
+    reason: &'static str,
+    /// The link type or the ethertype.
+    number: Option<u16>,
+    name: Option<&'static str>,
+    packets: u64,
 }
 
 #[derive(Serialize)]
@@ -101,6 +125,12 @@ pub fn document(outcome: &Outcome, rows: &[(&str, u64)], is_stopped: bool) -> Do
         lost: capture.missed,
         fault: capture.fault.clone(),
     });
+    let not_ip = counters.opaque.iter().map(|(opaque, packets)| NotIp {
+        reason: opaque.kind(),
+        number: opaque.number(),
+        name: opaque.name(),
+        packets: *packets,
+    });
     let limited_by = Limit::ALL
         .into_iter()
         .map(|limit| Limited { by: limit.name(), share: summary.limited_by.share(limit) });
@@ -119,12 +149,14 @@ pub fn document(outcome: &Outcome, rows: &[(&str, u64)], is_stopped: bool) -> Do
         packets: counters.packets,
         bytes: counters.bytes,
         seconds: lasted(outcome).as_secs_f64(),
+        recorded_seconds: recorded(outcome).as_secs_f64(),
         tcp_packets: counters.tcp,
         tcp_broken: counters.tcp_broken,
         udp_packets: counters.udp,
         other_ip_packets: counters.others,
         bluetooth_packets: counters.bluetooth,
         not_ip_packets: counters.opaque.values().sum(),
+        not_ip: not_ip.collect(),
         fragments: counters.fragments,
         capture_lost: lost(outcome),
         clock_steps_back: counters.steps_back,
@@ -142,6 +174,9 @@ pub fn document(outcome: &Outcome, rows: &[(&str, u64)], is_stopped: bool) -> Do
         rtt: secs(&summary.rtt),
         local_rtt: secs(&summary.local_rtt),
         remote_rtt: secs(&summary.remote_rtt),
+        rtt_flows: summary.rtt.count(),
+        local_rtt_flows: summary.local_rtt.count(),
+        remote_rtt_flows: summary.remote_rtt.count(),
         limited_by: limited_by.collect(),
         servers: servers.collect(),
         tables: tables.collect(),
@@ -153,16 +188,17 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     let (counters, summary) = (&outcome.counters, &outcome.summary);
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        let _ = writeln!(text, "{name:<12} {value}");
+        // Servers and files may have any name.
+        let _ = writeln!(text, "{name:<12} {}", printable(&value));
     };
     line(
         "Packets",
         format!(
-            "{} in {}, {}, {:.1} s",
+            "{} in {}, {}, {}",
             count(counters.packets),
             plural(outcome.captures.len() as u64, "capture"),
             size(counters.bytes),
-            lasted(outcome).as_secs_f64()
+            duration(outcome)
         ),
     );
     let opaque: u64 = counters.opaque.values().sum();
@@ -182,6 +218,9 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
             }
         ),
     );
+    if opaque > 0 {
+        line("Not IP", reasons(&counters.opaque));
+    }
     let missed = lost(outcome);
     if missed + summary.unseen > 0 {
         line(
@@ -207,11 +246,14 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
         line("", format!("{} had to go before they were over", plural(counters.evicted, "flow")));
     }
     if summary.rtt.count() + summary.local_rtt.count() > 0 {
-        let of = |samples: &Distribution<Span>| samples.median().map_or("?".to_owned(), millis);
+        let of = |samples: &Distribution<Span>| match samples.median() {
+            Some(median) => format!("{} ({} flows)", millis(median), count(samples.count())),
+            None => "unknown".to_owned(),
+        };
         line(
             "Round trip",
             format!(
-                "{} (local {}, remote {}), medians over flows of their medians",
+                "{}; local {}, remote {}: medians of flows' medians",
                 of(&summary.rtt),
                 of(&summary.local_rtt),
                 of(&summary.remote_rtt)
@@ -229,7 +271,7 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
             count(summary.spurious)
         ),
     );
-    let mut limits: Vec<(f64, &str)> = Limit::ALL
+    let mut limits: Vec<(f64, String)> = Limit::ALL
         .into_iter()
         .map(|limit| (summary.limited_by.share(limit), words(limit)))
         .filter(|(share, _)| *share >= 0.005)
@@ -259,15 +301,39 @@ pub fn text(outcome: &Outcome, rows: &[(&str, u64)], folder: Option<&Path>) -> S
     text
 }
 
-pub fn words(limit: Limit) -> &'static str {
+/// The name of a limit as in the tables, where spaces can stand.
+pub fn words(limit: Limit) -> String {
+    limit.name().replace('_', " ")
+}
+
+/// What a limit means for a server.
+pub fn meaning(limit: Limit) -> &'static str {
     match limit {
-        Limit::Application => "nothing to send",
-        Limit::Think => "the server's thinking",
-        Limit::ReceiverWindow => "the receiver's window",
-        Limit::Congestion => "a full path",
-        Limit::Loss => "loss",
-        Limit::StartUp => "start-up",
+        Limit::Application => "there is nothing to send, and no client asked",
+        Limit::Think => "the server was asked and sends nothing yet",
+        Limit::ReceiverWindow => "the client's window has no room",
+        Limit::Congestion => "data stand in a queue, so more would not arrive sooner",
+        Limit::Loss => "packets are lost although there is no queue",
+        Limit::StartUp => {
+            "a question or its answer is on its way, or the congestion window still grows; both \
+             take round trips, so distance makes it longer"
+        }
     }
+}
+
+/// Why packets are not IP, the most frequent reason first.
+pub fn reasons(opaque: &BTreeMap<Opaque, u64>) -> String {
+    const SHOWN: usize = 6;
+    let mut all: Vec<(&Opaque, &u64)> = opaque.iter().collect();
+    all.sort_by_key(|(_, packets)| Reverse(**packets));
+    let shown =
+        all.iter().take(SHOWN).map(|(opaque, packets)| format!("{opaque} {}", count(**packets)));
+    let mut parts: Vec<String> = shown.collect();
+    let others: u64 = all.iter().skip(SHOWN).map(|(_, packets)| **packets).sum();
+    if others > 0 {
+        parts.push(format!("others {}", count(others)));
+    }
+    parts.join(", ")
 }
 
 /// By the capture's counters and by its gaps.
@@ -279,6 +345,36 @@ pub fn lost(outcome: &Outcome) -> u64 {
 pub fn lasted(outcome: &Outcome) -> Span {
     let (first, last) = (outcome.counters.first, outcome.counters.last);
     first.zip(last).map_or(Span::ZERO, |(first, last)| last.since(first))
+}
+
+/// The time that captures cover, within the packets that count: the time between captures is left
+/// out, and what two captures cover counts once.
+pub fn recorded(outcome: &Outcome) -> Span {
+    let Some((first, last)) = outcome.counters.first.zip(outcome.counters.last) else {
+        return Span::ZERO;
+    };
+    let mut times: Vec<(Time, Time)> =
+        outcome.captures.iter().filter_map(|capture| capture.times).collect();
+    times.sort_unstable();
+    let (mut sum, mut until) = (Span::ZERO, first);
+    for (begins, ends) in times {
+        let (begins, ends) = (begins.max(until), ends.min(last));
+        if begins < ends {
+            sum += ends.since(begins);
+            until = ends;
+        }
+    }
+    sum
+}
+
+/// How much time was recorded, and within which span where that is longer.
+pub fn duration(outcome: &Outcome) -> String {
+    let (recorded, lasted) = (recorded(outcome), lasted(outcome));
+    // The gap between two files of one capture is none to speak of.
+    match recorded.as_secs_f64() < 0.99 * lasted.as_secs_f64() {
+        true => format!("{} recorded within {}", span(recorded), span(lasted)),
+        false => span(lasted),
+    }
 }
 
 fn secs(samples: &Distribution<Span>) -> Option<f64> {
@@ -334,6 +430,50 @@ mod tests {
     use manyways_capture::Capture;
 
     use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_millis(seconds * 1_000)
+    }
+
+    #[test]
+    fn a_day_of_short_captures_says_how_little_of_it_was_recorded() {
+        let capture =
+            |begins, ends| Capture { times: Some((at(begins), at(ends))), ..Capture::default() };
+        let mut outcome = Outcome {
+            // Two overlap, one is empty, and they are in no order.
+            captures: vec![
+                capture(80_000, 80_010),
+                capture(100, 110),
+                Capture::default(),
+                capture(105, 120),
+            ],
+            ..Outcome::default()
+        };
+        (outcome.counters.first, outcome.counters.last) = (Some(at(100)), Some(at(80_010)));
+        assert_eq!(recorded(&outcome), Span::from_secs(30));
+        assert_eq!(duration(&outcome), "30 s recorded within 22.2 h");
+        // With --from and --to only what they leave counts.
+        (outcome.counters.first, outcome.counters.last) = (Some(at(106)), Some(at(118)));
+        assert_eq!((recorded(&outcome), duration(&outcome)), (Span::from_secs(12), "12 s".into()));
+        assert_eq!(duration(&Outcome::default()), "0 s");
+    }
+
+    #[test]
+    fn frames_without_ip_are_told_by_their_reason_the_most_frequent_first() {
+        let mut outcome = Outcome::default();
+        outcome.counters.opaque =
+            [(Opaque::Protocol(0x0806), 7), (Opaque::Protocol(0x00f9), 4_120), (Opaque::Broken, 6)]
+                .into();
+        let text = text(&outcome, &[], None);
+        let words =
+            "Not IP       Qualcomm MAP (0x00f9) 4,120, ARP (0x0806) 7, cut or broken before IP 6";
+        assert!(text.contains(words), "{text}");
+        let document = serde_json::to_string(&document(&outcome, &[], false)).unwrap();
+        let words = r#"{"reason":"ethertype","number":249,"name":"Qualcomm MAP","packets":4120}"#;
+        assert!(document.contains(words), "{document}");
+        outcome.counters.opaque = (1..=9).map(|number| (Opaque::Protocol(number), 1)).collect();
+        assert!(reasons(&outcome.counters.opaque).ends_with("ethertype 0x0006 1, others 3"));
+    }
 
     #[test]
     fn what_is_hidden_names_neither_files_nor_whom_was_looked_for() {

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use manyways_net::fetch::event::{PathSample, TransferEvent};
 use manyways_net::fetch::{Event, Progress};
-use manyways_record::event::{self, Header, PathSample, Record, line};
+use manyways_record::event::{Header, Record, line};
 use manyways_sys::clock::Clock;
 use manyways_unit::{Size, Span, Time};
 
@@ -51,7 +52,7 @@ impl EventLog {
     pub fn begin(&mut self, transfer: u32, url: &str) {
         (self.transfer, self.began) = (transfer, self.clock.now());
         let url = url.to_owned();
-        self.write(Span::ZERO, event::Event::TransferStart { transfer, url });
+        self.write(Span::ZERO, TransferEvent::TransferStart { transfer, url });
     }
 
     /// Something happened in it.
@@ -70,7 +71,7 @@ impl EventLog {
     pub fn end(&mut self, complete: bool, bytes: Size) {
         let (transfer, bytes) = (self.transfer, bytes.as_bytes());
         let since = self.clock.now().since(self.began);
-        self.write(since, event::Event::TransferEnd { transfer, complete, bytes });
+        self.write(since, TransferEvent::TransferEnd { transfer, complete, bytes });
         if let Some(out) = &mut self.out
             && let Err(error) = out.flush()
         {
@@ -86,12 +87,12 @@ impl EventLog {
                 bytes: path.bytes.as_bytes(),
                 rate_bps: path.rate.map(manyways_unit::Rate::as_bps),
             };
-            self.write(progress.elapsed, event::Event::PathSample(sample));
+            self.write(progress.elapsed, TransferEvent::PathSample(sample));
         }
     }
 
     /// Writes what happened so long after the transfer began.
-    fn write(&mut self, since: Span, event: event::Event) {
+    fn write(&mut self, since: Span, event: TransferEvent) {
         let Some(out) = &mut self.out else { return };
         let record = Record { time: self.began + since, event };
         if let Err(error) = out.write_all(line(&record).as_bytes()) {
@@ -107,8 +108,8 @@ impl EventLog {
 }
 
 /// A transfer does not know which one of the command line it is.
-fn numbered(mut event: event::Event, number: u32) -> event::Event {
-    use event::Event as E;
+fn numbered(mut event: TransferEvent, number: u32) -> TransferEvent {
+    use TransferEvent as E;
     match &mut event {
         E::TransferStart { transfer, .. }
         | E::PathSample(PathSample { transfer, .. })
@@ -141,7 +142,7 @@ mod tests {
         let mut log = EventLog::create(&path, "http://a/b")?;
         let request = |time| Record {
             time,
-            event: event::Event::Request {
+            event: TransferEvent::Request {
                 transfer: 0,
                 path: "wifi".into(),
                 request: 0,
@@ -164,13 +165,13 @@ mod tests {
         log.hear(&Event::Progress(&progress));
         drop(log);
 
-        let read = event::parse(&std::fs::read(&path)?)?;
+        let read = manyways_record::event::parse::<TransferEvent>(&std::fs::read(&path)?)?;
         assert_eq!(read.header.tool, "get");
         assert_eq!(read.header.subject.as_deref(), Some("http://a/b"));
         assert_eq!(read.records.len(), 7);
         let [first, .., last_request, _, sample] = &read.records[1..] else { panic!("{read:?}") };
         assert_eq!(first, &request(first.time));
-        let event::Event::Request { transfer: 1, .. } = last_request.event else {
+        let TransferEvent::Request { transfer: 1, .. } = last_request.event else {
             panic!("{last_request:?}")
         };
         assert_eq!(last_request.time, read.records[3].time + Span::from_millis(3));

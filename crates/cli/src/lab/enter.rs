@@ -1,11 +1,14 @@
 //! `lab enter`, `set`, `status`, `list` and `gc`: labs that run already.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use manyways_lab::control::{Answer, RadioStatus, Request, ask};
+use manyways_lab::doubt::of_changes;
 use manyways_lab::{Place, registry::Record};
 use manyways_sys::signal::Termination;
+use manyways_trace::link_text;
 use manyways_unit::human::counted;
 use serde_json::json;
 
@@ -39,8 +42,8 @@ pub struct SetArgs {
     lab: Option<String>,
     /// The link.
     link: String,
-    /// What to set; the keys are those of `lab shell --link`, but for mtu, metered and middlebox;
-    /// of `rrc` only `rrc=dormant`, with which the device sends its radio to sleep.
+    /// What to change, with the keys of `lab shell --link`. While a lab runs it cannot change: mtu,
+    /// metered, middlebox and a link's radio; rrc=dormant sends that radio to sleep.
     #[arg(required = true, value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -105,8 +108,9 @@ pub fn enter(args: EnterArgs) -> Result<ExitCode> {
 pub fn set(args: SetArgs) -> Result<ExitCode> {
     let registry = registry()?;
     let record = find(&registry, args.lab.as_deref())?;
-    let settings = args.settings.iter().map(|word| absolute(word)).collect();
-    let request = Request::Set { link: args.link, settings };
+    let link = args.link;
+    let settings: Vec<String> = args.settings.iter().map(|word| absolute(word)).collect();
+    let request = Request::Set { link: link.clone(), settings: settings.clone() };
     let answer = ask(&registry.folder(&record.name), &request)
         .with_context(|| format!("lab `{}` does not answer", record.name))?;
     match answer {
@@ -114,7 +118,13 @@ pub fn set(args: SetArgs) -> Result<ExitCode> {
             let failure = Failure::usage(sentence);
             Err(hint.into_iter().fold(failure, Failure::hint).into())
         }
-        _ => Ok(ExitCode::SUCCESS),
+        _ => {
+            // What the lab could read can be read here.
+            let words = settings.iter().map(String::as_str);
+            let changes = link_text::changes(words, &mut super::reader(Path::new("")));
+            super::doubt(&link, &of_changes(&changes.unwrap_or_default()));
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -145,7 +155,7 @@ pub fn list(args: ListArgs) -> Result<ExitCode> {
             .iter()
             .map(|record| {
                 let hosts: Vec<_> = record.hosts.iter().map(|(name, _)| name).collect();
-                json!({ "name": record.name, "pid": record.pid, "links": record.links, "hosts": hosts })
+                json!({ "name": record.name, "pid": record.process(), "links": record.links, "hosts": hosts })
             })
             .collect();
         println!("{}", json!({ "schema": "manyways.labs/1", "labs": labs }));
@@ -153,12 +163,9 @@ pub fn list(args: ListArgs) -> Result<ExitCode> {
         println!("no lab is running");
     } else {
         for record in &alive {
-            println!(
-                "{:24} process {:<8} links {}",
-                record.name,
-                record.pid,
-                record.links.join(", ")
-            );
+            // None of a lab in a lab beside this one.
+            let process = record.process().map_or("-".to_owned(), |pid| pid.to_string());
+            println!("{:24} process {process:<8} links {}", record.name, record.links.join(", "));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use manyways_lab::Lab;
 use manyways_lab::control::Control;
+use manyways_lab::doubt::of_link;
 use manyways_lab::radio;
 use manyways_lab::run::{RunError, RunReport, lab_spec};
 use manyways_lab::timeline::Timeline;
@@ -13,7 +14,7 @@ use manyways_sys::signal::Termination;
 use manyways_trace::scenario::{self, Scenario};
 use manyways_unit::Span;
 
-use super::{export, lab_failure, prepare, reader};
+use super::{doubt, export, lab_failure, prepare, reader, serve};
 use crate::failure::Failure;
 
 /// Run a scenario: its links, servers, events and workloads, and check what it expects.
@@ -63,6 +64,7 @@ pub fn check(args: CheckArgs) -> Result<ExitCode> {
         scenario.workloads.len(),
         scenario.expectations.len(),
     );
+    scenario.links.iter().for_each(|link| doubt(&link.name, &of_link(link)));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,6 +88,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(file) = args.json.as_ref().filter(|file| file.as_os_str() != "-") {
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
+    scenario.links.iter().for_each(|link| doubt(&link.name, &of_link(link)));
     let registry = prepare()?;
     let termination = Termination::take().context("cannot watch for signals")?;
     let mut spec = lab_spec(&scenario, format!("{}-{}", scenario.name, std::process::id()));
@@ -93,7 +96,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
     export(&mut lab, Some(&args.scenario))?;
     for (host, command) in lab.specified_servers() {
-        lab.serve(host, &command).map_err(lab_failure)?;
+        serve(&mut lab, host, &command)?;
     }
     let timeline = args
         .timeline

@@ -6,13 +6,15 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use manyways_lab::control::Control;
+use manyways_lab::doubt::of_link;
 use manyways_lab::timeline::Timeline;
 use manyways_lab::{Lab, LabError, LabSpec, Place};
 use manyways_sys::signal::Termination;
+use manyways_trace::link_text::one_way;
 use manyways_trace::scenario::{HostSpec, LinkSpec};
 use manyways_unit::Span;
 
-use super::{export, follow, here, lab_failure, link_failure, prepare, reader};
+use super::{doubt, export, follow, here, lab_failure, link_failure, prepare, reader, serve};
 use crate::failure::Failure;
 
 /// Run a command on a device that has emulated links.
@@ -47,7 +49,7 @@ pub struct Args {
     /// A server for the far side, run by /bin/sh; `@HOST CMD` runs it on that host.
     #[arg(long = "far", value_name = "CMD")]
     far: Vec<String>,
-    /// Give the far side this machine's own network (root only, IPv4).
+    /// Give the far side this machine's own network (root only): IPv4, and IPv6 where the machine has it.
     #[arg(long)]
     internet: bool,
     /// Name of the lab, for `lab enter` and `lab set`.
@@ -85,8 +87,15 @@ pub fn shell(args: Args) -> Result<ExitCode> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    let (name, cc) = (spec.name.clone(), spec.cc.clone());
+    spec.links.iter().for_each(|link| doubt(&link.name, &of_link(link)));
+    let cc = spec.cc.clone();
     let mut lab = Lab::start(&registry, spec).map_err(lab_failure)?;
+    let name = lab.name().to_owned();
+    if lab.internet_v6() == Some(false) {
+        eprintln!(
+            "manyways: this machine has no IPv6 way to the internet, so the lab has only IPv4 there"
+        );
+    }
     export(&mut lab, args.scenario.as_deref())?;
     let timeline = args
         .timeline
@@ -99,11 +108,11 @@ pub fn shell(args: Args) -> Result<ExitCode> {
     let marks = timeline.as_ref().map(Timeline::marks);
     let _control = Control::start(&lab, marks).context("cannot open the lab's control socket")?;
     for (host, command) in lab.specified_servers() {
-        lab.serve(host, &command).map_err(lab_failure)?;
+        serve(&mut lab, host, &command)?;
     }
     for far in &args.far {
         let (host, command) = far_command(&lab, far)?;
-        lab.serve(host, command).map_err(lab_failure)?;
+        serve(&mut lab, host, command)?;
     }
     announce(&lab, &name, &cc);
     let start = || {
@@ -160,6 +169,7 @@ fn spec(args: &Args) -> Result<LabSpec> {
     }
     spec.seed = args.seed.unwrap_or(spec.seed);
     spec.trace_offset = args.trace_offset.unwrap_or(spec.trace_offset);
+    spec.numbered = args.name.is_none();
     spec.internet = args.internet;
     spec.pcap.clone_from(&args.pcap);
     Ok(spec)
@@ -196,7 +206,7 @@ fn host(text: &str, links: &[LinkSpec]) -> Result<HostSpec, Failure> {
                     "host `{name}` names a link `{link}` that is not there"
                 )));
             }
-            let delay: Span = delay.parse().map_err(|error| wrong(format!("{error}")))?;
+            let delay = one_way(delay).map_err(|error| wrong(format!("{error}")))?;
             Ok((link.to_owned(), delay))
         })
         .collect::<Result<_, Failure>>()?;

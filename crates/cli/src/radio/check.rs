@@ -9,35 +9,37 @@ use manyways_model::radio::{Choice, Profile};
 
 use super::known;
 use super::profiles::{Numbers, json, numbers};
-use super::traces::keep_apart;
-use super::words::{joules, seconds, table, watts};
-use crate::report::check_folder;
-use crate::report::curves::{Axis, Curves, Line};
-use crate::report::svg::Drawing;
-use crate::report::{self, Page};
+use crate::report_file;
+use crate::report_file::{check_folder, keep_apart};
+use manyways_report::Page;
+use manyways_report::curves::{Axis, Curves, Line};
+use manyways_report::number::{joules, seconds, watts};
+use manyways_report::svg::Drawing;
+use manyways_report::text::table;
 
 /// Check a profile of your own, and draw it.
 ///
-/// Says what is wrong and where, or shows the states that the radio goes through behind the last
+/// Points at the line that is wrong, or shows the states that the radio goes through after the last
 /// packet, and what a silence costs until a packet ends it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   manyways radio check mine.toml
   manyways radio check mine.toml --report mine.html
-  manyways radio check lte --report lte.html       one of those that are known
+  manyways radio check lte --report lte.html       a known profile
   manyways radio check mine.toml --json
 
-Exit code: 0 when the profile is right; 1 when it is not, or cannot be read; 2 where no profile has that
-name.")]
+A known name stands before a file of that name: write ./lte for the file `lte`.
+Exit code: 0 when the profile is valid; 1 when the file cannot be read or the report not be written; 2 when
+the profile is not valid, or no profile has that name.")]
 pub struct Args {
-    /// A profile: a file, or the name of one that is known.
+    /// A profile: a known name, or a file.
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// Draw it: one HTML file that needs nothing else.
+    /// Draw the profile: one HTML file that needs nothing else.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Print what it comes to as one JSON document.
+    /// Print all numbers as one JSON document.
     #[arg(long)]
     json: bool,
 }
@@ -51,16 +53,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     let outputs: Vec<&Path> = args.report.iter().map(PathBuf::as_path).collect();
     keep_apart(&[Path::new(&args.profile)], &outputs)?;
-    let known = match Path::new(&args.profile).is_file() {
-        true => known::Known {
-            name: args.profile.clone(),
-            profile: known::file(args.profile.as_ref())?.0,
-        },
-        false => known::profile(&args.profile)?,
-    };
+    let known = known::profile(&args.profile)?;
     let numbers = numbers(&known.name, &known.profile);
     if let Some(file) = &args.report {
-        report::write(file, &html(&known.profile, &numbers))?;
+        report_file::write(file, &html(&known.profile, &numbers))?;
         eprintln!("The drawing is in {}.", file.display());
     }
     match args.json {
@@ -138,18 +134,18 @@ fn html(profile: &Profile, numbers: &Numbers) -> String {
          cross is the threshold.",
     );
     let columns = [
-        ("State", report::Column::Words),
-        ("Power", report::Column::Figures),
-        ("Timer", report::Column::Figures),
-        ("To enter", report::Column::Figures),
-        ("To be brought back", report::Column::Figures),
-        ("Delay", report::Column::Figures),
-        ("Source", report::Column::Words),
+        ("State", manyways_report::Column::Words),
+        ("Power", manyways_report::Column::Figures),
+        ("Timer", manyways_report::Column::Figures),
+        ("To enter", manyways_report::Column::Figures),
+        ("To be brought back", manyways_report::Column::Figures),
+        ("Delay", manyways_report::Column::Figures),
+        ("Source", manyways_report::Column::Words),
     ];
-    let lines: Vec<report::Line> = numbers
+    let lines: Vec<manyways_report::Line> = numbers
         .states
         .iter()
-        .map(|state| report::Line {
+        .map(|state| manyways_report::Line {
             cells: vec![
                 state.name.clone(),
                 watts(state.mean_watts),

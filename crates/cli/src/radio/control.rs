@@ -19,9 +19,9 @@ use manyways_unit::{Span, Time};
 use serde::Serialize;
 
 use super::known::{self, Known};
-use super::words::{count, joules, percent, seconds, short};
 use crate::bond::status;
 use crate::failure::Failure;
+use manyways_report::number::{count, digits, joules, percent, seconds};
 
 /// Send the radio to sleep as a policy says, while packets pass.
 ///
@@ -478,7 +478,7 @@ impl Summary {
         let often = if self.seconds > 0.0 { self.wakeups as f64 / self.seconds } else { 0.0 };
         lines.push((
             "Processor",
-            format!("{:.2} % of a core, {} wakeups/s", self.cpu_share * 100.0, short(often)),
+            format!("{:.2} % of a core, {} wakeups/s", self.cpu_share * 100.0, digits(often)),
         ));
         lines.into_iter().map(|(name, what)| format!("{name:<10} {what}\n")).collect()
     }

@@ -13,12 +13,13 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use manyways_unit::Time;
+use manyways_unit::human::quoted;
 
 use self::measure::{By, Measured};
 use super::known::{self, Known};
-use super::traces::{TraceArgs, keep_apart, watched};
+use super::traces::{TraceArgs, watched};
 use crate::failure::Failure;
-use crate::report::{self, check_folder};
+use crate::report_file::{self, check_folder, keep_apart};
 
 /// What a trace of packets costs in energy on a network, and what for.
 ///
@@ -104,14 +105,14 @@ fn capacity(text: &str) -> Result<f64, String> {
     };
     let mah = number.trim().parse::<f64>().ok().map(|number| number * factor);
     mah.filter(|mah| *mah > 0.0 && *mah <= 1e7)
-        .ok_or_else(|| "a capacity: 4000mAh or 4Ah".to_owned())
+        .ok_or_else(|| "write a capacity above 0 and up to 10000Ah, like 4000mAh or 4Ah".to_owned())
 }
 
-fn volts(text: &str) -> Result<f64, String> {
+pub fn volts(text: &str) -> Result<f64, String> {
     let volts = text.trim().trim_end_matches(['V', 'v']).trim().parse::<f64>().ok();
     volts
         .filter(|volts| (0.1..=1e3).contains(volts))
-        .ok_or_else(|| "volts from 0.1 to 1000: 3.85".to_owned())
+        .ok_or_else(|| "write a voltage from 0.1 to 1000, like 3.85 or 3.85V".to_owned())
 }
 
 /// A radio and what passes it.
@@ -131,6 +132,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         [&args.report, &args.timeline].into_iter().filter_map(|file| file.as_deref()).collect();
     let profiles = args.profile.iter().chain(&args.radio);
     let profiles = profiles.map(|text| Path::new(text.split('=').next().unwrap_or(text)));
+    let profiles = profiles.filter(|path| path.is_file());
     keep_apart(&read.chain(profiles).collect::<Vec<_>>(), &outputs)?;
     let inputs = args.inputs.as_deref().map(inputs).transpose()?.unwrap_or_default();
     let battery = Battery { capacity: args.battery, volts: args.voltage };
@@ -158,7 +160,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     let is_device = !args.radio.is_empty();
     if let Some(file) = &args.report {
-        report::write(file, &page::html(&measured, &battery, is_device, args.top))?;
+        report_file::write(file, &page::html(&measured, &battery, is_device, args.top))?;
         eprintln!("The report is in {}.", file.display());
     }
     let document = document::document(&measured, &battery, is_device, signal.is_some());
@@ -227,7 +229,7 @@ fn inputs(path: &Path) -> Result<Vec<Time>> {
     let mut times = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let time = manyways_model::radio::csv::time(line.trim()).ok_or_else(|| {
-            Failure::new(format!("{name}, line {}: it is not a time", number + 1))
+            Failure::new(format!("{name}, line {}: `{}` is not a time", number + 1, quoted(line)))
                 .hint("write seconds, like 12.345678, or 2026-01-31T12:00:00.5Z")
         })?;
         times.push(time);

@@ -3,25 +3,30 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use manyways_capture::Source;
-use manyways_model::radio::Profile;
 use manyways_model::radio::csv::{CsvError, MAX_LINE};
 use manyways_model::radio::infer::{Estimate, NoTimer, Probe};
 use manyways_model::radio::ladder::{self, Timer};
-use manyways_model::radio::powers::{Fit, Fitted, Powers};
+use manyways_model::radio::powers::{Finding, Fit, Monitor, NoPowers, Powers, Quantity};
 use manyways_model::radio::probes::{Probes, Samples};
 use manyways_model::radio::profile::{self, Technology};
+use manyways_model::radio::{Adopted, Direction, Profile};
+use manyways_unit::human::counted;
 use manyways_unit::{Span, Time};
 use serde_json::{Value, json};
 
 use super::known::{self, Known};
+use super::options::{LEAVE, refuse};
 use super::timers;
-use super::traces::{TraceArgs, failure, keep_apart, span, watched};
-use super::words::{count, joules, percent, seconds, table, watts};
+use super::traces::{TraceArgs, failure, span, watched};
 use crate::failure::Failure;
-use crate::report;
+use crate::report_file::{self, keep_apart};
+use manyways_report::number::{count, joules, percent, seconds, watts};
+use manyways_report::text::table;
 
 /// Find a radio's timers and powers in measurements.
 ///
@@ -53,39 +58,33 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     probes: Option<PathBuf>,
     /// What a power monitor saw, as CSV, also compressed; - for standard input.
-    #[arg(long, value_name = "FILE", requires_all = ["traces", "profile"])]
+    #[arg(long, value_name = "FILE")]
     power: Option<PathBuf>,
     /// Whose timers hold for the trace, and whose numbers stay where none is found: a name of
     /// `manyways radio profiles`, or a file.
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
     /// Write the profile with what was found in it.
-    #[arg(short, long, value_name = "FILE", requires = "profile")]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file where it is there already.
-    #[arg(long, requires = "output")]
+    #[arg(long)]
     force: bool,
-    /// Energy is compared in steps of this; longer than a promotion takes.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = span)]
-    window: Span,
-    /// What to add to the monitor's times, in seconds: its clock is behind the trace's by so much.
-    #[arg(long, value_name = "SECONDS", default_value = "0", allow_hyphen_values = true)]
-    offset: f64,
+    /// Compare energy in windows of this length, which has to be longer than a promotion; one sample
+    /// of the monitor at least [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    window: Option<Span>,
+    /// Seconds to add to the monitor's times, whose clock is behind the trace's by so much
+    /// [default: 0]
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    offset: Option<f64>,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    if args.probes.is_none() && args.power.is_none() {
-        let failure = Failure::usage("there is nothing to infer from");
-        return Err(failure
-            .hint("give --probes FILE, or TRACE --power FILE --profile NAME")
-            .into());
-    }
-    if !(-1e9..=1e9).contains(&args.offset) {
-        return Err(Failure::usage("that is no offset").hint("--offset 0.35, in seconds").into());
-    }
+    args.check()?;
     let known = args.profile.as_deref().map(known::profile).transpose()?;
     check_output(args)?;
     let found = match &args.probes {
@@ -93,10 +92,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         None => None,
     };
     let with_timers = adopt_timers(args, known.as_ref(), found.as_ref())?;
-    let fitted = match (&args.power, &with_timers) {
-        (Some(file), Some(known)) => Some((powers(args, file, known)?, known)),
+    let fitted = match (&args.power, args.traces.paths(), &with_timers) {
+        (Some(file), [trace], Some(known)) => Some((powers(args, file, trace, known)?, known)),
         _ => None,
     };
+    if let Some(offset) = fitted.as_ref().and_then(|(powers, _)| powers.offset) {
+        eprintln!(
+            "manyways: the two clocks disagree: another offset explains what was left twice as well"
+        );
+        eprintln!("hint: try --offset {:.3}", args.offset.unwrap_or_default() + offset);
+    }
     let is_nothing = matches!(&found, Some((_, Err(_)))) && fitted.is_none();
     if args.json || !is_nothing {
         let text = match args.json {
@@ -121,32 +126,84 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         _ => (0, String::new()),
     };
     let name = args.probes.as_deref().unwrap_or(Path::new("")).display();
-    let failure = Failure::new(format!("no timer is to be found in {name}: {why}"));
-    Err(failure.hint(format!("it has {probes} probes that answered")).into())
+    let failure = Failure::new(format!("no timer found in {name}: {why}"));
+    Err(failure
+        .hint(format!(
+            "{} were answered; `manyways radio probe` measures more of them",
+            counted(probes, "probe")
+        ))
+        .into())
+}
+
+impl Args {
+    /// Refuses options that have no effect beside the others.
+    fn check(&self) -> Result<(), Failure> {
+        let probes_only = self.power.is_none();
+        refuse(&[
+            (
+                self.probes.is_none() && self.power.is_none(),
+                "neither --probes nor --power is given",
+                "give --probes FILE, or TRACE --power FILE --profile NAME",
+            ),
+            (
+                self.power.is_some() && (self.profile.is_none() || self.traces.paths().len() != 1),
+                "--power needs one trace and the --profile whose timers hold for it",
+                "manyways radio infer phone.pcap --power monitor.csv --profile lte",
+            ),
+            (
+                probes_only && !self.traces.paths().is_empty(),
+                "a trace has no effect without --power",
+                "add --power FILE and --profile NAME, or leave the trace out",
+            ),
+            (
+                probes_only && self.traces.has_local(),
+                "--local has no effect without --power",
+                LEAVE,
+            ),
+            (probes_only && self.window.is_some(), "--window has no effect without --power", LEAVE),
+            (probes_only && self.offset.is_some(), "--offset has no effect without --power", LEAVE),
+            (
+                self.output.is_some() && self.profile.is_none(),
+                "-o needs the --profile that is written with the numbers found",
+                "add --profile lte; `manyways radio profiles` lists them",
+            ),
+            (self.force && self.output.is_none(), "--force has no effect without -o", LEAVE),
+            (
+                probes_only && self.profile.is_some() && self.output.is_none(),
+                "--profile has no effect with --probes alone",
+                "-o FILE writes that profile with the timers found",
+            ),
+            (
+                self.offset.is_some_and(|offset| !(-1e9..=1e9).contains(&offset)),
+                "--offset must be a number of seconds from -1e9 to 1e9",
+                "write it like --offset 0.35",
+            ),
+        ])
+    }
+
+    fn window(&self) -> Span {
+        self.window.unwrap_or(Span::from_secs(1))
+    }
 }
 
 /// Whether a profile can be written where it is wanted, and nothing is read twice.
 fn check_output(args: &Args) -> Result<()> {
     let read = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
     if read.filter(|path| path.as_os_str() == "-").count() > 1 {
-        let failure = Failure::usage("standard input can be read for one of them only");
-        return Err(failure.hint("write the others to files first").into());
+        let failure = Failure::usage("only one input can be read from standard input");
+        return Err(failure.hint("save the others to files first").into());
     }
     let Some(output) = &args.output else {
-        if args.profile.is_some() && args.power.is_none() {
-            let failure = Failure::usage("the probes alone need no --profile");
-            return Err(failure.hint("-o FILE writes it with the timers that are found").into());
-        }
         return Ok(());
     };
     if output.is_dir() || output.as_os_str() == "-" {
-        let failure = Failure::usage(format!("{} is no name for a file", output.display()));
-        return Err(failure.hint("-o mine.toml").into());
+        let failure = Failure::usage(format!("{} cannot be a file's name", output.display()));
+        return Err(failure.hint("write it like -o mine.toml").into());
     }
-    report::check_folder(output)?;
+    report_file::check_folder(output)?;
     let given = args.traces.paths().iter().chain(&args.probes).chain(&args.power);
-    let inputs: Vec<&Path> =
-        given.map(PathBuf::as_path).chain(args.profile.as_ref().map(Path::new)).collect();
+    let profile = args.profile.as_ref().map(Path::new).filter(|path| path.is_file());
+    let inputs: Vec<&Path> = given.map(PathBuf::as_path).chain(profile).collect();
     keep_apart(&inputs, &[output])?;
     if output.is_file() && !args.force {
         let failure = Failure::usage(format!("{} is there already", output.display()));
@@ -212,37 +269,46 @@ const LEAST_EXPLAINED: f64 = 0.5;
 /// Writes the profile with what was found.
 fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Result<()> {
     let mut changed = known.profile.clone();
-    let mut rest = Some(0.0);
+    let (mut rest, mut negative) = (Some(0.0), Vec::new());
     if let Some(powers) = fitted {
         if powers.explained < LEAST_EXPLAINED {
             let explained = percent(powers.explained);
-            let failure = Failure::new(format!(
-                "{explained} of the variance is explained: that is no profile"
-            ));
-            return Err(failure.hint("is it the trace's radio, and is the clock the same?").into());
+            let sentence = format!("the fit explains only {explained} of the variance: no profile");
+            return Err(Failure::new(sentence)
+                .hint("check that the trace is of this radio and that both clocks agree (--offset)")
+                .into());
         }
-        (changed, rest) = changed.with_powers(powers, "a power monitor, by manyways radio infer");
+        Adopted { profile: changed, rest, negative } =
+            changed.with_powers(powers, "a power monitor, by manyways radio infer");
     }
     if !changed.title.ends_with(MEASURED) {
         changed.title.push_str(MEASURED);
     }
     let text = profile::write(&changed);
     if let Err(error) = profile::parse(&text) {
-        let failure = Failure::new(format!("what was found makes no profile: {error}"));
-        return Err(failure.hint("are the columns in watts, and the clocks the same?").into());
+        let failure = Failure::new(format!("the results do not make a valid profile: {error}"));
+        return Err(failure
+            .hint("check the power column's unit and both clocks (--offset)")
+            .into());
     }
-    report::write(file, &text)?;
+    report_file::write(file, &text)?;
     let words = match rest {
         Some(rest) if rest > 0.0 => {
-            format!(", without the {} that the rest of the device takes", watts(rest))
+            format!(", without the {} of the rest of the device", watts(rest))
         }
         _ => String::new(),
     };
     let old = args.profile.as_deref().unwrap_or_default();
-    eprintln!("{} is {old} with what was found{words}.", file.display());
+    eprintln!("{} is {old} with the numbers found{words}.", file.display());
     if rest.is_none() {
-        eprintln!("manyways: what the rest of the device takes is in its powers");
-        eprintln!("hint: take a trace with silences in which the radio is released");
+        eprintln!("manyways: the powers include what the rest of the device takes");
+        eprintln!("hint: record a trace with silences that are long enough to release the radio");
+    }
+    if !negative.is_empty() {
+        let names: Vec<String> =
+            negative.iter().map(|quantity| name(*quantity, &known.profile)).collect();
+        eprintln!("manyways: negative, and set to 0 in the profile: {}", names.join(", "));
+        eprintln!("hint: check the profile's timers, the trace's radio and both clocks (--offset)");
     }
     Ok(())
 }
@@ -250,7 +316,11 @@ fn save(args: &Args, file: &Path, known: &Known, fitted: Option<&Powers>) -> Res
 type Found = (usize, Result<Vec<Timer>, NoTimer>);
 
 /// Hands out the lines of a file.
-fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Result<()> {
+fn lines(
+    path: &Path,
+    stop: &Arc<AtomicBool>,
+    mut each: impl FnMut(&str) -> Result<(), CsvError>,
+) -> Result<()> {
     let name = path.display();
     let wrong = |error: CsvError| {
         let failure = Failure::new(format!("{name}, {error}"));
@@ -259,7 +329,7 @@ fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Res
             None => failure,
         }
     };
-    let opened = Source::at(path).and_then(|source| source.reader());
+    let opened = Source::at(path).and_then(|source| source.reader(stop));
     let opened = opened.map_err(|error| Failure::new(error.to_string()))?;
     let mut reader = BufReader::with_capacity(1 << 17, opened);
     let mut line = Vec::new();
@@ -281,7 +351,7 @@ fn lines(path: &Path, mut each: impl FnMut(&str) -> Result<(), CsvError>) -> Res
 fn probes(path: &Path) -> Result<Found> {
     let mut reader = None;
     let mut all: Vec<Probe> = Vec::new();
-    lines(path, |line| {
+    lines(path, &Arc::default(), |line| {
         match &mut reader {
             None => reader = Some(Probes::new(line)?),
             Some(reader) => all.extend(reader.line(line)?),
@@ -291,36 +361,19 @@ fn probes(path: &Path) -> Result<Found> {
     Ok((all.len(), ladder::timers(&all)))
 }
 
-fn powers(args: &Args, file: &Path, known: &Known) -> Result<Powers> {
-    let [path] = args.traces.paths() else {
-        return Err(Failure::usage("one trace is wanted").into());
+fn powers(args: &Args, file: &Path, trace: &Path, known: &Known) -> Result<Powers> {
+    let failed = |error: NoPowers| {
+        let hint = match error {
+            NoPowers::TooLong => "choose a longer --window",
+            _ => "both need the same clock (--offset) and some minutes in common",
+        };
+        Failure::new(format!("cannot fit powers: {error}")).hint(hint)
     };
     let (fit, signal) = watched(|progress| {
-        let mut fit = Fit::new(&known.profile, args.window);
-        let mut trace = args.traces.open(path, None, progress)?;
+        let monitor = monitor(args, file, &progress.stop)?;
+        let mut fit = Fit::new(&known.profile, monitor).map_err(failed)?;
+        let mut trace = args.traces.open(trace, None, progress)?;
         trace.read(progress, |packet| fit.packet(packet)).map_err(failure)?;
-        let mut reader = None;
-        let later = |at: Time| {
-            let nanos = at.as_nanos() as i128 + (args.offset * 1e9).round() as i128;
-            u64::try_from(nanos).ok().map(Time::from_nanos)
-        };
-        lines(file, |line| {
-            match &mut reader {
-                None => reader = Some(Samples::new(line)?),
-                Some(reader) => {
-                    if let Some((at, watts)) = reader.line(line)?
-                        && let Some(at) = later(at)
-                    {
-                        fit.sample(at, watts);
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        let failed = |error: manyways_model::radio::powers::NoPowers| {
-            Failure::new(format!("nothing can be fitted: {error}"))
-                .hint("the two must have one clock (--offset), and last for some minutes")
-        };
         Ok(fit.finish().map_err(failed)?)
     })?;
     match signal {
@@ -332,20 +385,48 @@ fn powers(args: &Args, file: &Path, known: &Known) -> Result<Powers> {
     }
 }
 
-/// Names, units and values of what was fitted.
-fn rows(powers: &Powers, known: &Known) -> Vec<(String, &'static str, Option<Fitted>)> {
-    let mut rows = vec![
-        ("sending".to_owned(), "W", powers.transfer[0]),
-        ("receiving".to_owned(), "W", powers.transfer[1]),
-        ("sending, a million bits".to_owned(), "J", powers.per_mbit[0]),
-        ("receiving, a million bits".to_owned(), "J", powers.per_mbit[1]),
-    ];
-    for (state, fitted) in known.profile.states.iter().zip(&powers.states) {
-        rows.push((state.name.clone(), "W", *fitted));
+/// What a power monitor saw.
+fn monitor(args: &Args, file: &Path, stop: &Arc<AtomicBool>) -> Result<Monitor> {
+    let mut monitor = Monitor::new(args.window());
+    let mut reader = None;
+    let offset = args.offset.unwrap_or_default();
+    let later = |at: Time| {
+        let nanos = at.as_nanos() as i128 + (offset * 1e9).round() as i128;
+        u64::try_from(nanos).ok().map(Time::from_nanos)
+    };
+    lines(file, stop, |line| {
+        match &mut reader {
+            None => reader = Some(Samples::new(line)?),
+            Some(reader) => {
+                if let Some((at, watts)) = reader.line(line)?
+                    && let Some(at) = later(at)
+                {
+                    monitor.sample(at, watts);
+                }
+            }
+        }
+        Ok(())
+    })?;
+    Ok(monitor)
+}
+
+/// What people call a quantity of a profile.
+fn name(quantity: Quantity, profile: &Profile) -> String {
+    let state = |place: usize| profile.states.get(place).map_or("", |state| &state.name);
+    match quantity {
+        Quantity::Transfer(Direction::Up) => "sending".to_owned(),
+        Quantity::Transfer(Direction::Down) => "receiving".to_owned(),
+        Quantity::PerMbit(Direction::Up) => "sending, per Mbit".to_owned(),
+        Quantity::PerMbit(Direction::Down) => "receiving, per Mbit".to_owned(),
+        Quantity::State(place) => state(place).to_owned(),
+        Quantity::Promotion(place) => format!("promotion from {}", state(place)),
+        Quantity::Demotion(place) => format!("demotion to {}", state(place)),
     }
-    rows.push(("to be brought back".to_owned(), "J", powers.promotion));
-    rows.push(("to be let go".to_owned(), "J", powers.demotion));
-    rows
+}
+
+/// A number in the unit of a quantity.
+fn show(quantity: Quantity, value: f64) -> String {
+    if quantity.is_power() { watts(value) } else { joules(value) }
 }
 
 fn text(found: Option<&Found>, fitted: Option<&(Powers, &Known)>) -> String {
@@ -358,45 +439,99 @@ fn text(found: Option<&Found>, fitted: Option<&(Powers, &Known)>) -> String {
         }
     }
     if let Some((powers, known)) = fitted {
-        let mut lines = vec![["", "fitted", "±", "in the profile"].map(str::to_owned).to_vec()];
-        let profile_says = says(known);
-        for ((name, unit, value), says) in rows(powers, known).into_iter().zip(profile_says) {
-            let show = |value: f64| if unit == "W" { watts(value) } else { joules(value) };
-            lines.push(vec![
-                name,
-                value.map_or("not seen apart".to_owned(), |fitted| show(fitted.value)),
-                value.map_or(String::new(), |fitted| show(fitted.error)),
-                show(says),
-            ]);
-        }
-        text.push_str(&table(&lines));
-        text.push_str(&format!(
-            "\n{} windows; {} of the variance is explained by the states that {}'s timers \
-             give. The last state's power has in it all else that the device takes.\n",
-            count(powers.windows as u64),
-            percent(powers.explained),
-            known.name
-        ));
+        text.push_str(&of_powers(powers, known));
     }
     text
 }
 
-/// What the profile says, in the order of the rows.
-fn says(known: &Known) -> Vec<f64> {
+fn of_powers(powers: &Powers, known: &Known) -> String {
     let profile = &known.profile;
-    let transfer = &profile.transfer;
-    let mut all = vec![
-        transfer.send.as_watts(),
-        transfer.receive.as_watts(),
-        transfer.send_per_mbit.as_joules(),
-        transfer.receive_per_mbit.as_joules(),
-    ];
-    let numbers = super::profiles::numbers("", profile);
-    all.extend(numbers.states.iter().map(|state| state.mean_watts));
-    let released = profile.states.iter().find(|state| state.is_released);
-    all.push(released.map_or(0.0, |state| state.promotion.as_joules()));
-    all.push(released.map_or(0.0, |state| state.demotion.as_joules()));
-    all
+    let mut lines = vec![["", "fitted", "±", "in the profile"].map(str::to_owned).to_vec()];
+    for (quantity, finding) in &powers.numbers {
+        let (fitted, error) = match finding {
+            Finding::Told(fitted) => (show(*quantity, fitted.value), show(*quantity, fitted.error)),
+            _ => ("cannot be told".to_owned(), String::new()),
+        };
+        let own = show(*quantity, profile.number(*quantity));
+        lines.push(vec![name(*quantity, profile), fitted, error, own]);
+    }
+    let mut text = table(&lines);
+    text.push_str(&format!(
+        "\n{} windows of {}, samples {} apart; {} of the variance is explained by the states that \
+         {}'s timers give. The last state's power includes what the rest of the device takes.\n",
+        count(powers.windows as u64),
+        seconds(powers.window.as_secs_f64()),
+        seconds(powers.sampled.as_secs_f64()),
+        percent(powers.explained),
+        known.name
+    ));
+    for note in notes(powers, profile) {
+        text.push_str(&note);
+        text.push('\n');
+    }
+    text
+}
+
+/// What there is to know of numbers that are not told, or not well.
+fn notes(powers: &Powers, profile: &Profile) -> Vec<String> {
+    let names = |quantities: &[Quantity]| {
+        let names: Vec<String> = quantities.iter().map(|one| name(*one, profile)).collect();
+        names.join("; ")
+    };
+    let mut notes = Vec::new();
+    let (mut unseen, mut vague, mut groups) = (Vec::new(), Vec::new(), Vec::<Vec<Quantity>>::new());
+    for (quantity, finding) in &powers.numbers {
+        match finding {
+            Finding::NotSeen => unseen.push(*quantity),
+            Finding::NotApart(_) if groups.iter().flatten().any(|one| one == quantity) => {}
+            Finding::NotApart(others) => {
+                groups.push([&[*quantity], others.as_slice()].concat());
+            }
+            Finding::Told(_) if profile.is_vague(powers, *quantity) => vague.push(*quantity),
+            Finding::Told(_) => {}
+        }
+    }
+    if !unseen.is_empty() {
+        notes.push(format!("Never seen: {}.", names(&unseen)));
+    }
+    for group in groups {
+        notes.push(format!("Only seen together: {}.", names(&group)));
+    }
+    if !vague.is_empty() {
+        notes.push(format!("Too uncertain for a profile: {}.", names(&vague)));
+    }
+    for (quantity, finding) in &powers.numbers {
+        if let Finding::Told(fitted) = finding
+            && fitted.is_bounded()
+        {
+            notes.push(format!(
+                "Negative without the bound at 0: {}, {} ± {}.",
+                name(*quantity, profile),
+                show(*quantity, fitted.free),
+                show(*quantity, fitted.error)
+            ));
+        }
+    }
+    let window = powers.window;
+    let last = profile.states.len() - 1;
+    let short = profile.states[..last].iter().filter(|one| one.timer.is_some_and(|it| it < window));
+    let short: Vec<&str> = short.map(|state| state.name.as_str()).collect();
+    if !short.is_empty() {
+        notes.push(format!(
+            "Shorter than a window, so that only their part of each window tells their power: {}.",
+            short.join("; ")
+        ));
+    }
+    let long = profile.states.iter().filter(|state| state.promotion_delay > window);
+    let long: Vec<&str> = long.map(|state| state.name.as_str()).collect();
+    if !long.is_empty() {
+        notes.push(format!(
+            "Longer than a window, so that their energy may be in the powers of what follows: \
+             promotions from {}.",
+            long.join("; ")
+        ));
+    }
+    notes
 }
 
 fn document(found: Option<&Found>, fitted: Option<&(Powers, &Known)>) -> Value {
@@ -408,18 +543,34 @@ fn document(found: Option<&Found>, fitted: Option<&(Powers, &Known)>) -> Value {
         })
     });
     let powers = fitted.map(|(powers, known)| {
-        let all = rows(powers, known).into_iter().map(|(name, unit, value)| {
+        let profile = &known.profile;
+        let all = powers.numbers.iter().map(|(quantity, finding)| {
+            let told = powers.told(*quantity);
+            let (found, others) = match finding {
+                Finding::NotSeen => ("not-seen", &[][..]),
+                Finding::NotApart(others) => ("not-apart", others.as_slice()),
+                Finding::Told(_) if profile.is_vague(powers, *quantity) => ("vague", &[][..]),
+                Finding::Told(_) => ("told", &[][..]),
+            };
+            let others: Vec<String> = others.iter().map(|other| name(*other, profile)).collect();
             json!({
-                "name": name,
-                "unit": unit,
-                "value": value.map(|fitted| fitted.value),
-                "standard_error": value.map(|fitted| fitted.error),
+                "name": name(*quantity, profile),
+                "unit": if quantity.is_power() { "W" } else { "J" },
+                "found": found,
+                "value": told.map(|fitted| fitted.value),
+                "standard_error": told.map(|fitted| fitted.error),
+                "unbounded_value": told.map(|fitted| fitted.free),
+                "not_apart_from": others,
+                "profile_value": profile.number(*quantity),
             })
         });
         json!({
             "profile": known.name,
             "windows": powers.windows,
+            "window_seconds": powers.window.as_secs_f64(),
+            "sample_seconds": powers.sampled.as_secs_f64(),
             "explained": powers.explained,
+            "better_offset_seconds": powers.offset,
             "numbers": all.collect::<Vec<Value>>(),
         })
     });

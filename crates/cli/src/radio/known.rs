@@ -6,6 +6,7 @@ use std::path::Path;
 
 use manyways_model::radio::profile::{self, MAX_TEXT, ProfileError};
 use manyways_model::radio::{Profile, Tolerant, profiles, tolerant};
+use manyways_unit::human::quoted;
 use manyways_unit::nearest::nearest;
 
 use crate::failure::Failure;
@@ -17,21 +18,26 @@ pub struct Known {
     pub profile: Profile,
 }
 
-/// The profile of that name, or in that file: one with a slash or an ending is a file.
+/// The profile of that name, or in that file. A known name stands before a file of the same name, in
+/// every command.
 pub fn profile(text: &str) -> Result<Known, Failure> {
     let path = Path::new(text);
     if let Some(read) = profiles::named(text) {
-        let profile = read.map_err(|error| wrong(text, &error))?;
+        if path.is_file() {
+            eprintln!("manyways: `{text}` is the known profile, not the file of that name here");
+            eprintln!("hint: write ./{text} for the file");
+        }
+        let profile = read.map_err(|error| wrong(text, error))?;
         return Ok(Known { name: text.to_owned(), profile });
     }
     if !text.contains('/') && path.extension().is_none() && !path.exists() {
         let names = || profiles::all().map(|(name, _)| name);
-        let failure = Failure::usage(format!("there is no profile `{text}`"));
+        let failure = Failure::usage(format!("there is no profile `{}`", quoted(text)));
         return Err(match nearest(text, names()) {
             Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
             None => {
                 let names: Vec<&str> = names().collect();
-                failure.hint(format!("it is one of {}, or a file", names.join(", ")))
+                failure.hint(format!("name a file, or one of {}", names.join(", ")))
             }
         });
     }
@@ -45,7 +51,7 @@ pub fn file(path: &Path) -> Result<(Profile, String), Failure> {
         Failure::new(format!("cannot read {name}: {why}"))
             .hint("manyways radio profiles NAME prints one to begin with")
     })?;
-    let profile = profile::parse(&text).map_err(|error| wrong(&name, &error))?;
+    let profile = profile::parse(&text).map_err(|error| wrong(&name, error))?;
     Ok((profile, text))
 }
 
@@ -54,13 +60,8 @@ pub fn tolerant(path: &Path) -> Result<Tolerant, Failure> {
     let name = path.display().to_string();
     let text = text(path, tolerant::MAX_TEXT)
         .map_err(|why| Failure::new(format!("cannot read {name}: {why}")))?;
-    Tolerant::parse(&text).map_err(|error| {
-        let failure = Failure::new(format!("{name}: {error}"));
-        match &error.hint {
-            Some(hint) => failure.hint(hint.clone()),
-            None => failure,
-        }
-    })
+    Tolerant::parse(&text)
+        .map_err(|error| at(&name, (error.line, error.column), &error.sentence, error.hint))
 }
 
 /// As much of a file as is read at most, and a byte more where there is one.
@@ -72,10 +73,38 @@ fn text(path: &Path, most: usize) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "it is not text in UTF-8".to_owned())
 }
 
-fn wrong(name: &str, error: &ProfileError) -> Failure {
-    let failure = Failure::new(format!("{name}: {error}"));
-    match &error.hint {
-        Some(hint) => failure.hint(hint.clone()),
-        None => failure,
+fn wrong(name: &str, error: ProfileError) -> Failure {
+    at(name, (error.line, error.column), &error.sentence, error.hint)
+}
+
+/// What is wrong in a file that the user has written, and where.
+fn at(name: &str, (line, column): (usize, usize), sentence: &str, hint: Option<String>) -> Failure {
+    let failure = Failure::usage(format!("{name}:{line}:{column}: {sentence}"));
+    hint.into_iter().fold(failure, Failure::hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_in_a_file_has_its_line_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f.toml");
+        let good = profiles::all().find(|(name, _)| *name == "wifi").unwrap().1;
+        let fault = |text: &str, read: &dyn Fn(&Path) -> Failure| {
+            std::fs::write(&path, text).unwrap();
+            let failure = read(&path);
+            assert!(failure.is_usage(), "{failure}");
+            let words = failure.to_string();
+            words.strip_prefix(&format!("{}:", path.display())).unwrap().to_owned()
+        };
+        let profile = |path: &Path| file(path).unwrap_err();
+        let words = fault(&good.replace("[[state]]", "[state]"), &profile);
+        assert!(words.ends_with(": the table `[state]` is given twice"), "{words}");
+        let words = fault(&good.replacen("receive =", "recieve =", 1), &profile);
+        assert!(words.ends_with(": the transfer has no `recieve`"), "{words}");
+        let words = fault("[[delay]]\n", &|path| tolerant(path).unwrap_err());
+        assert_eq!(words, "1:3: the file of rules has no `delay`");
     }
 }

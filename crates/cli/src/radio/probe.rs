@@ -19,8 +19,8 @@ use manyways_unit::human::counted;
 use serde_json::{Value, json};
 
 use super::timers;
-use super::words::seconds;
 use crate::failure::Failure;
+use manyways_report::number::seconds;
 
 /// Find out when a network lets go of a radio, and how long coming back takes.
 ///

@@ -7,7 +7,8 @@ use manyways_model::radio::{Choice, Profile, profiles};
 use serde::Serialize;
 
 use super::known;
-use super::words::{joules, seconds, table, watts};
+use manyways_report::number::{joules, seconds, watts};
+use manyways_report::text::table;
 
 /// List the radios that are known, or print one of them as the file that it is.
 #[derive(clap::Args)]
@@ -21,12 +22,17 @@ Examples:
 `tail` is how long the radio stays awake behind the last packet, and what that takes. `threshold` is
 the silence from which on it is worth to send the radio to sleep at once.")]
 pub struct Args {
-    /// Print the file of this one.
-    #[arg(value_name = "NAME")]
+    /// Print the file of this one
+    #[arg(value_name = "NAME", help = the_file_of())]
     name: Option<String>,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
+}
+
+fn the_file_of() -> String {
+    let names: Vec<&str> = profiles::all().map(|(name, _)| name).collect();
+    format!("Print the file of this one: {}", names.join(", "))
 }
 
 #[derive(Serialize)]

@@ -18,9 +18,9 @@ use manyways_net::radio::trace::{Seen, Trace};
 
 use self::plan::{Sweep, Variants};
 use super::known;
-use super::traces::{MadeArgs, TraceArgs, failure, keep_apart, watched};
+use super::traces::{MadeArgs, TraceArgs, failure, watched};
 use crate::failure::Failure;
-use crate::report::{self, check_folder};
+use crate::report_file::{self, check_folder, keep_apart};
 
 /// Run policies that send the radio to sleep over traces, and compare what they save.
 ///
@@ -262,7 +262,7 @@ impl Results {
 pub fn run(args: &Args) -> Result<ExitCode> {
     args.report.as_deref().map(check_folder).transpose()?;
     args.parquet.as_deref().map(check_folder).transpose()?;
-    let profiles = args.profile.iter().map(Path::new);
+    let profiles = args.profile.iter().map(Path::new).filter(|path| path.is_file());
     let inputs = args.traces.paths().iter().map(PathBuf::as_path).chain(args.rules.as_deref());
     let inputs = inputs.chain(profiles);
     let outputs: Vec<&Path> =
@@ -320,7 +320,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         sheet::write(file, &results)?;
     }
     if let Some(file) = &args.report {
-        report::write(file, &page::html(&results))?;
+        report_file::write(file, &page::html(&results))?;
         eprintln!("The report is in {}.", file.display());
     }
     let text = match args.json {

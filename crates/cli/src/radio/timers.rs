@@ -4,7 +4,7 @@ use manyways_model::radio::infer::Estimate;
 use manyways_model::radio::ladder::Timer;
 use serde_json::{Value, json};
 
-use super::words::seconds;
+use manyways_report::number::seconds;
 
 /// What is known of each, a sentence a line.
 pub fn sentences(all: &[Timer]) -> String {

@@ -57,18 +57,18 @@ pub fn span(text: &str) -> Result<Span, String> {
             .and_then(|time| u64::try_from(time.as_nanos()).ok())
             .map(Span::from_nanos),
     };
-    let longest = Span::from_secs(3_660 * 86_400);
-    span.filter(|span| !span.is_zero() && *span <= longest)
-        .ok_or_else(|| "a time: 30s, 2h or 2d".to_owned())
+    const MAX_DAYS: u64 = 3_660;
+    span.filter(|span| !span.is_zero() && *span <= Span::from_secs(MAX_DAYS * 86_400))
+        .ok_or_else(|| format!("write a time above 0 and up to {MAX_DAYS}d, like 30s, 2h or 2d"))
 }
 
 pub fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|_| "an address, or one with a length: 10.0.0.0/8".to_owned())
+    text.parse().map_err(|_| "write an address, or one with a length, like 10.0.0.0/8".to_owned())
 }
 
 fn seeds(text: &str) -> Result<Seeds, String> {
     const MOST: u64 = 100_000;
-    let wrong = || "numbers: 1, 1-20 or 1,5,9".to_owned();
+    let wrong = || format!("write up to {MOST} whole numbers, like 1, 1-20 or 1,5,9");
     let mut all = Vec::new();
     for part in text.split(',') {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
@@ -112,6 +112,11 @@ impl TraceArgs {
         &self.traces
     }
 
+    /// Whether addresses of the device are given.
+    pub fn has_local(&self) -> bool {
+        !self.local.is_empty()
+    }
+
     /// Opens one.
     pub fn open(
         &self,
@@ -146,29 +151,6 @@ pub fn failure(error: TraceError) -> Failure {
         TraceError::Unknown(_) => failure.code(2),
         _ => failure,
     }
-}
-
-/// Says so where an output would take the place of what is read, or of another output.
-pub fn keep_apart(inputs: &[&Path], outputs: &[&Path]) -> Result<(), Failure> {
-    use std::os::unix::fs::MetadataExt;
-    // What is no file yet is told by its path.
-    let place = |path: &Path| {
-        let found = std::fs::metadata(path).ok();
-        match found {
-            Some(found) if !found.is_file() => None,
-            Some(found) => Some((found.dev(), found.ino(), PathBuf::new())),
-            None => Some((0, 0, std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))),
-        }
-    };
-    for (number, output) in outputs.iter().enumerate() {
-        let own = place(output);
-        let others = inputs.iter().chain(&outputs[..number]);
-        if own.is_some() && others.into_iter().any(|other| place(other) == own) {
-            let failure = Failure::usage(format!("{} is used for two things", output.display()));
-            return Err(failure.hint("write to another file"));
-        }
-    }
-    Ok(())
 }
 
 /// Does work that takes a while beside showing how far it is; a signal stops it. Says which one did.
@@ -250,8 +232,9 @@ mod tests {
         }
         assert_eq!(span("2d"), Ok(Span::from_secs(172_800)));
         assert_eq!(span("1h 30m"), Ok(Span::from_secs(5_400)));
-        for wrong in ["", "0s", "2", "-1s", "99999999999999999999d", "4000d"] {
-            assert!(span(wrong).is_err(), "{wrong}");
+        for wrong in ["", "0s", "2", "-1s", "99999999999999999999d", "4000d", "1000000h"] {
+            let sentence = span(wrong).unwrap_err();
+            assert!(sentence.contains("above 0 and up to 3660d"), "{wrong}: {sentence}");
         }
     }
 }

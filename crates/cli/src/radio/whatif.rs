@@ -10,13 +10,16 @@ use manyways_model::radio::policy::{Holding, NEVER, StatusQuo};
 use manyways_model::radio::simulate::{Decides, Simulation};
 use manyways_model::radio::{BURST_GAP, Choice, Decay, Packet, Profile, Tolerant};
 use manyways_net::radio::trace::{Progress, Trace};
+use manyways_unit::human::printable;
 use manyways_unit::{Span, Time};
 use serde::Serialize;
 
+use super::energy::volts;
 use super::known;
 use super::traces::{TraceArgs, failure, span, watched};
-use super::words::{count, joules, percent, seconds, short, table};
 use crate::failure::Failure;
+use manyways_report::number::{count, digits, joules, percent, seconds};
+use manyways_report::text::table;
 
 /// What an application would cost if it sent at other times.
 ///
@@ -28,11 +31,6 @@ Examples:
   manyways radio whatif day.csv --profile lte --app news --batch 1min,5min,30min --prefetch 10min
   manyways radio whatif phone.pcap --profile lte --app .example.org --shift 60s --without --json
   manyways radio generate --heartbeat 30s | manyways radio whatif - --profile lte --batch 5min
-
-  --batch T      sessions begin together, at the next multiple of T: up to T later
-  --shift T      a session that finds the radio released waits for it to be woken, up to T
-  --prefetch T   what would begin within T behind a session begins with it: up to T sooner
-  --without      the application sends nothing: the most that can be saved
 
 A session is what a flow, or an application where the trace has no flows, does without a silence of
 1.5 s. Each of them moves as a whole.
@@ -61,7 +59,7 @@ pub struct Args {
     #[arg(long)]
     without: bool,
     /// The battery's voltage, for mAh.
-    #[arg(long, value_name = "VOLTS", default_value = "3.85")]
+    #[arg(long, value_name = "VOLTS", default_value = "3.85", value_parser = volts)]
     voltage: f64,
     /// Print one JSON document.
     #[arg(long)]
@@ -113,9 +111,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let failure = Failure::usage("one trace is wanted");
         return Err(failure.hint("manyways radio whatif TRACE --profile lte --batch 5min").into());
     };
-    if !(args.voltage > 0.0 && args.voltage < 1e3) {
-        return Err(Failure::usage("a battery has more than 0 V").hint("--voltage 3.85").into());
-    }
     let known = known::profile(&args.profile)?;
     let profile = &known.profile;
     let named = args.named()?;
@@ -226,10 +221,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 false => args.app.join(", "),
             };
             format!(
-                "{trace} on {}: {} packets in {}; what changes is {who}\n\n{}",
-                known.name,
+                "{} on {}: {} packets in {}; what changes is {}\n\n{}",
+                printable(&trace),
+                printable(&known.name),
                 count(seen.packets),
                 seconds(lasts),
+                printable(&who),
                 table(&rows)
             )
         }
@@ -365,7 +362,7 @@ impl What {
             joules(spent),
             joules(before - spent),
             percent((before - spent) / before),
-            short(mah(spent)),
+            digits(mah(spent)),
             count(self.switches),
         ];
         if self.moved.sessions > 0 {

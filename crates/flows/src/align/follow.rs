@@ -182,7 +182,10 @@ impl Follow {
                 // What is held behind a gap passed, and the gap did not.
                 half.order.acked(NEVER, half.top, |piece| passed(track, piece));
             }
-            let trip = connection.handshake().to_server().or_else(|| {
+            let handshake = connection.handshake();
+            // Beside the server a coarse clock does not see the answer take any time.
+            let is_beside = handshake.syn.is_some() && handshake.syn == handshake.answer;
+            let trip = handshake.to_server().or(is_beside.then_some(Span::ZERO)).or_else(|| {
                 connection.stream(End::Client).and_then(|stream| stream.near().least())
             });
             if let (Some(number), Some(trip)) = (attached.number, trip) {

@@ -1,6 +1,7 @@
 //! Who has the most of something, of whom there may be any number.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 
 /// What is counted of each of them.
 pub trait Share: Default {
@@ -15,9 +16,26 @@ pub trait Share: Default {
 pub struct Busiest<S, const MOST: usize> {
     known: HashMap<String, S>,
     others: S,
+    /// The name at each address, at most `MOST` of them; none where an address has several names.
+    names: HashMap<String, Option<String>>,
 }
 
 impl<S: Share, const MOST: usize> Busiest<S, MOST> {
+    /// More of the one at this address, under its name where that is known. What an address has
+    /// without a name counts under its name of other times, if that was always the same.
+    pub fn at(&mut self, address: String, name: Option<String>, more: &S) {
+        let Some(name) = name else { return self.with(address, more) };
+        let has_room = self.names.len() < MOST;
+        match self.names.get_mut(&address) {
+            Some(known) if known.as_ref() != Some(&name) => *known = None,
+            None if has_room => {
+                self.names.insert(address, Some(name.clone()));
+            }
+            Some(_) | None => {}
+        }
+        self.with(name, more);
+    }
+
     /// More of the one of this name.
     pub fn with(&mut self, name: String, more: &S) {
         if self.known.len() >= MOST && !self.known.contains_key(&name) {
@@ -27,15 +45,25 @@ impl<S: Share, const MOST: usize> Busiest<S, MOST> {
     }
 
     /// Those with the most, at most so many, and what all others have.
-    pub fn largest(&self, most: usize) -> (Vec<(&str, &S)>, S) {
-        let mut all: Vec<(&str, &S)> =
-            self.known.iter().map(|(name, share)| (name.as_str(), share)).collect();
-        all.sort_unstable_by(|one, other| (other.1.size(), one.0).cmp(&(one.1.size(), other.0)));
+    pub fn largest(&self, most: usize) -> (Vec<(&str, S)>, S) {
+        // In one order: the first that says something of itself says it for all of its name.
+        let known: BTreeMap<&String, &S> = self.known.iter().collect();
+        let mut named: BTreeMap<&str, S> = BTreeMap::new();
+        for (key, share) in known {
+            named.entry(self.name(key)).or_default().add(share);
+        }
+        let mut all: Vec<(&str, S)> = named.into_iter().collect();
+        all.sort_by_key(|(_, share)| Reverse(share.size()));
         let rest = all.split_off(most.min(all.len()));
         let mut others = S::default();
         others.add(&self.others);
         rest.iter().for_each(|(_, share)| others.add(share));
         (all, others)
+    }
+
+    /// What is shown for a name or an address.
+    fn name<'a>(&'a self, key: &'a str) -> &'a str {
+        self.names.get(key).and_then(Option::as_deref).unwrap_or(key)
     }
 
     fn halve(&mut self) {
@@ -76,9 +104,27 @@ mod tests {
         }
         busiest.with("20".to_owned(), &5);
         let (largest, others) = busiest.largest(2);
-        assert_eq!(largest[0], ("20", &25));
-        let sum: u64 = largest.iter().map(|(_, share)| **share).sum();
+        assert_eq!(largest[0], ("20", 25));
+        let sum: u64 = largest.iter().map(|(_, share)| *share).sum();
         assert_eq!(sum + others, 210 + 5);
+    }
+
+    #[test]
+    fn a_server_is_one_row_whether_or_not_a_flow_tells_its_name() {
+        let mut busiest: Busiest<u64, 8> = Busiest::default();
+        let mut add = |address: &str, name: Option<&str>, bytes: u64| {
+            busiest.at(address.to_owned(), name.map(str::to_owned), &bytes);
+        };
+        add("192.0.2.1", None, 10);
+        add("192.0.2.1", Some("example.net"), 1);
+        add("192.0.2.2", Some("example.net"), 2);
+        add("192.0.2.2", None, 20);
+        // Two names share an address: whose the flow without a name is nobody knows.
+        add("192.0.2.3", Some("one.example"), 3);
+        add("192.0.2.3", Some("two.example"), 4);
+        add("192.0.2.3", None, 30);
+        let rows = [("example.net", 33), ("192.0.2.3", 30), ("two.example", 4)];
+        assert_eq!(busiest.largest(3), (rows.into(), 3));
     }
 
     #[test]

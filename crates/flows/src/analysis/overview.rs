@@ -122,12 +122,12 @@ pub struct Slow {
 impl Overview {
     /// The servers with the most bytes, by registered domain or else by name or address, at most so
     /// many, and all others together.
-    pub fn servers(&self, most: usize) -> (Vec<(&str, &Party)>, Party) {
+    pub fn servers(&self, most: usize) -> (Vec<(&str, Party)>, Party) {
         self.servers.largest(most)
     }
 
     /// The clients with the most bytes, by address.
-    pub fn clients(&self, most: usize) -> (Vec<(&str, &Party)>, Party) {
+    pub fn clients(&self, most: usize) -> (Vec<(&str, Party)>, Party) {
         self.clients.largest(most)
     }
 
@@ -138,8 +138,7 @@ impl Overview {
     }
 
     pub(super) fn tcp(&mut self, flow: &TcpFlow, mut mask: Option<&mut Mask>) {
-        let counts = |end| flow.connection.stream(end).map(|stream| stream.counts());
-        let bytes = [End::Client, End::Server].map(|end| counts(end).map_or(0, |one| one.bytes));
+        let bytes = [End::Client, End::Server].map(|end| flow.connection.bytes(end));
         let carried = Carried { flows: 1, bytes };
         let protocol = flow.application.protocol.unwrap_or("nothing");
         self.protocols.entry(("tcp", protocol)).or_default().add(&carried);
@@ -181,19 +180,22 @@ impl Overview {
         party.local_rtt.extend(rtt[1]);
         party.remote_rtt.extend(rtt[2]);
         party.response_time.extend(flow.application.response_times.median());
-        let server = flow.joined.domain().unwrap_or_else(|| flow.server_name());
-        let [server, client, name] = [server, flow.client.ip().to_string(), flow.server_name()]
-            .map(|text| match &mut mask {
-                Some(mask) => mask.name(&text),
-                None => text,
-            });
-        self.servers.with(server, &party);
+        let mut shown = |text: String| match &mut mask {
+            Some(mask) => mask.name(&text),
+            None => text,
+        };
+        let server = flow.joined.domain().or_else(|| flow.joined.name.clone()).map(&mut shown);
+        let texts =
+            [flow.server.ip().to_string(), flow.client.ip().to_string(), flow.server_name()];
+        let [address, client, name] = texts.map(shown);
+        self.servers.at(address, server, &party);
         party.about = flow.joined.system().map(str::to_owned);
         self.clients.with(client.clone(), &party);
 
         let idle = limited_by.span(Limit::Application) + limited_by.span(Limit::Think);
         let busy = limited_by.all().saturating_sub(idle);
-        let segments = counts(End::Server).map_or(0, |counts| counts.data_segments);
+        let server = flow.connection.stream(End::Server);
+        let segments = server.map_or(0, |stream| stream.counts().data_segments);
         if segments < SEGMENTS || busy.is_zero() {
             return;
         }
@@ -226,13 +228,14 @@ impl Overview {
         let mut party = Party { carried, about, ..Party::default() };
         let quic = flow.flow.quic();
         party.response_time.extend(quic.and_then(|quic| quic.inferred_response_times().median()));
-        let server = flow.joined.domain().or_else(|| flow.joined.name.clone());
-        let server = server.unwrap_or_else(|| flow.server.ip().to_string());
-        let [server, client] = [server, flow.client.ip().to_string()].map(|text| match &mut mask {
+        let mut shown = |text: String| match &mut mask {
             Some(mask) => mask.name(&text),
             None => text,
-        });
-        self.servers.with(server, &party);
+        };
+        let server = flow.joined.domain().or_else(|| flow.joined.name.clone()).map(&mut shown);
+        let [address, client] =
+            [flow.server.ip(), flow.client.ip()].map(|ip| shown(ip.to_string()));
+        self.servers.at(address, server, &party);
         party.about = flow.joined.system().map(str::to_owned);
         self.clients.with(client, &party);
     }

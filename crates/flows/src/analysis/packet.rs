@@ -67,6 +67,7 @@ mod tests {
                 length: bytes.len(),
                 is_sent: None,
                 lost_before: 0,
+                steps_back: false,
             };
             analysis.packet(&interface, &packet);
         }

@@ -86,6 +86,9 @@ impl Reads {
                 order.begins(stream.begin());
             }
             let piece = Piece { at: now, bytes: segment.payload, length: segment.length.into() };
+            if from == End::Server {
+                reader.hears(connection);
+            }
             order.pass(place, piece, |piece| reader.takes(port, from, &piece, &mut each));
         }
         if !is_closed[from as usize] && stream.fin().is_some() {
@@ -143,6 +146,17 @@ impl Reader {
         self.poll(each);
         if is_other {
             *self = Self::Other(Box::default());
+        }
+    }
+
+    /// The server sends something: what does it know of what the client sent?
+    fn hears(&mut self, connection: &Connection) {
+        let Some(client) = connection.stream(End::Client) else { return };
+        let way = || connection.shortest_way(End::Server).unwrap_or_default();
+        match self {
+            Self::Tls(session) => session.hears(client.heard(), way()),
+            Self::Other(turns) => turns.hears(client.heard(), way()),
+            Self::Waiting | Self::Http(_) | Self::Dns(_) => {}
         }
     }
 

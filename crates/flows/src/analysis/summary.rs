@@ -64,11 +64,12 @@ impl Summary {
         self.valid += u64::from(flow.connection.is_valid());
         let mut bytes = 0;
         for end in [End::Client, End::Server] {
+            let sent = flow.connection.bytes(end);
+            bytes += sent;
+            self.bytes[end as usize] += sent;
             let Some(counts) = flow.connection.stream(end).map(|stream| stream.counts()) else {
                 continue;
             };
-            bytes += counts.bytes;
-            self.bytes[end as usize] += counts.bytes;
             self.data_segments += counts.data_segments;
             self.again += u64::from(counts.again.all());
             self.spurious += u64::from(counts.again.spurious);
@@ -83,11 +84,13 @@ impl Summary {
         for limit in Limit::ALL {
             self.limited_by.add(limit, limited_by.span(limit));
         }
-        let mut name = flow.server_name();
-        if let Some(mask) = mask.as_deref_mut() {
-            name = mask.name(&name);
-        }
-        self.servers.with(name, &Server { flows: 1, bytes });
+        let mut shown = |text: String| match &mut mask {
+            Some(mask) => mask.name(&text),
+            None => text,
+        };
+        let name = flow.joined.name.clone().map(&mut shown);
+        let address = shown(flow.server.ip().to_string());
+        self.servers.at(address, name, &Server { flows: 1, bytes });
         if let Some(overview) = &mut self.overview {
             overview.tcp(flow, mask);
         }
@@ -95,8 +98,7 @@ impl Summary {
 
     /// The servers with the most bytes, at most so many, and what all others have.
     pub fn servers(&self, most: usize) -> (Vec<(&str, Server)>, Server) {
-        let (largest, others) = self.servers.largest(most);
-        (largest.into_iter().map(|(name, server)| (name, *server)).collect(), others)
+        self.servers.largest(most)
     }
 }
 

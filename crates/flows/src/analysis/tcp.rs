@@ -203,11 +203,11 @@ impl Row for TcpFlow {
         "syns" Count "How often the client's SYN passed." |flow| flow.connection.handshake().syns;
         "reset_by" Text "Who sent the first RST: client or server."
             |flow| flow.connection.reset().map(|(_, end)| super::name(end));
-        both "packets" Count "Packets" |flow, end| flow.count(end, |counts| counts.segments);
+        both "packets" Count "Packets" |flow, end| flow.connection.packets(end);
         both "data_packets" Count "Data packets, merged ones counted as those that they were"
             |flow, end| flow.count(end, |counts| counts.data_segments);
         both "bytes" Count "Bytes of payload, those sent again included"
-            |flow, end| flow.count(end, |counts| counts.bytes);
+            |flow, end| flow.connection.bytes(end);
         both "unique_bytes" Count "Bytes of payload, each counted once"
             |flow, end| flow.stream(end).map_or(0, Stream::length);
         both "ip_bytes" Count "Bytes of the IP packets" |flow, end| flow.traffic.ip_bytes(end);
@@ -232,8 +232,10 @@ impl Row for TcpFlow {
         "up_rtt_min" Span "The shortest of those." |flow| least(whole(flow, End::Client));
         "up_local_rtt" Span "As local_rtt, by the client's data."
             |flow| median(flow.halves(End::Client).0);
+        "up_local_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Client).0);
         "up_remote_rtt" Span "As remote_rtt, by the client's data."
             |flow| median(flow.halves(End::Client).1);
+        "up_remote_rtt_min" Span "The shortest of those." |flow| least(flow.halves(End::Client).1);
         "handshake_server_rtt" Span "From the SYN to the server's answer, where each passed once."
             |flow| flow.connection.handshake().to_server();
         "handshake_client_rtt" Span "From that answer to its acknowledgement."
@@ -288,9 +290,9 @@ impl Row for TcpFlow {
             |flow| flow.connection.windows(End::Server).map(|windows| windows.most);
         both "in_flight_max" Count "The most bytes on their way at a time"
             |flow, end| flow.count(end, |counts| counts.most_in_flight);
-        both "limited_by" Text "What kept the sender back for the longest time"
+        both "limited_by" Text "What kept the sender back for the longest time: application, think, receiver_window, congestion, loss or start_up"
             |flow, end| flow.limited_by(end);
-        both "limited_application" Number "Share of the time in which there was nothing to send"
+        both "limited_application" Number "Share of the time between data segments in which there was nothing to send"
             |flow, end| flow.share(end, Limit::Application);
         both "limited_think" Number "Share in which it was asked and had nothing to send yet"
             |flow, end| flow.share(end, Limit::Think);
@@ -300,7 +302,7 @@ impl Row for TcpFlow {
             |flow, end| flow.share(end, Limit::Congestion);
         both "limited_loss" Number "Share in which losses without a queue kept the window small"
             |flow, end| flow.share(end, Limit::Loss);
-        both "limited_start_up" Number "Share in which the window grew, or an answer was on its way"
+        both "limited_start_up" Number "Share in which the congestion window still grew, or a question or its answer was on its way: both take round trips"
             |flow, end| flow.share(end, Limit::StartUp);
         both "held_back" Count "Acknowledgements for it that were probably delayed on purpose"
             |flow, end| flow.count(end, |counts| counts.held_back);

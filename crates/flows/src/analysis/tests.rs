@@ -24,6 +24,7 @@ fn pass(analysis: &mut Analysis, millis: u64, frame: &[u8], lost_before: u64) {
         length: frame.len(),
         is_sent: None,
         lost_before,
+        steps_back: false,
     };
     analysis.packet(&interface(), &packet);
 }
@@ -85,6 +86,116 @@ fn a_packet_in_fragments_has_the_bytes_of_all() {
     assert_eq!(packet.length, 2 * 20 + 24);
 }
 
+/// Questions whose numbers begin with each bit that means something in QUIC, the answer to one of
+/// them cut, and something else that goes to the same port.
+#[test]
+fn a_flow_with_rows_of_dns_is_dns() {
+    let question = |id: u8| -> Vec<u8> {
+        [&[id, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], b"\x04test\0\0\x01\0\x01"].concat()
+    };
+    let of = |payloads: &[Vec<u8>]| -> (Vec<&str>, usize) {
+        let mut analysis = analysis("");
+        for (at, payload) in (0..).zip(payloads) {
+            let length = (8 + payload.len() as u16).to_be_bytes();
+            let datagram = [&[0x9c, 0x40, 0, 53][..], &length, &[0; 2], payload].concat();
+            pass(&mut analysis, at, &part(1, 0, false, &datagram), 0);
+        }
+        analysis.finish();
+        let (mut protocols, mut rows) = (Vec::new(), 0);
+        while let Some(record) = analysis.poll() {
+            match record {
+                Record::Udp(flow) => protocols.push(flow.protocol()),
+                Record::Lookup(_) => rows += 1,
+                _ => {}
+            }
+        }
+        (protocols, rows)
+    };
+    for id in [0x00, 0x40, 0x80, 0xc3, 0xff] {
+        assert_eq!(of(&[question(id)]), (vec!["dns"], 1), "{id:x}");
+        let junk = [&[id, 0, 0x78][..], &[0; 37]].concat();
+        assert_eq!(of(&[junk, question(id)]), (vec!["dns"], 1), "{id:x}");
+    }
+    assert_eq!(of(&[vec![0x80; 40]]), (vec!["other"], 0));
+}
+
+const PHONE: ([u8; 4], u16) = ([10, 0, 0, 9], 40_000);
+const SITE: ([u8; 4], u16) = ([192, 0, 2, 1], 443);
+
+/// A TCP segment passes, of which the headers are captured. Numbers: its first byte's, and what it
+/// acknowledges.
+fn segment(
+    analysis: &mut Analysis,
+    micros: u64,
+    is_up: bool,
+    numbers: [u32; 2],
+    flags: u8,
+    length: u16,
+) {
+    let (from, to) = if is_up { (PHONE, SITE) } else { (SITE, PHONE) };
+    let mut frame = [&[0; 12][..], &[8, 0, 0x45, 0]].concat();
+    frame.extend((40 + length).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend([from.0, to.0].concat());
+    frame.extend([from.1, to.1].map(u16::to_be_bytes).concat());
+    frame.extend(numbers.map(u32::to_be_bytes).concat());
+    frame.extend([0x50, flags, 0x80, 0, 0, 0, 0, 0]);
+    let packet = Packet {
+        at: Time::from_nanos(micros * 1_000),
+        interface: 0,
+        bytes: &frame,
+        length: frame.len() + usize::from(length),
+        is_sent: None,
+        lost_before: 0,
+        steps_back: false,
+    };
+    analysis.packet(&interface(), &packet);
+}
+
+/// A phone confirms something every few milliseconds while a download comes in bursts of merged
+/// segments: the next burst is on its way then, and answers nothing.
+#[test]
+fn what_passes_right_behind_a_question_was_sent_before_it() {
+    let mut analysis = Analysis::new(Settings::default());
+    let mut pass = |micros, is_up, numbers, flags, length| {
+        segment(&mut analysis, micros, is_up, numbers, flags, length);
+    };
+    // The handshake wakes a radio.
+    pass(0, true, [99, 0], 0x02, 0);
+    pass(240_000, false, [499, 100], 0x12, 0);
+    pass(240_200, true, [100, 500], 0x10, 0);
+    pass(240_400, true, [100, 500], 0x18, 300);
+    pass(281_000, false, [500, 400], 0x10, 0);
+    let (mut seq, mut asked) = (500, vec![(240_400, 400)]);
+    for burst in 0..40_u64 {
+        let at = 290_000 + 6_000 * burst;
+        // What the server had of the phone's when it sent this, 40 ms from here and back.
+        let had = asked.iter().rev().find(|(sent, _)| sent + 40_000 <= at);
+        let ack = had.map_or(100, |(_, end)| *end);
+        pass(at, false, [seq, ack], 0x18, 11_104);
+        seq += 11_104;
+        let (_, end) = *asked.last().unwrap();
+        pass(at + 90, true, [end, seq], 0x10, 0);
+        if burst % 4 == 1 {
+            pass(at + 110, true, [end, seq], 0x18, 35);
+            asked.push((at + 110, end + 35));
+        }
+    }
+    analysis.finish();
+    let records = std::iter::from_fn(|| analysis.poll());
+    let exchanges: Vec<_> = records
+        .filter_map(|record| match record {
+            Record::Exchange(one) => Some(one.exchange),
+            _ => None,
+        })
+        .collect();
+    let times: Vec<_> = exchanges.iter().map(Exchange::response_time).collect();
+    assert!(times.len() >= 8, "{times:?}");
+    assert!(times.iter().all(|time| time.as_millis_f64() >= 40.0), "{times:?}");
+    let bytes: u64 = exchanges.iter().map(|one| one.response.as_bytes()).sum();
+    assert_eq!(bytes, 40 * 11_104, "each byte is of one response");
+}
+
 #[test]
 fn a_link_that_is_not_read_is_said_whatever_is_asked_for() {
     let mut analysis = analysis("port 53");
@@ -96,6 +207,7 @@ fn a_link_that_is_not_read_is_said_whatever_is_asked_for() {
         length: 3,
         is_sent: None,
         lost_before: 0,
+        steps_back: false,
     };
     analysis.packet(&Interface { link, ..interface() }, &packet);
     assert_eq!(analysis.counters().opaque.get(&Opaque::Link(link)), Some(&1));

@@ -61,6 +61,7 @@ fn protocol(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Quic => "quic",
         Protocol::MaybeQuic => "maybe quic",
+        Protocol::Dns => "dns",
         Protocol::Unknown => "other",
     }
 }
@@ -89,7 +90,7 @@ impl Row for UdpFlow {
         both "ce" Count "Packets that a router marked for congestion (ECN)"
             |row, end| row.sent(end, |sent| sent.ecn[3]).unwrap_or(0);
         "protocol" Text
-            "What it speaks: quic, maybe quic (the capture began in the middle), or other."
+            "What it speaks: quic, maybe quic (the capture began in the middle), dns, or other."
             |row| row.protocol();
         "quic_version" Text "QUIC's version, in hexadecimal digits."
             |row| row.quic().and_then(|quic| quic.version(End::Client)).map(|v| format!("{v:08x}"));

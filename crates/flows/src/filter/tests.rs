@@ -28,6 +28,7 @@ fn sample(from: &str, to: &str, protocol: u8, payload: &'static [u8]) -> Sample 
         length: payload.len() + 20,
         fragment: None,
         ecn: 0,
+        id: 0,
         hop_limit: 64,
         is_tunnelled: false,
     };

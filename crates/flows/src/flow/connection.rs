@@ -41,6 +41,16 @@ struct Ending {
     fin: Option<Time>,
     /// When the first RST did.
     reset: Option<Time>,
+    /// The RSTs of each end: no stream has them, as their numbers need not be those of the stream.
+    resets: [Resets; 2],
+}
+
+/// The RSTs of one end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Resets {
+    packets: u32,
+    /// Bytes of payload, which say why (RFC 9293, 3.10.7.3).
+    bytes: u64,
 }
 
 /// When the parts of the handshake passed first, and how often they did.
@@ -91,8 +101,7 @@ pub struct Windows {
 struct Half {
     hello: Option<Hello>,
     stream: Option<Stream>,
-    /// Only of who has sent more than there was room for at once: who answers in one segment waits
-    /// for nobody.
+    /// Only of who has more to send than one segment: who answers in one waits for nobody.
     releases: Option<Box<Releases>>,
     windows: Option<Windows>,
     judge: Judge,
@@ -112,19 +121,25 @@ impl Handshake {
     /// From the capture point to the server and back, unless a SYN or its answer passed twice.
     pub fn to_server(&self) -> Option<Span> {
         let both = self.syn.zip(self.answer).filter(|_| self.is_clear());
-        both.map(|(syn, answer)| answer.since(syn))
+        both.and_then(|(syn, answer)| after(syn, answer))
     }
 
     /// From the capture point to the client and back, under the same condition.
     pub fn to_client(&self) -> Option<Span> {
         let both = self.answer.zip(self.done).filter(|_| self.is_clear());
-        both.map(|(answer, done)| done.since(answer))
+        both.and_then(|(answer, done)| after(answer, done))
     }
 
     /// Nobody knows which copy an answer is for.
     fn is_clear(&self) -> bool {
         self.syns == 1 && self.answers == 1
     }
+}
+
+/// How much later something passed than its cause. Clocks of captures step back: nothing takes no
+/// time.
+fn after(earlier: Time, later: Time) -> Option<Span> {
+    (later > earlier).then(|| later.since(earlier))
 }
 
 impl Connection {
@@ -179,6 +194,18 @@ impl Connection {
         self.ending.as_ref().and_then(|ending| ending.reset).zip(from)
     }
 
+    /// How many packets this end sent, RSTs included.
+    pub fn packets(&self, end: End) -> u64 {
+        let resets = self.ending.as_ref().map_or(0, |ending| ending.resets[end as usize].packets);
+        self.stream(end).map_or(0, |stream| stream.counts().segments) + u64::from(resets)
+    }
+
+    /// How many bytes of payload this end sent: those sent again included, and those of RSTs.
+    pub fn bytes(&self, end: End) -> u64 {
+        let resets = self.ending.as_ref().map_or(0, |ending| ending.resets[end as usize].bytes);
+        self.stream(end).map_or(0, |stream| stream.counts().bytes) + resets
+    }
+
     fn has_reset(&self) -> bool {
         self.ends.iter().any(|end| end.gave_up)
     }
@@ -209,6 +236,20 @@ impl Connection {
         self.ends[end as usize].releases.as_deref()
     }
 
+    /// The shortest way from the capture point to this end and back that is known: by the handshake,
+    /// which may have woken a radio, by what the other end sent and this one acknowledged, and by
+    /// stamps. What the sender's window tells is none of it, as that is told by this.
+    pub fn shortest_way(&self, to: End) -> Option<Span> {
+        let handshake = match to {
+            End::Client => self.handshake.to_client(),
+            End::Server => self.handshake.to_server(),
+        };
+        let acked = self.stream(to.other()).and_then(|stream| stream.near().least());
+        let echoed = self.releases(to).filter(|releases| releases.by_stamp() > 0);
+        let echoed = echoed.and_then(|releases| releases.far().least());
+        handshake.into_iter().chain(acked).chain(echoed).min()
+    }
+
     /// The server's first window, where it answered something.
     pub fn first_window(&self) -> Option<Estimate> {
         let server = &self.ends[End::Server as usize];
@@ -237,11 +278,13 @@ impl Connection {
         self.begins(now, from, segment);
         if segment.flags.has(Flags::RST) {
             let ending = self.ending.get_or_insert_default();
+            let resets = &mut ending.resets[from as usize];
+            resets.packets = resets.packets.saturating_add(1);
+            resets.bytes += u64::from(segment.length);
             if ending.reset.is_none() {
                 ending.reset = Some(now);
                 self.ends[from as usize].gave_up = true;
             }
-            // Its numbers need not be those of the stream.
             return None;
         }
         if segment.flags.has(Flags::FIN) {
@@ -364,10 +407,7 @@ impl Connection {
     /// An end sends this; where in its stream it begins.
     fn sends(&mut self, now: Time, from: End, segment: &Segment<'_>, mss: u32) -> u64 {
         let is_asked = self.stream(from.other()).is_some_and(Stream::has_data);
-        let far = match from {
-            End::Client => self.handshake.to_client(),
-            End::Server => self.handshake.to_server(),
-        };
+        let far = self.shortest_way(from);
         let other = &self.ends[from.other() as usize];
         // A capture of one direction tells nothing of what its sender waited for.
         let (is_scale_known, is_answered) = (other.hello.is_some(), other.stream.is_some());
@@ -379,21 +419,25 @@ impl Connection {
         });
         let before = stream.repairs();
         let (was_idle, is_recovering) = (stream.in_flight() == 0, stream.is_recovering());
-        let mut seen = stream.sends(now, segment);
+        let mut seen = stream.sends(now, segment, far);
         let repairs = stream.repairs();
-        if half.releases.is_none() && !was_idle && segment.length > 0 {
+        // Near the receiver all may be acknowledged before the next segment passes.
+        let has_more = !was_idle || !stream.is_dry();
+        if half.releases.is_none() && has_more && segment.length > 0 {
             half.releases = Some(Box::default());
         }
         let mut releases = half.releases.as_deref_mut();
         let least = releases.as_ref().and_then(|releases| releases.whole().least());
         if repairs.0 > before.0 {
-            if let Some(releases) = &mut releases {
-                releases.lost(repairs.1 > before.1, stream.in_flight(), mss);
+            let by_timer = repairs.1 > before.1;
+            // A window shrinks once for all that was lost of it (RFC 6582).
+            if let Some(releases) = &mut releases
+                && (by_timer || !is_recovering)
+            {
+                releases.lost(by_timer, stream.in_flight(), mss);
             }
             half.judge.lost(releases.as_ref().and_then(|releases| releases.latest()), least);
         }
-        let known = releases.as_ref().and_then(|releases| releases.far().least());
-        let far = known.into_iter().chain(far).min();
         // Whoever had more to send would have sent it when all was acknowledged.
         // Where the capture is at the sender that takes as long as its system does.
         let way = far.unwrap_or_default() + far.unwrap_or_default();
@@ -464,10 +508,22 @@ mod tests {
             length: usize,
             options: &[u8],
         ) {
+            self.passes_at(Time::from_millis(at), from, numbers, flags, length, options);
+        }
+
+        fn passes_at(
+            &mut self,
+            at: Time,
+            from: End,
+            numbers: [u32; 2],
+            flags: u8,
+            length: usize,
+            options: &[u8],
+        ) {
             let port = if from == End::Client { 40_000 } else { 80 };
             let header = bytes(port, numbers, flags, 500, options);
             let segment = Segment::read(&header, header.len() + length).unwrap();
-            self.0.handle(Time::from_millis(at), from, &segment);
+            self.0.handle(at, from, &segment);
         }
     }
 
@@ -499,6 +555,45 @@ mod tests {
         let handshake = *passing.0.handshake();
         assert_eq!((handshake.to_server(), handshake.to_client(), handshake.syns), (None, None, 2));
         assert!(passing.0.is_valid());
+        // Nor does one whose parts are recorded as earlier than what they answer.
+        let mut passing = Passing(Connection::new(Time::ZERO));
+        passing.passes(50, End::Client, [99, 0], 0x02, 0, &SYN_OPTIONS);
+        passing.passes(50, End::Server, [499, 100], 0x12, 0, &SYN_OPTIONS);
+        passing.passes(49, End::Client, [100, 500], 0x10, 0, &[]);
+        let handshake = *passing.0.handshake();
+        assert_eq!((handshake.to_server(), handshake.to_client()), (None, None));
+    }
+
+    /// A phone downloads without stamps: its SYN waits 300 ms for the radio, the server is 40 ms away,
+    /// and bursts of merged segments come by radio, each acknowledged within 100 us.
+    #[test]
+    fn a_phone_that_wakes_its_radio_is_as_far_away_as_its_requests_show() {
+        let us = |micros: u64| Time::from_nanos(micros * 1_000);
+        let mut passing = Passing(Connection::new(Time::ZERO));
+        passing.passes(0, End::Client, [99, 0], 0x02, 0, &SYN_OPTIONS);
+        passing.passes(340, End::Server, [499, 100], 0x12, 0, &SYN_OPTIONS);
+        passing.passes_at(us(340_300), End::Client, [100, 500], 0x10, 0, &[]);
+        passing.passes_at(us(340_500), End::Client, [100, 500], 0x18, 300, &[]);
+        passing.passes_at(us(380_700), End::Server, [500, 400], 0x10, 0, &[]);
+        assert_eq!(passing.0.shortest_way(End::Server), Some(Span::from_micros(40_200)));
+        let mut seq = 500;
+        let mut bursts = vec![(400_000, 4), (400_040, 2), (405_000, 4)];
+        for _ in 0..3 {
+            for (at, segments) in &bursts {
+                let length = segments * 1_460;
+                passing.passes_at(us(*at), End::Server, [seq, 400], 0x10, length, &[]);
+                seq += length as u32;
+                // The latest of a burst are recorded behind the acknowledgements of the first.
+                let later = us(at + 100);
+                passing.passes_at(later, End::Client, [400, seq], 0x10, 0, &[]);
+            }
+            bursts = bursts.iter().map(|(at, n)| (at + 100 + 41_000, 2 * n)).collect();
+        }
+        let releases = passing.0.releases(End::Server).unwrap();
+        assert_eq!(releases.far().least(), Some(Span::from_micros(41_000)), "{releases:?}");
+        assert_eq!(releases.whole().least(), Some(Span::from_micros(41_100)));
+        assert!(releases.far().median() < Some(Span::from_millis(47)), "{releases:?}");
+        assert!(releases.far().count() >= 4, "{releases:?}");
     }
 
     #[test]
@@ -538,6 +633,27 @@ mod tests {
         passing.passes(120, End::Server, [2_000, 401], 0x14, 0, &[]);
         assert_eq!(passing.0.reset(), Some((Time::from_millis(120), End::Server)));
         assert!(!passing.0.is_valid());
+    }
+
+    #[test]
+    fn resets_count_as_packets_of_their_sender() {
+        let mut passing = greeted();
+        passing.passes(60, End::Client, [100, 500], 0x18, 300, &[]);
+        passing.passes(101, End::Server, [500, 400], 0x18, 1_400, &[]);
+        // Whoever has closed answers each segment that is still on its way.
+        passing.passes(102, End::Client, [400, 0], 0x04, 0, &[]);
+        passing.passes(103, End::Client, [400, 0], 0x04, 0, &[]);
+        passing.passes(140, End::Server, [1_900, 400], 0x14, 21, &[]);
+        let connection = &passing.0;
+        assert_eq!([connection.packets(End::Client), connection.packets(End::Server)], [5, 3]);
+        assert_eq!([connection.bytes(End::Client), connection.bytes(End::Server)], [300, 1_421]);
+        assert_eq!(connection.stream(End::Server).unwrap().length(), 1_400);
+        // A connection of which nothing else passes.
+        let mut passing = Passing(Connection::new(Time::ZERO));
+        passing.passes(0, End::Server, [7, 9], 0x14, 0, &[]);
+        let connection = &passing.0;
+        assert_eq!([connection.packets(End::Client), connection.packets(End::Server)], [0, 1]);
+        assert_eq!(connection.reset(), Some((Time::ZERO, End::Server)));
     }
 
     #[test]

@@ -10,6 +10,14 @@
 //! receiver's is smaller or there is nothing to send, grows in slow start only, to twice of what is
 //! used. It is corrected upwards whenever the sender sends more.
 //!
+//! An acknowledgement counts once it can be at the sender, which is [`SHORTEST`] of the shortest way
+//! there and back that is known otherwise, by the handshake or by what the other end sends and the
+//! sender acknowledges. Near a receiver a burst passes with its acknowledgements in between, and
+//! captures record what was received late: without that time, each acknowledgement would seem to
+//! release what passes right behind it. Where no such way is known the window tells nothing. Where a
+//! later one shows that the known way was far too long (the handshake woke a radio), what the window
+//! told is forgotten.
+//!
 //! Neither says anything where the sender had nothing left to send: the segment waited for data.
 
 use manyways_unit::{Span, Time};
@@ -21,6 +29,11 @@ use manyways_wire::tcp::{Seq, Stamps};
 
 /// So many acknowledgements are remembered until they release something.
 const REMEMBERED: usize = 256;
+/// The way to the sender and back may be shorter than all that were measured, by this share.
+const SHORTEST: (u64, u64) = (3, 4);
+/// Where half of the room is taken, acknowledgements within such a part of that way are taken for
+/// one: a fast flow has more of them on their way than can be remembered.
+const TOGETHER: u64 = 128;
 
 /// The acknowledgements that are on their way to a sender, and what they release.
 #[derive(Clone, Debug, Default)]
@@ -46,10 +59,18 @@ pub struct Releases {
 #[derive(Clone, Debug, Default)]
 struct Reno {
     allowed: Queue<Allowed>,
-    /// Acknowledgements that may not be at the sender yet: when they passed, and the lower half of the
-    /// place before which all has come.
-    coming: Queue<(Time, u32)>,
+    /// Acknowledgements that cannot be at the sender yet.
+    coming: Queue<Coming>,
+    /// The shortest way there and back that is known.
+    far: Span,
     window: Window,
+}
+
+/// An acknowledgement on its way to the sender.
+#[derive(Clone, Copy, Debug)]
+struct Coming {
+    at: Time,
+    acked: Acked,
 }
 
 /// The first acknowledgement with a stamp.
@@ -140,17 +161,8 @@ impl Releases {
                 None if echoed == Some(stamp) => self.grant(acked.granted),
                 None => {}
             }
-        } else if acked.bytes > 0 || self.reno.is_some() {
-            let reno = self.reno.get_or_insert_default();
-            let beyond = reno.window.limit;
-            reno.window.grow(acked, mss);
-            if reno.window.limit > beyond {
-                let Acked { near, granted, .. } = *acked;
-                remember(&mut reno.allowed, Allowed { beyond, at: now, near, granted });
-            }
-            if acked.bytes > 0 {
-                remember(&mut reno.coming, (now, acked.to as u32));
-            }
+        } else if let Some(reno) = &mut self.reno {
+            reno.leaves(now, acked, mss);
         }
     }
 
@@ -161,7 +173,8 @@ impl Releases {
         reno.allowed = Queue::default();
     }
 
-    /// What the sender sends passes. `far` is what is known of the far half besides.
+    /// What the sender sends passes. `far` is the shortest far half that is known besides, without
+    /// which a sender's window tells nothing.
     pub fn sent(
         &mut self,
         now: Time,
@@ -173,10 +186,12 @@ impl Releases {
         let released = match stamps {
             Some(stamps) => self.echoed_by(stamps.echo, seen.end),
             None if seen.is_new => {
-                let far = self.far.least().into_iter().chain(far).min().unwrap_or_default();
+                let Some(far) = far else { return };
+                self.knows(far);
                 let reno = self.reno.get_or_insert_default();
+                reno.far = far;
+                reno.arrive(now, mss);
                 let by_window = reno.allowed_by(seen.end);
-                reno.arrive(now, far, seen.begin);
                 reno.window.sends(seen, mss);
                 // What was allowed while there was nothing to send releases nothing any more.
                 if seen.was_dry {
@@ -191,12 +206,25 @@ impl Releases {
         if !seen.is_new || seen.was_dry {
             return;
         }
-        self.by_stamp = self.by_stamp.saturating_add(stamps.is_some().into());
+        // Clocks of captures step back: nothing takes no time.
         let far = now.since(at);
+        if far.is_zero() {
+            return;
+        }
+        self.by_stamp = self.by_stamp.saturating_add(stamps.is_some().into());
         self.far.push(far);
         if let Some(near) = near {
             self.whole.push(near + far);
             self.latest = Some(near + far);
+        }
+    }
+
+    /// The far half takes at least so long, as far as is known now.
+    fn knows(&mut self, far: Span) {
+        let was_wrong = self.reno.as_ref().is_some_and(|reno| half(reno.far) > far);
+        if was_wrong && self.by_stamp == 0 {
+            let Self { granted, has_granted, .. } = *self;
+            *self = Self { granted, has_granted, ..Self::default() };
         }
     }
 
@@ -230,14 +258,44 @@ impl Reno {
         found
     }
 
-    /// What passed so long ago has come to the sender, who now sends what begins there.
-    fn arrive(&mut self, now: Time, far: Span, begin: u64) {
-        while let Some((at, to)) = self.coming.front().copied()
-            && at + far <= now
-        {
-            self.window.known = self.window.known.max(Seq(to).unwrap(begin));
-            self.coming.pop_front();
+    /// An acknowledgement passes on its way to the sender.
+    fn leaves(&mut self, now: Time, acked: &Acked, mss: u32) {
+        let together = match self.coming.len() < REMEMBERED / 2 {
+            true => Span::ZERO,
+            false => Span::from_nanos(self.far.as_nanos() / TOGETHER),
+        };
+        match self.coming.back_mut().filter(|last| now.since(last.at) < together) {
+            Some(last) => {
+                let bytes = last.acked.bytes + acked.bytes;
+                last.acked = Acked { bytes, near: last.acked.near.or(acked.near), ..*acked };
+            }
+            None => {
+                if self.coming.len() == REMEMBERED {
+                    self.arrives(mss);
+                }
+                self.coming.push_back(Coming { at: now, acked: *acked });
+            }
         }
+    }
+
+    /// What passed long enough ago has come to the sender.
+    fn arrive(&mut self, now: Time, mss: u32) {
+        let (times, of) = SHORTEST;
+        let way = Span::from_nanos(self.far.as_nanos() / of * times);
+        while self.coming.front().is_some_and(|coming| coming.at + way <= now) {
+            self.arrives(mss);
+        }
+    }
+
+    fn arrives(&mut self, mss: u32) {
+        let Some(Coming { at, acked }) = self.coming.pop_front() else { return };
+        let beyond = self.window.limit;
+        self.window.grow(&acked, mss);
+        if self.window.limit > beyond {
+            let Acked { near, granted, .. } = acked;
+            remember(&mut self.allowed, Allowed { beyond, at, near, granted });
+        }
+        self.window.known = self.window.known.max(acked.to);
     }
 }
 
@@ -292,6 +350,10 @@ fn remember<T>(all: &mut Queue<T>, one: T) {
     all.push_back(one);
 }
 
+fn half(span: Span) -> Span {
+    Span::from_nanos(span.as_nanos() / 2)
+}
+
 fn is_after(stamp: u32, other: u32) -> bool {
     (stamp.wrapping_sub(other) as i32) > 0
 }
@@ -333,14 +395,14 @@ mod tests {
     /// Ten segments fill the receiver's window: slow start allows more and more, and is not used.
     #[test]
     fn without_stamps_the_receivers_window_limits_as_well() {
-        let mut releases = Releases::default();
+        let (mut releases, far) = (Releases::default(), Some(Span::from_millis(42)));
         let seen = |number: u64| Seen {
             is_new: true,
             begin: number * 100,
             end: (number + 1) * 100,
             ..Seen::default()
         };
-        (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None, None, 100));
+        (0..10).for_each(|number| releases.sent(Time::ZERO, &seen(number), None, far, 100));
         for number in 10..200 {
             // Each acknowledgement makes room for one segment, which passes 42 ms after it.
             let at = Time::from_millis(number * 6);
@@ -353,7 +415,7 @@ mod tests {
                 100,
             );
             if let Some(released) = number.checked_sub(7).filter(|number| *number >= 10) {
-                releases.sent(at, &seen(released), None, None, 100);
+                releases.sent(at, &seen(released), None, far, 100);
             }
         }
         let median = releases.far().median().unwrap();
@@ -363,7 +425,7 @@ mod tests {
     /// short, and the receiver's window grows after a while.
     #[test]
     fn a_sender_counts_segments_and_keeps_what_it_could_not_use() {
-        let mut releases = Releases::default();
+        let (mut releases, far) = (Releases::default(), Some(Span::from_millis(30)));
         let (mut acked, mut sent, mut window, mut room) = (0, 0, 10, 1_200);
         let mut ends = vec![0];
         for round in 0..12 {
@@ -394,7 +456,7 @@ mod tests {
                 }
             }
             for (at, seen) in released.into_iter().filter(|(_, seen)| seen.in_flight > 0) {
-                releases.sent(at, &seen, None, None, 100);
+                releases.sent(at, &seen, None, far, 100);
             }
         }
         let far = releases.far();
@@ -477,7 +539,7 @@ mod tests {
     /// room for is not the work of the sender's window.
     #[test]
     fn room_that_is_made_releases_what_waits_for_it() {
-        let mut releases = Releases::default();
+        let (mut releases, far) = (Releases::default(), Some(Span::from_millis(30)));
         let acked = |bytes, to, room| {
             let near = (bytes > 0).then_some(Span::from_millis(10));
             Acked { bytes, to, granted: to + room, near, ..Acked::default() }
@@ -490,9 +552,8 @@ mod tests {
             ..Seen::default()
         };
         let mut now = Time::ZERO;
-        (0..10).for_each(|number| {
-            releases.sent(now, &seen(number * 1_000, number), None, None, 1_000)
-        });
+        (0..10)
+            .for_each(|number| releases.sent(now, &seen(number * 1_000, number), None, far, 1_000));
         for round in 1..50 {
             releases.acked(now, &acked(10_000, round * 10_000, 0), None, 1_000);
             now += Span::from_millis(500);
@@ -500,7 +561,7 @@ mod tests {
             now += Span::from_millis(30);
             for number in 0..10 {
                 let seen = seen(number * 1_000, round * 10 + number);
-                releases.sent(now, &seen, None, None, 1_000);
+                releases.sent(now, &seen, None, far, 1_000);
             }
             now += Span::from_millis(10);
         }
@@ -508,5 +569,130 @@ mod tests {
         assert!(releases.far().median() < Some(Span::from_micros(30_300)), "{:?}", releases.far());
         let window = releases.reno.unwrap().window;
         assert!(window.size <= 40_000 && window.limit == 500_000, "{window:?}");
+    }
+
+    fn us(micros: u64) -> Time {
+        Time::from_nanos(micros * 1_000)
+    }
+
+    /// What a phone captures: bursts of merged segments that come by radio every few milliseconds and
+    /// are acknowledged within 100 us, in a capture that holds received packets back a moment.
+    /// Times are in microseconds, and the server is 38.2 ms away.
+    struct Phone {
+        releases: Releases,
+        far: Option<Span>,
+        acked: u64,
+        room: u64,
+    }
+
+    impl Phone {
+        fn new(far: Option<u64>) -> Self {
+            let far = far.map(Span::from_micros);
+            Self { releases: Releases::default(), far, acked: 0, room: 500_000 }
+        }
+
+        fn comes(&mut self, at: u64, bytes: u64) {
+            let (begin, end) = (self.acked, self.acked + bytes);
+            let seen = Seen { is_new: true, begin, end, ..Seen::default() };
+            self.releases.sent(us(at), &seen, None, self.far, 1_388);
+        }
+
+        fn acks(&mut self, at: u64, bytes: u64) {
+            self.acked += bytes;
+            let to = self.acked;
+            let near = Some(Span::from_micros(150));
+            let acked = Acked { bytes, to, granted: to + self.room, near, ..Acked::default() };
+            self.releases.acked(us(at), &acked, None, 1_388);
+        }
+
+        fn burst(&mut self, at: u64, segments: u64) {
+            self.comes(at, segments * 1_388);
+            self.acks(at + 90, segments * 1_388);
+        }
+
+        /// The first window in three bursts, and three round trips of slow start.
+        fn downloads(&mut self) {
+            let mut bursts = vec![(900_000, 4), (900_110, 7), (906_000, 3)];
+            for _ in 0..3 {
+                for (at, segments) in &bursts {
+                    self.burst(*at, *segments);
+                }
+                // Each acknowledgement releases twice what it is for.
+                bursts = bursts.iter().map(|(at, n)| (at + 90 + 38_200, 2 * n)).collect();
+            }
+        }
+    }
+
+    #[test]
+    fn what_passes_with_the_acknowledgements_of_one_burst_was_not_released_by_them() {
+        for known in [30_000, 38_200, 50_000] {
+            let mut phone = Phone::new(Some(known));
+            phone.downloads();
+            let far = phone.releases.far();
+            assert_eq!(far.least(), Some(Span::from_micros(38_200)), "{known}: {far:?}");
+            assert!(far.median() < Some(Span::from_micros(45_000)), "{known}: {far:?}");
+            assert!(far.count() >= 4, "{known}: {far:?}");
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_recorded_behind_what_it_did_not_wait_for_took_no_time() {
+        let mut phone = Phone::new(Some(38_200));
+        phone.burst(900_000, 10);
+        // Received before the acknowledgement was sent, and recorded behind it.
+        phone.comes(900_020, 1_388);
+        phone.acks(900_200, 1_388);
+        assert_eq!(phone.releases.far().count(), 0);
+        // By stamps as well.
+        let mut releases = Releases::default();
+        let stamps = |value, echo| Some(Stamps { value, echo });
+        let acked = Acked { bytes: 1_000, to: 1_000, granted: 60_000, ..Acked::default() };
+        let seen = Seen { is_new: true, begin: 1_000, end: 2_000, ..Seen::default() };
+        releases.acked(us(100), &acked, stamps(7, 1), 1_000);
+        releases.sent(us(100), &seen, stamps(2, 7), None, 1_000);
+        assert_eq!((releases.far().count(), releases.by_stamp()), (0, 0));
+    }
+
+    #[test]
+    fn without_a_way_that_is_known_a_window_tells_nothing() {
+        let mut phone = Phone::new(None);
+        phone.downloads();
+        assert_eq!(phone.releases.far().count(), 0);
+    }
+
+    /// The handshake woke a radio, and took 600 ms; later something shows how far the server is.
+    #[test]
+    fn what_followed_from_a_way_that_was_far_too_long_is_forgotten() {
+        let mut phone = Phone::new(Some(600_000));
+        phone.downloads();
+        phone.burst(1_900_000, 30);
+        assert!(phone.releases.far().least() > Some(Span::from_millis(400)));
+        phone.far = Some(Span::from_micros(39_000));
+        phone.comes(2_000_000, 1_388);
+        assert_eq!((phone.releases.far().count(), phone.releases.whole().count()), (0, 0));
+        phone.acks(2_000_090, 1_388);
+        phone.comes(2_000_090 + 38_200, 2 * 1_388);
+        assert_eq!(phone.releases.far().least(), Some(Span::from_micros(38_200)));
+    }
+
+    /// More acknowledgements are on their way than are remembered one by one: of a flow of 1.1 Gbit/s
+    /// that the receiver's window limits, 40 ms away.
+    #[test]
+    fn a_fast_flow_is_followed_as_well() {
+        const WINDOW: u64 = 4_000;
+        let mut phone = Phone::new(Some(40_000));
+        phone.room = WINDOW * 1_388;
+        for step in 0..10 * WINDOW {
+            // The acknowledgement of the first of them releases the one behind the last.
+            let at = 900_000 + 10 * step;
+            phone.comes(at, 1_388);
+            phone.acks(at, 1_388);
+            let reno = phone.releases.reno.as_ref().unwrap();
+            assert!(reno.coming.len() <= REMEMBERED && reno.allowed.len() <= REMEMBERED);
+        }
+        let far = phone.releases.far();
+        let median = far.median().unwrap();
+        assert!(median.as_millis_f64() > 39.0 && median.as_millis_f64() < 41.0, "{far:?}");
+        assert!(far.count() > 500, "{far:?}");
     }
 }

@@ -48,6 +48,8 @@ pub struct Stream {
     /// Up to where the other end has room.
     granted: Option<Place>,
     sent: Queue<Sent>,
+    /// When the latest segment passed of which all is acknowledged.
+    heard: Time,
     /// Acknowledgements in a row that say the same, while bytes are on their way.
     repeats: u32,
     /// Bytes beyond [`Self::acked`] that the other end has, by its latest SACK.
@@ -65,6 +67,8 @@ pub struct Stream {
     counted: Counted,
     /// From the capture point to the other end and back.
     near: Samples,
+    /// From the capture point to its sender and back, at least; zero where nobody knows.
+    far: Span,
 }
 
 /// What every stream adds up to: see [`Counts`].
@@ -141,6 +145,17 @@ struct Sent {
     has_stamp: bool,
     /// How often it passed.
     copies: u8,
+    /// The number of its packet; zero where that says nothing.
+    packet: u16,
+}
+
+/// What tells copies of a segment apart.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// The sender's clock.
+    stamp: Option<u32>,
+    /// See [`Segment::packet`].
+    packet: u16,
 }
 
 /// Bytes that were skipped.
@@ -197,7 +212,8 @@ impl Trouble {
 }
 
 impl Sent {
-    fn new(at: Time, begin: u64, end: u64, stamp: Option<u32>, copies: u8) -> Self {
+    fn new(at: Time, begin: u64, end: u64, mark: Mark, copies: u8) -> Self {
+        let Mark { stamp, packet } = mark;
         Self {
             at,
             begin: begin as u32,
@@ -205,6 +221,7 @@ impl Sent {
             stamp: stamp.unwrap_or(0),
             has_stamp: stamp.is_some(),
             copies,
+            packet,
         }
     }
 
@@ -227,6 +244,7 @@ impl Stream {
             first: segment.seq,
             top: first,
             acked: first,
+            heard: Time::ZERO,
             granted: None,
             sent: Queue::default(),
             repeats: 0,
@@ -240,6 +258,7 @@ impl Stream {
             has_stamp: false,
             counted: Counted::default(),
             near: Samples::default(),
+            far: Span::ZERO,
         }
     }
 
@@ -293,6 +312,11 @@ impl Stream {
         &self.near
     }
 
+    /// Its last segment was not full, and nothing waited behind it.
+    pub(super) fn is_dry(&self) -> bool {
+        self.is_dry
+    }
+
     /// It repairs a loss.
     pub fn is_recovering(&self) -> bool {
         self.trouble.as_ref().is_some_and(|trouble| trouble.recovers_to > self.acked)
@@ -327,6 +351,12 @@ impl Stream {
         self.acked.min(self.fin().unwrap_or(self.acked))
     }
 
+    /// The other end has all that passed until then, by its own words; the beginning of time where it
+    /// has nothing.
+    pub fn heard(&self) -> Time {
+        self.heard
+    }
+
     /// How many bytes of data it has, each counted once, as far as they are known to have passed.
     pub fn length(&self) -> u64 {
         self.top.min(self.fin().unwrap_or(self.top)).saturating_sub(self.begin())
@@ -337,8 +367,9 @@ impl Stream {
         seq.unwrap(self.top)
     }
 
-    /// Its sender sent this segment.
-    pub fn sends(&mut self, now: Time, segment: &Segment<'_>) -> Seen {
+    /// Its sender, which is so `far` from the capture point and back, sent this segment.
+    pub fn sends(&mut self, now: Time, segment: &Segment<'_>, far: Option<Span>) -> Seen {
+        self.far = far.unwrap_or_default();
         self.counted.segments = self.counted.segments.saturating_add(1);
         self.counted.bytes += u64::from(segment.length);
         let begin = self.place(segment.seq);
@@ -347,7 +378,11 @@ impl Stream {
         if segment.flags.has(Flags::FIN) && end > self.first() && end >= self.acked {
             self.fin = self.fin.or(Some(Place::new(end - 1)));
         }
-        let stamp = segment.options.stamps().map(|stamps| stamps.value);
+        let mark = Mark {
+            stamp: segment.options.stamps().map(|stamps| stamps.value),
+            packet: segment.packet,
+        };
+        let stamp = mark.stamp;
         let in_flight = self.in_flight();
         let seen = Seen { in_flight, begin, end, ..Seen::default() };
         if self.asks(segment, begin) {
@@ -371,7 +406,7 @@ impl Stream {
         self.counted.data_segments = self.counted.data_segments.saturating_add(carried);
         let seen = match end > self.top {
             true => {
-                let seen = self.advances(now, begin, end, stamp);
+                let seen = self.advances(now, begin, end, mark);
                 let most = self.mss.saturating_sub(segment.options.length() as u32).max(1);
                 // Who has sent all that there was says so (RFC 9293, 3.9.1): a short segment without
                 // that fills up a window.
@@ -380,7 +415,7 @@ impl Stream {
                 self.is_dry = !is_full && (segment.length == 0 || segment.flags.has(Flags::PSH));
                 seen
             }
-            false => self.sends_again(now, begin, end, stamp),
+            false => self.sends_again(now, begin, end, mark),
         };
         self.ticks(stamp);
         Seen { in_flight, ..seen }
@@ -414,9 +449,9 @@ impl Stream {
     }
 
     /// Bytes that nobody saw before, and perhaps some that everybody did.
-    fn advances(&mut self, now: Time, begin: u64, end: u64, stamp: Option<u32>) -> Seen {
-        let is_again = begin < self.top;
-        self.fills_holes(now, begin, end, stamp);
+    fn advances(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> Seen {
+        let (is_again, stamp) = (begin < self.top, mark.stamp);
+        self.fills_holes(now, begin, end, mark);
         if begin > self.top {
             let hole = Hole { begin: self.top, end: begin, since: now, stamp };
             self.trouble().skips(hole);
@@ -426,7 +461,7 @@ impl Stream {
             self.sent.pop_front();
         }
         let copies = if is_again || was_sent.is_some() { 2 } else { 1 };
-        self.sent.push_back(Sent::new(now, begin.max(self.top), end, stamp, copies));
+        self.sent.push_back(Sent::new(now, begin.max(self.top), end, mark, copies));
         self.top = end;
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
@@ -486,12 +521,14 @@ impl Stream {
                 sent.begin = to as u32;
                 break;
             }
+            self.heard = self.heard.max(sent.at);
             self.sent.pop_front();
         }
         // Nor when that came which was missing before it.
         is_clear &= !self.is_recovering() && self.repeats == 0 && self.sacked == 0;
         let at = newest.filter(|_| is_clear && to <= reached);
-        let near = at.and_then(|at| self.measure(now.since(at), bytes));
+        // Clocks of captures step back: nothing takes no time.
+        let near = at.filter(|at| now > *at).and_then(|at| self.measure(now.since(at), bytes));
         self.forget_holes(to);
         if to > self.top {
             self.trouble().unseen += to - self.top;

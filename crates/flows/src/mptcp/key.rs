@@ -1,7 +1,8 @@
 //! What follows from keys: a connection's token, its first byte's number, and who may join.
 
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
-use ring::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256};
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
 
 /// What an end's key says about it (RFC 6824, 3.2 and 3.1; RFC 8684 has SHA-256 in the same place).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +15,30 @@ pub(super) struct Hashed {
 
 /// Of the key of an end, in a connection of this version.
 pub(super) fn hashed(version: u8, key: u64) -> Hashed {
-    let algorithm = if version == 0 { &SHA1_FOR_LEGACY_USE_ONLY } else { &SHA256 };
-    let hash = digest(algorithm, &key.to_be_bytes());
-    // Neither hash is shorter than that.
-    let token = hash.as_ref().first_chunk().copied().map_or(0, u32::from_be_bytes);
-    let low = hash.as_ref().last_chunk().copied().map_or(0, u64::from_be_bytes);
+    let key = key.to_be_bytes();
+    let hash = match version {
+        0 => Sha1::digest(key).to_vec(),
+        _ => Sha256::digest(key).to_vec(),
+    };
+    let token = hash.first_chunk().copied().map_or(0, u32::from_be_bytes);
+    let low = hash.last_chunk().copied().map_or(0, u64::from_be_bytes);
     Hashed { token, first: low.wrapping_add(1) }
 }
 
 /// The first half of the hash with which the end that a subflow goes to answers (RFC 8684, 3.2):
 /// first its own key and number, then those of who asks.
 pub(super) fn answer(version: u8, keys: [u64; 2], nonces: [u32; 2]) -> u64 {
-    let algorithm = if version == 0 { HMAC_SHA1_FOR_LEGACY_USE_ONLY } else { HMAC_SHA256 };
-    let key = hmac::Key::new(algorithm, keys.map(u64::to_be_bytes).as_flattened());
-    let tag = hmac::sign(&key, nonces.map(u32::to_be_bytes).as_flattened());
-    tag.as_ref().first_chunk().copied().map_or(0, u64::from_be_bytes)
+    let (key, message) = (keys.map(u64::to_be_bytes), nonces.map(u32::to_be_bytes));
+    let tag = match version {
+        0 => tag::<Hmac<Sha1>>(key.as_flattened(), message.as_flattened()),
+        _ => tag::<Hmac<Sha256>>(key.as_flattened(), message.as_flattened()),
+    };
+    tag.first_chunk().copied().map_or(0, u64::from_be_bytes)
+}
+
+/// HMAC takes keys of any length, so the list is never empty.
+fn tag<M: Mac + KeyInit>(key: &[u8], message: &[u8]) -> Vec<u8> {
+    let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else { return Vec::new() };
+    mac.update(message);
+    mac.finalize().into_bytes().to_vec()
 }

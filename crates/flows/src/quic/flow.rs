@@ -20,7 +20,7 @@ use manyways_wire::tls::Offer;
 const UNDECIDED: u32 = 16;
 /// A client fills each datagram with an Initial packet to this length, and a server each that is to
 /// be acknowledged (RFC 9000, 14.1).
-const FULL: usize = 1_200;
+pub(crate) const FULL: usize = 1_200;
 
 /// What passes between the two ends of a QUIC connection, as far as it is not secret.
 ///

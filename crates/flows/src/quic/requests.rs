@@ -21,21 +21,9 @@ const EVERY_PATH: usize = 1_200;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     turns: Turns,
-    /// What the client sent that cannot have been answered yet.
-    asked: Option<Asked>,
     /// The longest datagram of each end.
     longest: [usize; 2],
     times: Samples,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    began: Time,
-    /// The bytes of the first packet.
-    first: u64,
-    last: Time,
-    /// The bytes of those after it.
-    more: u64,
 }
 
 impl Requests {
@@ -54,35 +42,16 @@ impl Requests {
         if inside <= CONFIRMS || is_probe {
             return None;
         }
-        let bytes = inside as u64;
-        match (from, &mut self.asked) {
-            (End::Client, Some(asked)) => {
-                (asked.last, asked.more) = (asked.last.max(now), asked.more + bytes);
-                None
-            }
-            (End::Client, None) => {
-                self.asked = Some(Asked { began: now, first: bytes, last: now, more: 0 });
-                None
-            }
-            (End::Server, Some(asked)) if now.since(asked.last) < trip => {
-                self.turns.handle(now, from, bytes);
-                None
-            }
-            (End::Server, _) => {
-                let over = self.asked.take().and_then(|asked| {
-                    self.turns.handle(asked.began, End::Client, asked.first);
-                    self.turns.handle(asked.last, End::Client, asked.more);
-                    self.over()
-                });
-                self.turns.handle(now, from, bytes);
-                over
-            }
+        if from == End::Server {
+            // What of the client's it acknowledges is secret.
+            self.turns.hears(Time::MAX, trip);
         }
+        self.turns.handle(now, from, inside as u64);
+        self.over()
     }
 
     /// Nothing passes any more.
     pub(super) fn end(&mut self) -> Option<Exchange> {
-        self.asked = None;
         self.turns.end();
         self.over()
     }

@@ -16,6 +16,7 @@ pub struct Flow {
     last: Time,
     longest_gap: Span,
     sent: [Option<Sent>; 2],
+    is_dns: bool,
     quic: Option<Box<quic::Flow>>,
 }
 
@@ -47,6 +48,8 @@ pub enum Protocol {
     /// It looks like QUIC in the middle of a connection, and is where QUIC would be; or it began like
     /// a version of QUIC that nobody knows.
     MaybeQuic,
+    /// Questions to a name server.
+    Dns,
     /// Anything else.
     Unknown,
 }
@@ -56,10 +59,21 @@ impl Flow {
     pub fn new(now: Time, datagram: &Datagram<'_>) -> Self {
         let first = datagram.payload.first().copied().unwrap_or_default();
         let is_likely = datagram.from == HTTPS || datagram.to == HTTPS;
-        // Either form of a header; without the fixed bit the short one is none.
-        let may_be = first & 0x80 != 0 || is_likely && first & 0x40 != 0;
+        // Where QUIC is likely, either form of a header; without the fixed bit the short one is none.
+        // Elsewhere a bit says nothing: the first datagram has to be as long as the first one of a
+        // client.
+        let may_be = match is_likely {
+            true => first & 0xc0 != 0,
+            false => first & 0x80 != 0 && datagram.length >= quic::FULL,
+        };
         let quic = may_be.then(Box::default);
-        Self { started: now, last: now, longest_gap: Span::ZERO, sent: [None; 2], quic }
+        let (started, last, longest_gap) = (now, now, Span::ZERO);
+        Self { started, last, longest_gap, sent: [None; 2], is_dns: false, quic }
+    }
+
+    /// A datagram of it is a question to a name server, or an answer to one.
+    pub fn speaks_dns(&mut self) {
+        (self.is_dns, self.quic) = (true, None);
     }
 
     /// Which end the sender of a flow's first datagram is: the one that begins, unless only its
@@ -85,6 +99,9 @@ impl Flow {
         let sent = self.sent[from as usize].get_or_insert(Sent::nothing(now));
         sent.one(now, datagram.length, length, ecn);
 
+        if self.is_dns {
+            return None;
+        }
         let (payload, length) = (datagram.payload, datagram.length);
         if self.quic.is_none() && quic::Flow::begins_with(payload, length) {
             // It shares its ports with what opened them.
@@ -131,6 +148,7 @@ impl Flow {
     /// What it speaks.
     pub fn protocol(&self) -> Protocol {
         match self.quic().map(|quic| quic.is_quic()) {
+            None if self.is_dns => Protocol::Dns,
             Some(Some(true)) => Protocol::Quic,
             Some(None) => Protocol::MaybeQuic,
             Some(Some(false)) | None => Protocol::Unknown,

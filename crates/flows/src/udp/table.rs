@@ -110,12 +110,14 @@ impl Table {
         self.evicted
     }
 
-    /// A datagram passes, in this packet.
+    /// A datagram passes, in this packet. `is_dns` is whether it is a question to a name server or an
+    /// answer to one.
     pub fn handle(
         &mut self,
         now: Time,
         packet: &frame::Datagram<'_>,
         datagram: &Datagram<'_>,
+        is_dns: bool,
     ) -> Passing {
         self.take_turns(now);
         let sender = (packet.source, datagram.from);
@@ -136,6 +138,9 @@ impl Table {
             number: self.count,
             flow: Flow::new(now, datagram),
         });
+        if is_dns {
+            entry.flow.speaks_dns();
+        }
         let from = entry.end(is_first);
         let exchange = entry.flow.handle(now, from, datagram, packet.length, packet.ecn);
         let ends = [sender, receiver].map(SocketAddr::from);

@@ -87,6 +87,7 @@ fn pass(host: &mut Host, record: &crate::generator::Record, there: usize) {
         length: record.bytes.len(),
         is_sent: Some(record.is_sent),
         lost_before: 0,
+        steps_back: false,
     };
     host.handle(&interface, &packet, |_| {});
 }
@@ -204,7 +205,15 @@ fn without_a_direction_nothing_is_followed() {
         let bytes = [&[record.kind as u8], &record.bytes[..]].concat();
         let length = bytes.len();
         let (at, is_sent) = (at(record.at), None);
-        let packet = Packet { at, interface: 0, bytes: &bytes, length, is_sent, lost_before: 0 };
+        let packet = Packet {
+            at,
+            interface: 0,
+            bytes: &bytes,
+            length,
+            is_sent,
+            lost_before: 0,
+            steps_back: false,
+        };
         host.handle(&interface, &packet, |_| panic!("there is data"));
     }
     host.finish(|_| {});
@@ -334,7 +343,7 @@ proptest! {
             let length = bytes.len() + more;
             let (at, lost_before) = (Time::ZERO, (*more % 17 == 0).into());
             let packet =
-                Packet { at, interface: 0, bytes, length, is_sent: *is_sent, lost_before };
+                Packet { at, interface: 0, bytes, length, is_sent: *is_sent, lost_before, steps_back: false };
             host.handle(&interface, &packet, |data| {
                 assert!(data.piece.bytes.len() as u64 <= data.piece.length);
             });

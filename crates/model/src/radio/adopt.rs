@@ -2,9 +2,9 @@
 
 use manyways_unit::Span;
 
-use super::powers::{Fitted, Powers};
+use super::powers::{Finding, Fitted, Powers, Quantity};
 use super::profile::{LONGEST, State};
-use super::{Energy, Power, Profile};
+use super::{Direction, Energy, Power, Profile};
 
 /// There are more timers than states that have one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -14,6 +14,18 @@ pub struct TooManyTimers {
     pub found: usize,
     /// States that have one.
     pub known: usize,
+}
+
+/// A profile with powers that were measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Adopted {
+    /// The profile.
+    pub profile: Profile,
+    /// What was taken out of all powers for the rest of the device, in watts; `None` where that is not
+    /// known, so that it is in them.
+    pub rest: Option<f64>,
+    /// Quantities that came out negative and are zero in the profile.
+    pub negative: Vec<Quantity>,
 }
 
 impl Profile {
@@ -50,65 +62,105 @@ impl Profile {
         Ok(self)
     }
 
-    /// The same radio with powers that were fitted, as far as they were. What the monitor saw in the last
-    /// state above what the profile says of it is taken for the rest of the device, and out of all of them:
-    /// so much is given beside, in watts; none where that state was not seen, so that it is in all of them.
-    /// What was found to be less than nothing is nothing.
-    pub fn with_powers(mut self, powers: &Powers, source: &str) -> (Self, Option<f64>) {
-        let last = self.states.last().zip(powers.states.last().copied().flatten());
-        let known =
-            last.map(|(state, fitted)| (fitted.value - state.mean_power().as_watts()).max(0.0));
-        let rest = known.unwrap_or_default();
-        let without = |fitted: Fitted| fine((fitted.value - rest).max(0.0));
-        let mut found: Vec<String> = Vec::new();
-        let mut note = |name: &str, fitted: Option<Fitted>, unit: &str| {
-            let fitted = fitted?;
-            found.push(format!("{name} ± {:.3} {unit}", fitted.error));
-            Some(fitted)
-        };
-        let transfer = &mut self.transfer;
-        let [send, receive] = powers.transfer;
-        if let Some(fitted) = note("send", send, "W") {
-            transfer.send = Power::watts(without(fitted));
-        }
-        if let Some(fitted) = note("receive", receive, "W") {
-            transfer.receive = Power::watts(without(fitted));
-        }
-        let [send, receive] = powers.per_mbit;
-        if let Some(fitted) = note("send-per-mbit", send, "J") {
-            transfer.send_per_mbit = Energy::joules(fine(fitted.value.max(0.0)));
-        }
-        if let Some(fitted) = note("receive-per-mbit", receive, "J") {
-            transfer.receive_per_mbit = Energy::joules(fine(fitted.value.max(0.0)));
-        }
-        transfer.source = sourced(&found, source, &transfer.source);
-        let released = self.states.iter().position(|state| state.is_released);
-        let first = released.map(|place| self.states[place].promotion.as_joules());
+    /// The same radio with the powers that are told and not vague ([`Profile::is_vague`]), without what
+    /// the rest of the device takes ([`Profile::rest_of_device`]). `source` is theirs then.
+    pub fn with_powers(mut self, powers: &Powers, source: &str) -> Adopted {
         let last = self.states.len().saturating_sub(1);
-        for (place, state) in self.states.iter_mut().enumerate() {
-            let mut found = Vec::new();
-            if let Some(fitted) = powers.states.get(place).copied().flatten()
-                && !(place == last && rest > 0.0)
-            {
-                state.set_mean_power(without(fitted));
-                found.push(format!("power ± {:.3} W", fitted.error));
+        let rest = self.rest_of_device(powers);
+        let told = |finding: &Finding| match finding {
+            Finding::Told(fitted) => Some(*fitted),
+            _ => None,
+        };
+        let taken: Vec<(Quantity, Fitted)> = powers
+            .numbers
+            .iter()
+            .filter_map(|(quantity, finding)| Some((*quantity, told(finding)?)))
+            .filter(|(quantity, _)| !self.is_vague(powers, *quantity))
+            // What is above the profile's number there is the rest of the device.
+            .filter(|(quantity, _)| *quantity != Quantity::State(last) || rest <= Some(0.0))
+            .collect();
+        let mut negative = Vec::new();
+        let mut without = |quantity: Quantity, fitted: Fitted| {
+            let rest = if quantity.is_power() { rest.unwrap_or_default() } else { 0.0 };
+            if fitted.free < rest - FINEST {
+                negative.push(quantity);
             }
-            if let (Some(fitted), true) = (powers.promotion, state.is_released) {
-                // Between several released states as they were to each other.
-                let share = match first {
-                    Some(first) if first > 0.0 => state.promotion.as_joules() / first,
-                    _ => 1.0,
-                };
-                state.promotion = Energy::joules(fine(fitted.value.max(0.0) * share));
-                found.push(format!("promotion ± {:.3} J", fitted.error));
+            fine((fitted.value - rest).max(0.0))
+        };
+        let mut transfers = Vec::new();
+        let mut states = vec![Vec::new(); self.states.len()];
+        for (quantity, fitted) in taken {
+            let error = fitted.error;
+            let value = without(quantity, fitted);
+            let (power, energy) = (Power::watts(value), Energy::joules(value));
+            let transfer = &mut self.transfer;
+            match quantity {
+                Quantity::Transfer(Direction::Up) => {
+                    transfer.send = power;
+                    transfers.push(format!("send ± {error:.3} W"));
+                }
+                Quantity::Transfer(Direction::Down) => {
+                    transfer.receive = power;
+                    transfers.push(format!("receive ± {error:.3} W"));
+                }
+                Quantity::PerMbit(Direction::Up) => {
+                    transfer.send_per_mbit = energy;
+                    transfers.push(format!("send-per-mbit ± {error:.3} J"));
+                }
+                Quantity::PerMbit(Direction::Down) => {
+                    transfer.receive_per_mbit = energy;
+                    transfers.push(format!("receive-per-mbit ± {error:.3} J"));
+                }
+                Quantity::State(place) => {
+                    self.states[place].set_mean_power(value);
+                    states[place].push(format!("power ± {error:.3} W"));
+                }
+                Quantity::Promotion(place) => {
+                    self.states[place].promotion = energy;
+                    states[place].push(format!("promotion ± {error:.3} J"));
+                }
+                Quantity::Demotion(place) => {
+                    self.states[place].demotion = energy;
+                    states[place].push(format!("demotion ± {error:.3} J"));
+                }
             }
-            if let (Some(fitted), true) = (powers.demotion, released == Some(place)) {
-                state.demotion = Energy::joules(fine(fitted.value.max(0.0)));
-                found.push(format!("demotion ± {:.3} J", fitted.error));
-            }
-            state.source = sourced(&found, source, &state.source);
         }
-        (self, known)
+        self.transfer.source = sourced(&transfers, source, &self.transfer.source);
+        for (state, found) in self.states.iter_mut().zip(&states) {
+            state.source = sourced(found, source, &state.source);
+        }
+        Adopted { profile: self, rest, negative }
+    }
+
+    /// What the device takes beside its radio, in watts: as much as the monitor saw in the last state
+    /// above the profile's number. None where that state's power is not told.
+    pub fn rest_of_device(&self, powers: &Powers) -> Option<f64> {
+        let last = Quantity::State(self.states.len().checked_sub(1)?);
+        let fitted = powers.told(last)?;
+        Some((fitted.value - self.number(last)).max(0.0))
+    }
+
+    /// Whether a number that is told is known no better than to a third of itself and of the profile's
+    /// own, which the profile keeps then. Powers count without the rest of the device.
+    pub fn is_vague(&self, powers: &Powers, quantity: Quantity) -> bool {
+        let Some(fitted) = powers.told(quantity) else { return false };
+        let rest = if quantity.is_power() { self.rest_of_device(powers) } else { None };
+        let value = fitted.value - rest.unwrap_or_default();
+        fitted.error > (value.max(self.number(quantity)) / 3.0).max(FINEST)
+    }
+
+    /// What the profile says of a quantity, in its unit.
+    pub fn number(&self, quantity: Quantity) -> f64 {
+        let transfer = &self.transfer;
+        match quantity {
+            Quantity::Transfer(Direction::Up) => transfer.send.as_watts(),
+            Quantity::Transfer(Direction::Down) => transfer.receive.as_watts(),
+            Quantity::PerMbit(Direction::Up) => transfer.send_per_mbit.as_joules(),
+            Quantity::PerMbit(Direction::Down) => transfer.receive_per_mbit.as_joules(),
+            Quantity::State(place) => self.states[place].mean_power().as_watts(),
+            Quantity::Promotion(place) => self.states[place].promotion.as_joules(),
+            Quantity::Demotion(place) => self.states[place].demotion.as_joules(),
+        }
     }
 }
 
@@ -137,8 +189,11 @@ impl State {
     }
 }
 
-/// To a millionth: what is finer was not measured.
+/// Watts or joules: what is finer is not measured.
+const FINEST: f64 = 1e-6;
+
 fn fine(value: f64) -> f64 {
+    // 0.1 stays 0.1 that way.
     (value * 1e6).round() / 1e6
 }
 
@@ -194,31 +249,35 @@ mod tests {
         assert_eq!(fault, TooManyTimers { found: 3, known: 2 });
     }
 
-    fn fitted(value: f64) -> Option<Fitted> {
-        Some(Fitted { value, error: 0.01 })
-    }
-
-    fn powers(states: Vec<Option<Fitted>>) -> Powers {
+    /// What was told, and 0.01 beside each.
+    fn powers(told: &[(Quantity, f64)]) -> Powers {
+        let fitted = |value| Finding::Told(Fitted { value, error: 0.01, free: value });
         Powers {
-            transfer: [fitted(2.5), None],
-            per_mbit: [None, fitted(-0.1)],
-            states,
-            promotion: fitted(0.7),
-            demotion: fitted(0.3),
+            numbers: told.iter().map(|(quantity, value)| (*quantity, fitted(*value))).collect(),
             windows: 100,
+            window: Span::from_secs(1),
+            sampled: Span::from_millis(100),
             explained: 0.9,
+            offset: None,
         }
     }
 
     #[test]
     fn what_the_rest_of_the_device_takes_is_taken_out() {
         let before = profile("att-hspa");
-        let states = vec![fitted(1.9), None, fitted(0.8)];
-        let (after, rest) = before.clone().with_powers(&powers(states), "a monitor");
+        let told = powers(&[
+            (Quantity::Transfer(Direction::Up), 2.5),
+            (Quantity::State(0), 1.9),
+            (Quantity::State(2), 0.8),
+            (Quantity::Promotion(2), 0.7),
+            (Quantity::Demotion(2), 0.3),
+        ]);
+        let Adopted { profile: after, rest, negative } =
+            before.clone().with_powers(&told, "a monitor");
+        assert_eq!(negative, []);
         assert_eq!(rest, Some(0.8));
         assert!((after.transfer.send.as_watts() - 1.7).abs() < 1e-12);
         assert_eq!(after.transfer.receive, before.transfer.receive);
-        assert_eq!(after.transfer.receive_per_mbit, Energy::ZERO);
         assert!((after.states[0].power.as_watts() - 1.1).abs() < 1e-12);
         assert_eq!(after.states[1], before.states[1], "nothing was found of it");
         assert_eq!(after.states[2].power, before.states[2].power);
@@ -232,17 +291,60 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_no_better_than_before_stays() {
+        let before = profile("lte");
+        let mut seen = powers(&[
+            (Quantity::PerMbit(Direction::Up), 0.1),
+            (Quantity::PerMbit(Direction::Down), 0.1),
+            (Quantity::Demotion(3), 0.0),
+        ]);
+        for ((_, finding), error) in seen.numbers.iter_mut().zip([0.16, 0.02, 0.02]) {
+            let Finding::Told(fitted) = finding else { unreachable!() };
+            fitted.error = error;
+        }
+        seen.numbers.push((Quantity::State(0), Finding::NotApart(vec![Quantity::State(1)])));
+        seen.numbers.push((Quantity::State(1), Finding::NotSeen));
+        let Adopted { profile: after, rest, .. } = before.clone().with_powers(&seen, "a monitor");
+        assert_eq!((rest, &after.states), (None, &before.states));
+        assert_eq!(after.transfer.send_per_mbit, before.transfer.send_per_mbit);
+        assert_eq!(after.transfer.receive_per_mbit, Energy::joules(0.1));
+    }
+
+    #[test]
     fn a_state_that_listens_goes_on_to() {
         let before = profile("lte");
         let mean = before.states[2].mean_power().as_watts();
         assert!((mean - (1.06 * 38.0 + 1.68 * 2.0) / 40.0).abs() < 1e-12);
-        let states = vec![None, None, fitted(2.0 * mean), fitted(0.0)];
-        let (after, rest) = before.clone().with_powers(&powers(states), "a monitor");
+        let told = [(Quantity::State(2), 2.0 * mean), (Quantity::State(3), 0.0)];
+        let mut seen = powers(&told);
+        seen.numbers.iter_mut().for_each(|(_, finding)| {
+            let Finding::Told(fitted) = finding else { unreachable!() };
+            fitted.error = 0.001;
+        });
+        let Adopted { profile: after, rest, .. } = before.clone().with_powers(&seen, "a monitor");
         assert_eq!(rest, Some(0.0));
         assert!((after.states[2].power.as_watts() - 2.12).abs() < 1e-9);
         assert!((after.states[2].listens.unwrap().power.as_watts() - 3.36).abs() < 1e-9);
         assert_eq!(after.states[3].mean_power(), Power::watts(0.0));
-        let never_asleep = powers(vec![None, None, fitted(2.0), None]);
-        assert_eq!(before.with_powers(&never_asleep, "a monitor").1, None);
+        let never_asleep = powers(&[(Quantity::State(2), 2.0)]);
+        assert_eq!(before.with_powers(&never_asleep, "a monitor").rest, None);
+    }
+
+    #[test]
+    fn a_negative_number_is_zero_and_named() {
+        let told = [
+            (Quantity::PerMbit(Direction::Up), -0.2),
+            (Quantity::Transfer(Direction::Up), 0.5),
+            (Quantity::Transfer(Direction::Down), 2.0),
+            (Quantity::State(3), 0.8),
+        ];
+        let mut seen = powers(&told);
+        let Finding::Told(fitted) = &mut seen.numbers[0].1 else { unreachable!() };
+        fitted.value = 0.0;
+        let after = profile("lte").with_powers(&seen, "a monitor");
+        let negative = [Quantity::PerMbit(Direction::Up), Quantity::Transfer(Direction::Up)];
+        assert_eq!(after.negative, negative, "less than what the rest of the device takes");
+        assert_eq!(after.profile.transfer.send_per_mbit, Energy::ZERO);
+        assert_eq!(after.profile.transfer.send, Power::watts(0.0));
     }
 }

@@ -63,13 +63,11 @@ impl Reader {
     /// # Errors
     /// Where one that is needed is missing.
     pub fn new(header: &str) -> Result<Self, CsvError> {
-        let header = header.strip_prefix('\u{feff}').unwrap_or(header);
-        let fields = split(header).map_err(|sentence| wrong(1, sentence))?;
-        let names: Vec<String> = fields.iter().map(|name| name.trim().to_lowercase()).collect();
-        let place = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&&**name));
+        const HINT: &str = "the first line is time,bytes,direction[,app][,port][,flow]";
+        let names = names(header)?;
         let needed = |wanted: &'static str| {
-            place(&[wanted]).ok_or_else(|| CsvError {
-                hint: Some("the first line is time,bytes,direction[,app][,port][,flow]".to_owned()),
+            place(&names, &[wanted])?.ok_or_else(|| CsvError {
+                hint: Some(HINT.to_owned()),
                 ..wrong(1, format!("there is no column `{wanted}`"))
             })
         };
@@ -80,9 +78,9 @@ impl Reader {
                 time: needed("time")?,
                 bytes: needed("bytes")?,
                 direction: needed("direction")?,
-                app: place(&["app", "application"]),
-                port: place(&["port"]),
-                flow: place(&["flow"]),
+                app: place(&names, &["app", "application"])?,
+                port: place(&names, &["port"])?,
+                flow: place(&names, &["flow"])?,
             },
             apps: Apps::default(),
             sessions: Sessions::default(),
@@ -150,6 +148,34 @@ impl Reader {
         let session = self.sessions.of(at, app, flow);
         self.last = Some(at);
         Ok(Some(Packet { at, direction, bytes, app, session }))
+    }
+}
+
+/// The names of columns, in small letters.
+pub(super) fn names(header: &str) -> Result<Vec<String>, CsvError> {
+    let header = header.strip_prefix('\u{feff}').unwrap_or(header);
+    let fields = split(header).map_err(|sentence| wrong(1, sentence))?;
+    Ok(fields.iter().map(|name| name.trim().to_lowercase()).collect())
+}
+
+/// The place of the column that has one of these names; none where there is none, and an error where
+/// there are several.
+pub(super) fn place(names: &[String], wanted: &[&str]) -> Result<Option<usize>, CsvError> {
+    let mut places = (0..names.len()).filter(|place| wanted.contains(&&*names[*place]));
+    let (first, second) = (places.next(), places.next());
+    match first.zip(second) {
+        None => Ok(first),
+        Some((first, second)) => {
+            let sentence = match names[first] == names[second] {
+                true => format!("there are two columns `{}`", quoted(&names[first])),
+                false => format!(
+                    "the columns `{}` and `{}` are for the same",
+                    quoted(&names[first]),
+                    quoted(&names[second])
+                ),
+            };
+            Err(CsvError { hint: Some("remove or rename one".to_owned()), ..wrong(1, sentence) })
+        }
     }
 }
 

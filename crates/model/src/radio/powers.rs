@@ -1,431 +1,365 @@
 //! The powers of a radio, from what a power monitor saw while packets passed.
 
+mod monitor;
+mod solve;
+
 use manyways_unit::{Span, Time};
 
+pub use self::monitor::Monitor;
+use self::monitor::Window;
+use self::solve::{Column, System, solve};
 use super::timeline::{Phase, Segment, Timeline};
-use super::{Decay, Direction, Packet, Profile};
+use super::{Direction, Energy, Packet, Power, Profile};
 
 /// The longest trace: so many windows.
-pub const MAX_WINDOWS: usize = 4_000_000;
-/// A column of which so little is left beside the others is not told apart from them.
-const INDEPENDENT: f64 = 1e-9;
+pub const MAX_WINDOWS: usize = 1_000_000;
+/// The clocks of trace and monitor agree no better than this, nor than half a sample.
+const CLOCKS: Span = Span::from_millis(10);
+/// Half a sample, and a little more: what happens at even times is on no edge then.
+const HALF: f64 = 0.53;
+
+/// A number of a profile that a power monitor can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Quantity {
+    /// The power of a transfer, by the direction of the packets that end its gaps, in watts.
+    Transfer(Direction),
+    /// The energy of a million bits in a direction, in joules.
+    PerMbit(Direction),
+    /// The mean power of the state at that place of the profile, in watts, with all else that the
+    /// device takes.
+    State(usize),
+    /// The energy of a promotion out of a state, in joules.
+    Promotion(usize),
+    /// The energy of a demotion into a state, in joules.
+    Demotion(usize),
+}
+
+impl Quantity {
+    /// Whether it is in watts, and not in joules.
+    pub fn is_power(self) -> bool {
+        matches!(self, Self::Transfer(_) | Self::State(_))
+    }
+}
 
 /// A number that was fitted.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fitted {
-    /// Watts, joules, or joules a million bits.
+    /// Watts, joules, or joules a million bits; never negative.
     pub value: f64,
     /// Its standard error.
     pub error: f64,
+    /// What least squares gave without the bound at zero: the value itself, or less than nothing.
+    pub free: f64,
 }
 
-/// What was fitted; none where the trace says nothing of it, or not apart from the rest.
+/// What the trace and the monitor say of a quantity.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Finding {
+    /// Its value.
+    Told(Fitted),
+    /// It never happens in the windows that were used.
+    NotSeen,
+    /// It cannot be told apart from these: other values of them explain what was seen as well.
+    NotApart(Vec<Quantity>),
+}
+
+impl Fitted {
+    /// Whether least squares gave less than nothing.
+    pub fn is_bounded(&self) -> bool {
+        self.free < 0.0
+    }
+}
+
+/// What was fitted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Powers {
-    /// While packets go out, and while they come in, in watts.
-    pub transfer: [Option<Fitted>; 2],
-    /// For each million bits that go out, and that come in, in joules.
-    pub per_mbit: [Option<Fitted>; 2],
-    /// Each state, in watts; the last one with all else that the device takes.
-    pub states: Vec<Option<Fitted>>,
-    /// To be brought back out of a released state, in joules.
-    pub promotion: Option<Fitted>,
-    /// To be let go by a timer, in joules.
-    pub demotion: Option<Fitted>,
+    /// Each quantity that the profile's radio has: transfers, bits, states, promotions, demotions.
+    pub numbers: Vec<(Quantity, Finding)>,
     /// Windows that were used.
     pub windows: usize,
+    /// How long most of them are.
+    pub window: Span,
+    /// How far apart the monitor's samples usually are.
+    pub sampled: Span,
     /// The share of the variance that is explained.
     pub explained: f64,
+    /// Seconds to add to the monitor's times, where that leaves less than half as much unexplained: about
+    /// half a sample, or less nothing.
+    pub offset: Option<f64>,
+}
+
+impl Powers {
+    /// The value of a quantity, where it is told.
+    pub fn told(&self, quantity: Quantity) -> Option<Fitted> {
+        self.numbers.iter().find_map(|(one, finding)| match finding {
+            Finding::Told(fitted) if *one == quantity => Some(*fitted),
+            _ => None,
+        })
+    }
 }
 
 /// Why nothing can be fitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPowers {
-    /// The two have too little in common.
+    /// Trace and monitor have too little in common.
     #[error("only {0} windows have both packets' states and samples of power: too few")]
     TooFew(usize),
-    /// Too long.
-    #[error("the trace has more than {MAX_WINDOWS} windows")]
+    /// There are too many windows.
+    #[error("the monitor's samples make more than {MAX_WINDOWS} windows")]
     TooLong,
 }
 
 /// Fits powers by least squares: in each window of time, the energy that the monitor saw is the sum of
 /// the states' powers by the time in each, of the bits, and of the promotions and demotions in it.
 ///
-/// The states are those that the profile's timers give for the packets; its powers are not used.
-/// Windows have to be longer than a promotion takes.
+/// Windows begin and end where samples do. States are those that the profile's timers give for the
+/// packets. Of its powers only those of listening are used: how much more or less than on average a
+/// stay that ends within a cycle listens is taken out of what was seen, and is in the errors. Windows
+/// have to be longer than a promotion takes.
 #[derive(Clone, Debug)]
 pub struct Fit {
     timeline: Timeline,
-    released: usize,
-    stay: Decay,
-    burst_gap: f64,
-    last: Option<Time>,
-    window: f64,
-    origin: Option<Time>,
-    /// Of each window, what there is of each column.
-    rows: Vec<Vec<f64>>,
-    /// Of each window, the sum of the samples and how many.
-    samples: Vec<(f64, u32)>,
-    columns: usize,
-    is_too_long: bool,
+    /// The mean power of each state in the profile.
+    means: Vec<f64>,
+    quantities: Vec<Quantity>,
+    sampled: Span,
+    /// The monitor's windows, and the same a little earlier and a little later.
+    lanes: [Lane; 3],
+    /// How much earlier and later these are, in seconds.
+    late: f64,
+    first: Option<Time>,
 }
 
-/// Places of columns: two directions of time, two of bits, promotion, demotion, and then the states.
-const BITS: usize = 2;
-const PROMOTION: usize = 4;
-const DEMOTION: usize = 5;
-const STATES: usize = 6;
+/// Windows, and what happens in them.
+#[derive(Clone, Debug)]
+struct Lane {
+    windows: Vec<Window>,
+    /// Of the first windows, what there is of each quantity, row by row.
+    design: Vec<f64>,
+    /// Of these, how many nanoseconds have a known state.
+    known: Vec<u64>,
+    /// The window of the last segment.
+    place: usize,
+}
 
 impl Fit {
-    /// Nothing was seen yet. Windows begin at `origin`.
-    pub fn new(profile: &Profile, window: Span) -> Self {
-        let states = &profile.states;
-        Self {
-            timeline: Timeline::new(profile),
-            released: states.iter().position(|state| state.is_released).unwrap_or(states.len()),
-            stay: Decay::from(profile, 0),
-            burst_gap: profile.transfer.burst_gap.as_secs_f64(),
-            last: None,
-            window: window.as_secs_f64().max(1e-6),
-            origin: None,
-            rows: Vec::new(),
-            samples: Vec::new(),
-            columns: STATES + states.len(),
-            is_too_long: false,
+    /// Takes what a monitor saw, before the first packet of the trace.
+    ///
+    /// # Errors
+    /// Where that is too much.
+    pub fn new(profile: &Profile, monitor: Monitor) -> Result<Self, NoPowers> {
+        let (sampled, windows) = monitor.windows()?;
+        let late = (HALF * sampled.as_secs_f64()).max(CLOCKS.as_secs_f64());
+        let quantities = quantities(profile);
+        // Its segments' joules are what there is of each quantity: seconds tell a transfer's power.
+        let mut units = profile.clone();
+        [units.transfer.send, units.transfer.receive] = [Power::watts(0.0); 2];
+        let one = Energy::joules(1.0);
+        [units.transfer.send_per_mbit, units.transfer.receive_per_mbit] = [one; 2];
+        for (place, state) in units.states.iter_mut().enumerate() {
+            let unit = |quantity| match quantities.contains(&quantity) {
+                true => one,
+                false => Energy::ZERO,
+            };
+            state.promotion = unit(Quantity::Promotion(place));
+            state.demotion = unit(Quantity::Demotion(place));
         }
+        Ok(Self {
+            timeline: Timeline::new(&units),
+            means: profile.states.iter().map(|state| state.mean_power().as_watts()).collect(),
+            quantities,
+            sampled,
+            lanes: [0.0, -late, late].map(|late| Lane::new(&windows, late)),
+            late,
+            first: None,
+        })
     }
 
     /// The next packet of the trace.
     pub fn packet(&mut self, packet: &Packet) {
-        self.origin.get_or_insert(packet.at);
-        // Whatever the profile says that it takes, and only out of a released state.
-        let gap = self.last.map(|last| packet.at.since(last).as_secs_f64());
-        if gap.is_none_or(|gap| gap > self.burst_gap && self.stay.is_released(gap)) {
-            self.add(packet.at, PROMOTION, 1.0);
-        }
-        self.last = Some(self.last.map_or(packet.at, |last| last.max(packet.at)));
+        self.first.get_or_insert(packet.at);
         let mut segments = Vec::new();
         self.timeline.next(packet, |segment| segments.push(segment));
         segments.iter().for_each(|segment| self.segment(segment));
-        let way = usize::from(packet.direction == Direction::Down);
-        let mbit = f64::from(packet.bytes) * 8e-6;
-        self.add(packet.at, BITS + way, mbit);
-    }
-
-    /// A sample of the monitor: watts at a time of the same clock. Those before the first packet are
-    /// left out.
-    pub fn sample(&mut self, at: Time, watts: f64) {
-        let Some(place) = self.place(at).filter(|_| watts.is_finite()) else { return };
-        if self.samples.len() <= place {
-            self.samples.resize(place + 1, (0.0, 0));
-        }
-        self.samples[place].0 += watts;
-        self.samples[place].1 += 1;
-    }
-
-    /// The window of a moment.
-    fn place(&mut self, at: Time) -> Option<usize> {
-        let origin = self.origin.filter(|origin| at >= *origin)?;
-        let place = (at.since(origin).as_secs_f64() / self.window) as usize;
-        self.is_too_long |= place >= MAX_WINDOWS;
-        (place < MAX_WINDOWS).then_some(place)
-    }
-
-    fn add(&mut self, at: Time, column: usize, value: f64) {
-        let Some(place) = self.place(at) else { return };
-        while self.rows.len() <= place {
-            self.rows.push(vec![0.0; self.columns]);
-        }
-        self.rows[place][column] += value;
     }
 
     fn segment(&mut self, segment: &Segment) {
-        let column = match segment.phase {
-            Phase::Transfer(Direction::Up) => 0,
-            Phase::Transfer(Direction::Down) => 1,
-            // Counted where they happen, whatever the profile says that they take.
-            Phase::Promotion | Phase::Demotion => return,
+        let (power, energy, joules) = match segment.phase {
+            Phase::Transfer(way) => {
+                (Some(Quantity::Transfer(way)), Some(Quantity::PerMbit(way)), segment.joules)
+            }
+            Phase::Promotion(state) => (None, Some(Quantity::Promotion(state)), segment.joules),
+            Phase::Demotion(state) => (None, Some(Quantity::Demotion(state)), segment.joules),
             Phase::State(state) => {
-                if state == self.released {
-                    self.add(segment.begins, DEMOTION, 1.0);
-                }
-                STATES + state
+                let secs = segment.ends.since(segment.begins).as_secs_f64();
+                let more = segment.joules - self.means[state] * secs;
+                (Some(Quantity::State(state)), None, more)
             }
         };
-        let Some(origin) = self.origin else { return };
-        let from = segment.begins.since(origin).as_secs_f64();
-        let to = segment.ends.since(origin).as_secs_f64();
-        let mut begin = from;
-        while begin < to {
-            let mut place = (begin / self.window) as usize;
-            // By a rounding error it may be the one before.
-            if (place + 1) as f64 * self.window <= begin {
-                place += 1;
-            }
-            if place >= MAX_WINDOWS {
-                self.is_too_long = true;
-                return;
-            }
-            let end = ((place + 1) as f64 * self.window).min(to);
-            while self.rows.len() <= place {
-                self.rows.push(vec![0.0; self.columns]);
-            }
-            self.rows[place][column] += end - begin;
-            begin = end;
-        }
+        let column = |wanted: Option<Quantity>| {
+            wanted.and_then(|wanted| self.quantities.iter().position(|one| *one == wanted))
+        };
+        let (power, energy) = (column(power), column(energy));
+        let part = Part {
+            begins: segment.begins.as_nanos(),
+            ends: segment.ends.as_nanos(),
+            power,
+            energy,
+            joules,
+        };
+        let columns = self.quantities.len();
+        self.lanes.iter_mut().for_each(|lane| lane.add(&part, columns));
     }
 
-    /// All packets and samples were told.
+    /// All packets were told.
     ///
     /// # Errors
-    /// Where they have too little in common.
+    /// Where trace and monitor have too little in common.
     pub fn finish(mut self) -> Result<Powers, NoPowers> {
         let mut segments = Vec::new();
         self.timeline.end(|segment| segments.push(segment));
         segments.iter().for_each(|segment| self.segment(segment));
-        if self.is_too_long {
-            return Err(NoPowers::TooLong);
+        let columns = self.quantities.len();
+        let first = self.first.map_or(0, Time::as_nanos);
+        let [(system, mut lengths), earlier, later] =
+            self.lanes.map(|lane| lane.system(columns, first));
+        let windows = lengths.len();
+        if windows < 2 * columns {
+            return Err(NoPowers::TooFew(windows));
         }
-        // Windows of which the states are known throughout.
-        let window = self.window;
-        let is_whole = |row: &[f64]| {
-            let secs: f64 = row[..BITS].iter().chain(&row[STATES..]).sum();
-            (secs / window - 1.0).abs() < 1e-6
+        let (_, usual, _) = lengths.select_nth_unstable(windows / 2);
+        let window = Span::from_nanos(*usual);
+        let solved = solve(&system, &[earlier.0, later.0]);
+        // As the monitor saw it.
+        let seen = || system.seen.iter().zip(&system.assumed).map(|(seen, taken)| seen + taken);
+        let squares: f64 = seen().map(|joules| joules * joules).sum();
+        let [earlier, now, later] = solved.left;
+        let best = if earlier < later { -self.late } else { self.late };
+        // What is left of rounding errors says nothing.
+        let is_better = earlier.min(later) < now / 2.0 && now > 1e-12 * squares / windows as f64;
+        let mean = seen().sum::<f64>() / windows as f64;
+        let spread: f64 = seen().map(|joules| (joules - mean).powi(2)).sum();
+        // Where nothing but rounding errors varies nothing is explained.
+        let explained = if spread > 1e-18 * squares { 1.0 - solved.rest / spread } else { 0.0 };
+        let finding = |column| match column {
+            Column::Absent => Finding::NotSeen,
+            Column::Told { value, free, error } => Finding::Told(Fitted { value, error, free }),
+            Column::Mixed(others) => {
+                Finding::NotApart(others.into_iter().map(|other| self.quantities[other]).collect())
+            }
         };
-        let used: Vec<(&[f64], f64)> = self
-            .rows
-            .iter()
-            .zip(&self.samples)
-            .filter(|(row, (_, count))| *count > 0 && is_whole(row))
-            .map(|(row, (sum, count))| (row.as_slice(), sum / f64::from(*count) * window))
-            .collect();
-        if used.len() < 2 * self.columns {
-            return Err(NoPowers::TooFew(used.len()));
-        }
-        let solved = solve(&used, self.columns);
-        let mean = used.iter().map(|(_, joules)| joules).sum::<f64>() / used.len() as f64;
-        let spread: f64 = used.iter().map(|(_, joules)| (joules - mean).powi(2)).sum();
-        let Solved { values, rest } = solved;
+        let findings = solved.columns.into_iter().map(finding);
         Ok(Powers {
-            transfer: [values[0], values[1]],
-            per_mbit: [values[BITS], values[BITS + 1]],
-            states: values[STATES..].to_vec(),
-            promotion: values[PROMOTION],
-            demotion: values[DEMOTION],
-            windows: used.len(),
-            // Where nothing varies nothing is explained.
-            explained: if spread > 0.0 { 1.0 - rest / spread } else { 0.0 },
+            numbers: self.quantities.iter().copied().zip(findings).collect(),
+            windows,
+            window,
+            sampled: self.sampled,
+            explained: explained.max(0.0),
+            offset: is_better.then_some(best),
         })
     }
 }
 
-struct Solved {
-    values: Vec<Option<Fitted>>,
-    /// The sum of squares that is left.
-    rest: f64,
+/// A segment of the timeline in the columns of a design.
+struct Part {
+    begins: u64,
+    ends: u64,
+    /// Where its seconds go.
+    power: Option<usize>,
+    /// Where its joules go; out of what was seen where there is none.
+    energy: Option<usize>,
+    joules: f64,
 }
 
-/// Least squares by the normal equations, whose columns are scaled to one before; columns that are not
-/// there, or not apart from those before them, are left out.
-fn solve(rows: &[(&[f64], f64)], columns: usize) -> Solved {
-    let mut squares = vec![vec![0.0; columns]; columns];
-    let mut right = vec![0.0; columns];
-    for (row, joules) in rows {
-        for (one, first) in row.iter().enumerate().filter(|(_, value)| **value != 0.0) {
-            right[one] += first * joules;
-            for (other, second) in row.iter().enumerate() {
-                squares[one][other] += first * second;
+impl Lane {
+    fn new(windows: &[Window], late: f64) -> Self {
+        let late = (late * 1e9) as i64;
+        let shifted = |window: &Window| {
+            let begins = window.begins.checked_add_signed(late)?;
+            Some(Window { begins, ends: window.ends.checked_add_signed(late)?, ..*window })
+        };
+        let windows = windows.iter().filter_map(shifted).collect();
+        Self { windows, design: Vec::new(), known: Vec::new(), place: 0 }
+    }
+
+    /// Segments come in the order of time.
+    fn add(&mut self, part: &Part, columns: usize) {
+        let Part { begins, ends, power, energy, joules } = *part;
+        while self.windows.get(self.place).is_some_and(|window| window.ends <= begins) {
+            self.place += 1;
+        }
+        let overlaps = |window: &Window| window.begins < ends.max(begins + 1);
+        for place in self.place..self.windows.len() {
+            let window = &mut self.windows[place];
+            if !overlaps(window) {
+                break;
+            }
+            if self.known.len() <= place {
+                self.known.resize(place + 1, 0);
+                self.design.resize((place + 1) * columns, 0.0);
+            }
+            let nanos = ends.min(window.ends).saturating_sub(begins.max(window.begins));
+            // What takes no time is in one window as a whole.
+            let share = if begins == ends { 1.0 } else { nanos as f64 / (ends - begins) as f64 };
+            let row = &mut self.design[place * columns..][..columns];
+            if let Some(power) = power {
+                row[power] += Span::from_nanos(nanos).as_secs_f64();
+                self.known[place] += nanos;
+            }
+            match energy {
+                Some(energy) => row[energy] += joules * share,
+                None => {
+                    window.joules -= joules * share;
+                    window.assumed += joules * share;
+                }
             }
         }
     }
-    let scale: Vec<f64> = (0..columns).map(|one| squares[one][one].sqrt()).collect();
-    // The Cholesky factor of the columns that are kept, row by row.
-    let mut kept: Vec<usize> = Vec::new();
-    let mut factor: Vec<Vec<f64>> = Vec::new();
-    for column in (0..columns).filter(|column| scale[*column] > 0.0) {
-        let scaled = |other: usize| squares[column][other] / (scale[column] * scale[other]);
-        let mut row = Vec::with_capacity(kept.len() + 1);
-        for (place, other) in kept.iter().enumerate() {
-            let known: f64 = row.iter().zip(&factor[place]).map(|(a, b): (&f64, &f64)| a * b).sum();
-            row.push((scaled(*other) - known) / factor[place][place]);
+
+    /// The windows of which the states are known throughout, and how long they are. In which state the
+    /// `first` packet found the radio is not known.
+    fn system(self, columns: usize, first: u64) -> (System, Vec<u64>) {
+        let mut system = System { columns, ..System::default() };
+        let mut lengths = Vec::new();
+        let mut before = None;
+        let rows = self.design.chunks_exact(columns).zip(&self.known);
+        for (window, (row, known)) in self.windows.iter().zip(rows) {
+            let lasts = window.ends - window.begins;
+            if *known != lasts || lasts == 0 || window.begins <= first {
+                continue;
+            }
+            lengths.push(lasts);
+            system.design.extend(row);
+            system.seen.push(window.joules);
+            system.assumed.push(window.assumed);
+            system.follows.push(before == Some(window.begins));
+            before = Some(window.ends);
         }
-        let left = 1.0 - row.iter().map(|value| value * value).sum::<f64>();
-        if left < INDEPENDENT {
-            continue;
-        }
-        row.push(left.sqrt());
-        factor.push(row);
-        kept.push(column);
+        (system, lengths)
     }
-    let count = kept.len();
-    let forward = |right: &[f64]| {
-        let mut solved: Vec<f64> = Vec::with_capacity(count);
-        for (place, row) in factor.iter().enumerate() {
-            let known: f64 = row.iter().zip(&solved).map(|(a, b)| a * b).sum();
-            solved.push((right[place] - known) / row[place]);
-        }
-        solved
-    };
-    let backward = |right: &[f64]| {
-        let mut solved = vec![0.0; count];
-        for place in (0..count).rev() {
-            let known: f64 =
-                (place + 1..count).map(|next| factor[next][place] * solved[next]).sum();
-            solved[place] = (right[place] - known) / factor[place][place];
-        }
-        solved
-    };
-    let scaled: Vec<f64> = kept.iter().map(|column| right[*column] / scale[*column]).collect();
-    let found = backward(&forward(&scaled));
-    let mut all = vec![0.0; columns];
-    for (column, value) in kept.iter().zip(&found) {
-        all[*column] = value / scale[*column];
-    }
-    let rest: f64 = rows
-        .iter()
-        .map(|(row, joules)| {
-            let told: f64 = row.iter().zip(&all).map(|(a, b)| a * b).sum();
-            (joules - told).powi(2)
-        })
-        .sum();
-    let variance = rest / rows.len().saturating_sub(count).max(1) as f64;
-    let mut values = vec![None; columns];
-    for (place, column) in kept.iter().enumerate() {
-        let mut unit = vec![0.0; count];
-        unit[place] = 1.0;
-        let inverse: f64 = forward(&unit).iter().map(|value| value * value).sum();
-        let error = (variance * inverse).sqrt() / scale[*column];
-        values[*column] = Some(Fitted { value: all[*column], error });
-    }
-    Solved { values, rest }
+}
+
+/// What a radio has. Promotions and demotions are those that the profile gives an energy or a delay,
+/// and those of its first released state.
+fn quantities(profile: &Profile) -> Vec<Quantity> {
+    let ways = [Direction::Up, Direction::Down];
+    let released = profile.states.iter().position(|state| state.is_released);
+    let states = || profile.states.iter().enumerate();
+    let promotions = states().skip(1).filter(|(_, state)| {
+        state.is_released || state.promotion > Energy::ZERO || !state.promotion_delay.is_zero()
+    });
+    let demotions = states()
+        .skip(1)
+        .filter(|(place, state)| released == Some(*place) || state.demotion > Energy::ZERO);
+    ways.map(Quantity::Transfer)
+        .into_iter()
+        .chain(ways.map(Quantity::PerMbit))
+        .chain((0..profile.states.len()).map(Quantity::State))
+        .chain(promotions.map(|(place, _)| Quantity::Promotion(place)))
+        .chain(demotions.map(|(place, _)| Quantity::Demotion(place)))
+        .collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use manyways_unit::Random;
-
-    use super::*;
-    use crate::radio::timeline::Steps;
-    use crate::radio::{profiles, workload};
-
-    /// What a monitor would see of a radio, with noise: watts every 10 ms.
-    fn monitor(profile: &Profile, packets: &[Packet], noise: f64) -> Vec<(Time, f64)> {
-        const STEP: f64 = 0.01;
-        let origin = packets[0].at;
-        let mut steps = Steps::new(4_000_000, STEP);
-        // A packet's bits take what they do when it passes, not spread over a transfer.
-        let mut bare = profile.clone();
-        bare.transfer.send_per_mbit = crate::radio::Energy::ZERO;
-        bare.transfer.receive_per_mbit = crate::radio::Energy::ZERO;
-        let per_mbit = [profile.transfer.send_per_mbit, profile.transfer.receive_per_mbit];
-        for packet in packets {
-            let at = packet.at.since(origin).as_secs_f64();
-            let way = usize::from(packet.direction == Direction::Down);
-            steps.add(at, at, f64::from(packet.bytes) * 8e-6 * per_mbit[way].as_joules());
-        }
-        let mut timeline = Timeline::new(&bare);
-        let mut add = |segment: Segment| {
-            let [from, to] =
-                [segment.begins, segment.ends].map(|time| time.since(origin).as_secs_f64());
-            steps.add(from, to, segment.joules);
-        };
-        packets.iter().for_each(|packet| timeline.next(packet, &mut add));
-        timeline.end(&mut add);
-        let mut random = Random::new(9);
-        let all = steps.power().map(|(at, watts)| {
-            let at = origin + Span::from_secs_f64(at + STEP / 2.0);
-            (at, watts + noise * (random.unit() - 0.5))
-        });
-        all.collect()
-    }
-
-    /// Of any length, windows of a long silence are whole.
-    #[test]
-    fn windows_are_lost_to_no_rounding() {
-        let profile = profiles::named("att-hspa").unwrap().unwrap();
-        for millis in [100, 300, 700, 1_000] {
-            let mut fit = Fit::new(&profile, Span::from_millis(millis));
-            for packet in workload::heartbeats(Span::from_secs(3_000), 1, Span::from_secs(3_000)) {
-                fit.packet(&packet);
-            }
-            let secs = millis as f64 / 1e3;
-            let whole = |row: &&Vec<f64>| (row.iter().sum::<f64>() / secs - 1.0).abs() < 1e-6;
-            // But for those with a change of state, a bit or a switch in them.
-            let count = fit.rows.iter().filter(whole).count();
-            assert!(count + 4 >= fit.rows.len(), "{millis}: {count} of {}", fit.rows.len());
-        }
-    }
-
-    fn fit(profile: &Profile, noise: f64) -> Powers {
-        let lasts = Span::from_secs(20_000);
-        let packets: Vec<Packet> = workload::mixed(4, lasts).collect();
-        let mut fit = Fit::new(profile, Span::from_secs(1));
-        packets.iter().for_each(|packet| fit.packet(packet));
-        for (at, watts) in monitor(profile, &packets, noise) {
-            fit.sample(at, watts);
-        }
-        fit.finish().unwrap()
-    }
-
-    #[test]
-    fn powers_of_a_profile_are_found_again() {
-        let mut profile = profiles::named("att-hspa").unwrap().unwrap();
-        profile.transfer.send_per_mbit = crate::radio::Energy::joules(0.4);
-        profile.transfer.receive_per_mbit = crate::radio::Energy::joules(0.05);
-        // With noise: what is hardly ever seen alone, as sending, has a large error, and says so.
-        for (noise, exact, errors) in [(0.0, 1e-6, 0.0), (0.5, 0.0, 4.0)] {
-            let near = |found: Option<Fitted>, wanted: f64| {
-                let found = found.unwrap();
-                let within = exact + errors * found.error;
-                assert!((found.value - wanted).abs() <= within, "{found:?} {wanted}");
-            };
-            let powers = fit(&profile, noise);
-            near(powers.transfer[0], 1.539);
-            near(powers.transfer[1], 1.212);
-            near(powers.per_mbit[0], 0.4);
-            near(powers.per_mbit[1], 0.05);
-            near(powers.states[0], 0.916);
-            near(powers.states[1], 0.659);
-            near(powers.states[2], 0.0);
-            near(powers.promotion, 0.55);
-            near(powers.demotion, 0.55);
-            assert!(powers.explained > 0.99, "{powers:?}");
-        }
-    }
-
-    #[test]
-    fn errors_are_as_large_as_the_noise_makes_them() {
-        let profile = profiles::named("att-hspa").unwrap().unwrap();
-        let powers = fit(&profile, 2.0);
-        let state = powers.states[0].unwrap();
-        assert!((state.value - 0.916).abs() < 4.0 * state.error, "{state:?}");
-        assert!(state.error > 1e-5, "{state:?}");
-    }
-
-    #[test]
-    fn what_is_never_seen_is_not_told() {
-        let profile = profiles::named("att-hspa").unwrap().unwrap();
-        // Always awake: the later states never come.
-        let packets: Vec<Packet> =
-            workload::heartbeats(Span::from_secs(2), 100, Span::from_secs(600)).collect();
-        let mut fit = Fit::new(&profile, Span::from_secs(1));
-        packets.iter().for_each(|packet| fit.packet(packet));
-        for tenth in 0..5_900 {
-            fit.sample(Time::from_millis(tenth * 100), 0.9);
-        }
-        let powers = fit.finish().unwrap();
-        assert!((powers.states[0].unwrap().value - 0.9).abs() < 1e-9);
-        assert_eq!(powers.states[2], None);
-        assert_eq!(powers.transfer, [None; 2]);
-    }
-
-    #[test]
-    fn too_little_is_said_to_be() {
-        let profile = profiles::named("lte").unwrap().unwrap();
-        let mut fit = Fit::new(&profile, Span::from_secs(1));
-        fit.sample(Time::ZERO, 1.0);
-        assert_eq!(fit.finish(), Err(NoPowers::TooFew(0)));
-    }
-}
+mod tests;

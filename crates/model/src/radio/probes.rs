@@ -3,13 +3,15 @@
 use manyways_unit::Time;
 use manyways_unit::human::quoted;
 
-use super::csv::{CsvError, MAX_LINE, split, time, wrong};
+use super::csv::{CsvError, MAX_LINE, names, place, split, time, wrong};
 use super::infer::Probe;
 
-/// The longest round trip, in seconds: who waits for so long has given up.
-const LONGEST: f64 = 60.0;
-/// The most that a monitor sees, in watts.
-const MOST: f64 = 1e4;
+/// The longest round trip, in seconds: a program that waits for so long has given up.
+const MAX_ROUND_TRIP: f64 = 60.0;
+/// The longest silence before a probe, in seconds.
+const MAX_SILENCE: f64 = 86_400.0;
+/// The largest power that a monitor sees, in watts.
+const MAX_POWER: f64 = 1e4;
 
 /// Reads probes line by line.
 ///
@@ -34,7 +36,7 @@ pub struct Probes {
 }
 
 /// Reads samples of a power monitor line by line: `time`, and `watts` (or `power_w`), or `milliwatts`
-/// (or `power_mw`). The time is that of the middle of a sample.
+/// (or `power_mw`). The time is that of the middle of a sample, and never before its predecessor.
 #[derive(Clone, Debug)]
 pub struct Samples {
     line: u64,
@@ -42,12 +44,7 @@ pub struct Samples {
     time: usize,
     power: usize,
     unit: f64,
-}
-
-fn names(header: &str) -> Result<Vec<String>, CsvError> {
-    let header = header.strip_prefix('\u{feff}').unwrap_or(header);
-    let fields = split(header).map_err(|sentence| wrong(1, sentence))?;
-    Ok(fields.iter().map(|name| name.trim().to_lowercase()).collect())
+    last: Option<Time>,
 }
 
 /// The first of these columns that is there, and what goes with it.
@@ -56,10 +53,12 @@ fn find<T: Copy>(
     wanted: &[(&str, T)],
     hint: &str,
 ) -> Result<(usize, T), CsvError> {
-    let place = |(name, with): &(&str, T)| {
-        names.iter().position(|one| one == name).map(|place| (place, *with))
-    };
-    wanted.iter().find_map(place).ok_or_else(|| CsvError {
+    for (name, with) in wanted {
+        if let Some(place) = place(names, &[name])? {
+            return Ok((place, *with));
+        }
+    }
+    Err(CsvError {
         hint: Some(hint.to_owned()),
         ..wrong(1, format!("there is no column `{}`", wanted[0].0))
     })
@@ -94,7 +93,7 @@ impl Probes {
         let names = names(header)?;
         let (idle, ()) = find(&names, &[("idle", ()), ("interval", ())], HINT)?;
         let (round_trip, unit) = find(&names, &TRIPS, HINT)?;
-        let keep = names.iter().position(|name| name == "keepordrop");
+        let keep = place(&names, &["keepordrop"])?;
         Ok(Self { line: 1, count: names.len(), idle, round_trip, unit, keep })
     }
 
@@ -112,16 +111,22 @@ impl Probes {
         if round_trip.is_empty() {
             return Ok(None);
         }
-        let idle = number(&fields[self.idle], self.line)?;
+        let idle_text = fields[self.idle].trim();
+        let idle = number(idle_text, self.line)?;
+        let trip_text = round_trip;
         let round_trip = number(round_trip, self.line)? * self.unit;
-        if round_trip > LONGEST {
-            return Err(CsvError {
-                hint: Some("milliseconds stand in a column rtt_ms".to_owned()),
-                ..wrong(self.line, format!("a round trip of {round_trip} s is none"))
-            });
+        if round_trip > MAX_ROUND_TRIP {
+            let unit = if self.unit < 1.0 { "ms" } else { "s" };
+            let most = (MAX_ROUND_TRIP / self.unit).round();
+            let sentence =
+                format!("`{}` is above the longest round trip, {most} {unit}", quoted(trip_text));
+            let hint = (self.unit == 1.0).then(|| "a column rtt_ms has milliseconds".to_owned());
+            return Err(CsvError { hint, ..wrong(self.line, sentence) });
         }
-        if idle < 0.0 {
-            return Err(wrong(self.line, format!("a silence of {idle} s is none")));
+        if !(0.0..=MAX_SILENCE).contains(&idle) {
+            let sentence =
+                format!("`{}` is not a silence of 0 to {MAX_SILENCE} s", quoted(idle_text));
+            return Err(wrong(self.line, sentence));
         }
         Ok((round_trip > 0.0).then_some(Probe { idle, round_trip }))
     }
@@ -139,7 +144,7 @@ impl Samples {
         let names = names(header)?;
         let (time, ()) = find(&names, &[("time", ())], HINT)?;
         let (power, unit) = find(&names, &POWERS, HINT)?;
-        Ok(Self { line: 1, count: names.len(), time, power, unit })
+        Ok(Self { line: 1, count: names.len(), time, power, unit, last: None })
     }
 
     /// Reads the next line, with its power in watts; nothing where it is blank.
@@ -154,11 +159,23 @@ impl Samples {
             hint: Some("write seconds, like 12.345678, or 2026-01-31T12:00:00.5Z".to_owned()),
             ..wrong(self.line, format!("`{}` is not a time", quoted(at)))
         })?;
-        let watts = number(&fields[self.power], self.line)? * self.unit;
-        match watts.abs() <= MOST {
-            true => Ok(Some((at, watts))),
-            false => Err(wrong(self.line, format!("{watts} W are no power of a device"))),
+        if self.last.is_some_and(|last| at < last) {
+            return Err(CsvError {
+                hint: Some("sort the lines by time".to_owned()),
+                ..wrong(self.line, "the time is earlier than in the line before".to_owned())
+            });
         }
+        self.last = Some(at);
+        let text = fields[self.power].trim();
+        let watts = number(text, self.line)? * self.unit;
+        if watts.abs() > MAX_POWER {
+            let sentence = format!("`{}` is more than {MAX_POWER} W", quoted(text));
+            return Err(CsvError {
+                hint: Some("a column milliwatts has milliwatts".to_owned()),
+                ..wrong(self.line, sentence)
+            });
+        }
+        Ok(Some((at, watts)))
     }
 }
 
@@ -199,12 +216,31 @@ mod tests {
         assert_eq!(fault(probes.line("1").unwrap_err()), "line 2: 1 values for 2 columns");
         assert_eq!(fault(probes.line("x,1").unwrap_err()), "line 3: `x` is not a number");
         assert_eq!(fault(probes.line("1,NaN").unwrap_err()), "line 4: `NaN` is not a number");
-        assert_eq!(fault(probes.line("-1,1").unwrap_err()), "line 5: a silence of -1 s is none");
+        assert_eq!(
+            fault(probes.line("-1,1").unwrap_err()),
+            "line 5: `-1` is not a silence of 0 to 86400 s"
+        );
         assert_eq!(fault(Samples::new("time").unwrap_err()), "line 1: there is no column `watts`");
         let error = probes.line("1,90000").unwrap_err();
-        assert_eq!(fault(error), "line 6: a round trip of 90 s is none");
+        assert_eq!(fault(error), "line 6: `90000` is above the longest round trip, 60000 ms");
+        for far in ["1,1e308", "1e308,1"] {
+            let sentence = fault(probes.line(far).unwrap_err());
+            assert!(sentence.contains("`1e308`") && sentence.len() < 80, "{sentence}");
+        }
+        let mut seconds = Probes::new("idle,round_trip").unwrap();
+        let error = seconds.line("1,310").unwrap_err();
+        assert!(error.sentence.ends_with("60 s") && error.hint.is_some(), "{error:?}");
         let mut samples = Samples::new("time,watts").unwrap();
-        assert!(samples.line("1,1e300").is_err());
+        let sentence = fault(samples.line("1,1e300").unwrap_err());
+        assert_eq!(sentence, "line 2: `1e300` is more than 10000 W");
+        samples.line("1,2").unwrap();
+        let sentence = fault(samples.line("0.5,2").unwrap_err());
+        assert_eq!(sentence, "line 4: the time is earlier than in the line before");
+        for twice in ["time,watts,time", "time,watts,watts"] {
+            let sentence = fault(Samples::new(twice).unwrap_err());
+            assert!(sentence.starts_with("line 1: there are two columns"), "{sentence}");
+        }
+        assert!(Probes::new("idle,round_trip,Idle").is_err());
         let mut samples = Samples::new("time,watts").unwrap();
         assert_eq!(fault(samples.line("a,1").unwrap_err()), "line 2: `a` is not a time");
         assert!(samples.line(&"x".repeat(5_000)).is_err());

@@ -11,10 +11,11 @@ pub enum Phase {
     Transfer(Direction),
     /// Nothing passes: the state at that place of the profile.
     State(usize),
-    /// It is brought back. That takes energy here, and no time: packets are where they are.
-    Promotion,
-    /// It enters the state that comes next. Energy, and no time.
-    Demotion,
+    /// A packet brings it back out of the state at that place. That takes energy here, and no time:
+    /// packets are where they are.
+    Promotion(usize),
+    /// It enters the state at that place by a timer. Energy, and no time.
+    Demotion(usize),
 }
 
 /// A while.
@@ -29,6 +30,10 @@ pub struct Segment {
     /// What that takes.
     pub joules: f64,
 }
+
+/// A transfer's segment is no longer than this, or one gap between packets: a bit's energy is where it
+/// passes, to within this.
+const PIECE: f64 = 0.1;
 
 /// Goes along with a trace. The joules of its segments add up to what the
 /// [`Meter`](super::meter::Meter) counts without a policy.
@@ -66,18 +71,23 @@ impl Timeline {
         let phase = Phase::Transfer(packet.direction);
         let moment = |phase, joules| Segment { begins: at, ends: at, phase, joules };
         let gap = self.last.map(|last| at.since(last).as_secs_f64());
-        match gap {
-            Some(gap) if gap <= self.burst_gap => {
-                let joules = gap * self.power[way] + bits;
-                match &mut self.transfer {
-                    Some(transfer) if transfer.phase == phase => {
-                        transfer.ends = at;
-                        transfer.joules += joules;
-                    }
-                    _ => {
-                        let begins = self.last.unwrap_or(at);
-                        let new = Segment { begins, ends: at, phase, joules };
-                        self.transfer.replace(new).into_iter().for_each(&mut each);
+        match (gap, self.last) {
+            (Some(gap), Some(last)) if gap <= self.burst_gap => {
+                let joules = gap * self.power[way];
+                let fits = |before: &&mut Segment| {
+                    before.phase == phase && at.since(before.begins).as_secs_f64() <= PIECE
+                };
+                if let Some(before) = self.transfer.as_mut().filter(fits) {
+                    before.ends = at;
+                    before.joules += joules + bits;
+                } else {
+                    self.transfer.take().into_iter().for_each(&mut each);
+                    let new = Segment { begins: last, ends: at, phase, joules };
+                    if gap <= PIECE {
+                        self.transfer = Some(Segment { joules: joules + bits, ..new });
+                    } else {
+                        each(new);
+                        self.transfer = (bits > 0.0).then(|| moment(phase, bits));
                     }
                 }
             }
@@ -86,9 +96,10 @@ impl Timeline {
                 if let (Some(gap), Some(last)) = (gap, self.last) {
                     self.silence(last, gap, at, &mut each);
                 }
-                let promotion = self.stay.promotion(gap.unwrap_or(f64::INFINITY));
+                let gap = gap.unwrap_or(f64::INFINITY);
+                let promotion = self.stay.promotion(gap);
                 if promotion > 0.0 {
-                    each(moment(Phase::Promotion, promotion));
+                    each(moment(Phase::Promotion(self.stay.state(gap)), promotion));
                 }
                 if bits > 0.0 {
                     self.transfer = Some(moment(phase, bits));
@@ -116,7 +127,8 @@ impl Timeline {
             let end = if until >= gap { ends } else { last + Span::from_secs_f64(until) };
             let end = end.min(ends);
             if demotion > 0.0 {
-                each(Segment { begins, ends: begins, phase: Phase::Demotion, joules: demotion });
+                let phase = Phase::Demotion(state);
+                each(Segment { begins, ends: begins, phase, joules: demotion });
             }
             each(Segment { begins, ends: end, phase: Phase::State(state), joules });
             begins = end;
@@ -225,14 +237,41 @@ mod tests {
             [
                 (from, Phase::State(0), 5_679_200.0),
                 (from + 6_200, Phase::State(1), 6_853_600.0),
-                (from + 16_600, Phase::Demotion, 550_000.0),
+                (from + 16_600, Phase::Demotion(2), 550_000.0),
                 (from + 16_600, Phase::State(2), 0.0),
             ]
         };
-        let begin = [(0, Phase::Promotion, 550_000.0)];
-        let next = [(60_000, Phase::Promotion, 550_000.0)];
+        let begin = [(0, Phase::Promotion(2), 550_000.0)];
+        let next = [(60_000, Phase::Promotion(2), 550_000.0)];
         let all = [&begin[..], &tail(0), &next, &tail(60_000)].concat();
         assert_eq!(seen, all);
+    }
+
+    /// What passes is where it passes, also in a long transfer.
+    #[test]
+    fn a_transfer_comes_in_short_pieces() {
+        let profile = profiles::named("lte").unwrap().unwrap();
+        let packet = |millis: u64, bytes| Packet {
+            at: Time::from_millis(millis),
+            direction: Direction::Down,
+            bytes,
+            app: 0,
+            session: 0,
+        };
+        // 40 packets of a burst, and one 300 ms behind them.
+        let packets = (0..40).map(|number| packet(10 * number, 1_000)).chain([packet(690, 500)]);
+        let (segments, _) = run(&profile, packets);
+        let transfer: Vec<&Segment> =
+            segments.iter().filter(|one| matches!(one.phase, Phase::Transfer(_))).collect();
+        let millis = |segment: &Segment| segment.ends.since(segment.begins).as_secs_f64() * 1e3;
+        let [parts @ .., long, last] = &transfer[..] else { unreachable!() };
+        assert!(
+            parts.len() == 4 && parts.iter().all(|part| millis(part) <= 100.0),
+            "{transfer:#?}"
+        );
+        // The gap takes power, and the bits are where the packet is.
+        assert!(millis(long) == 300.0 && (long.joules - 0.3 * 1.2).abs() < 1e-12, "{long:?}");
+        assert!(millis(last) == 0.0 && (last.joules - 0.004 * 0.05197).abs() < 1e-12, "{last:?}");
     }
 
     #[test]

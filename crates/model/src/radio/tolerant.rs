@@ -63,8 +63,8 @@ impl Tolerant {
     /// The first thing that is wrong, and where.
     pub fn parse(text: &str) -> Result<Self, TolerantError> {
         let read = match text.len() > MAX_TEXT {
-            true => Err(Fault::new(0, format!("rules have at most {MAX_TEXT} bytes"))),
-            false => document(text, "the rules", rules),
+            true => Err(Fault::new(0, format!("a file of rules has at most {MAX_TEXT} bytes"))),
+            false => document(text, "the file of rules", rules),
         };
         read.map_err(|fault| {
             let (line, column) = place(text, fault.at);

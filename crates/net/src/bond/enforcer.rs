@@ -22,6 +22,7 @@ use tokio::sync::{Notify, mpsc};
 
 use super::client::{Client, TrafficEvent};
 use super::delay_gate::{DelayGrant, DelayRequest, DelayedConnection, Gate};
+use super::event::BondEvent;
 use super::flow_counters::StreamTotals;
 use super::flow_facts::{new_facts, server_name_in, set_owner};
 use super::host_networks::HostNetworks;
@@ -463,7 +464,7 @@ impl PolicyEnforcer {
         }
     }
 
-    fn record(&self, id: AppFlowId, event: impl FnOnce(&AppFlow) -> manyways_record::event::Event) {
+    fn record(&self, id: AppFlowId, event: impl FnOnce(&AppFlow) -> BondEvent) {
         let table = self.0.table.borrow();
         if let Some(flow) = table.get(id) {
             self.0.journal.record(self.now(), || event(flow));

@@ -7,16 +7,17 @@ use manyways_proto::bond::path::{PathBytes, PathSnapshot, PathState};
 use manyways_proto::bond::routing::AppFlow;
 use manyways_proto::mux::Counters;
 use manyways_proto::sched::PathId;
-use manyways_record::event::{BondOpen, BondShare, Event, Record};
+use manyways_record::event::Record;
 use manyways_unit::Time;
 use tokio::sync::mpsc;
 
+use super::event::{BondEvent, BondOpen, BondShare};
 use super::flow_counters::StreamTotals;
 
 /// Sends records to whoever keeps a log. The default sends none.
 #[derive(Debug, Default)]
 pub struct Journal {
-    records: Option<mpsc::UnboundedSender<Record>>,
+    records: Option<mpsc::UnboundedSender<Record<BondEvent>>>,
     last_reported: RefCell<LastReported>,
 }
 
@@ -28,13 +29,13 @@ struct LastReported {
 
 impl Journal {
     /// A journal, and its records.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Record>) {
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<Record<BondEvent>>) {
         let (records, receiver) = mpsc::unbounded_channel();
         (Self { records: Some(records), ..Self::default() }, receiver)
     }
 
     /// Something has happened. `event` is only called where a log is kept.
-    pub(super) fn record(&self, time: Time, event: impl FnOnce() -> Event) {
+    pub(super) fn record(&self, time: Time, event: impl FnOnce() -> BondEvent) {
         if let Some(records) = &self.records {
             let _ = records.send(Record { time, event: event() });
         }
@@ -49,7 +50,7 @@ impl Journal {
             let before = self.last_reported.borrow_mut().paths.insert(path.facts.id, path.state);
             if before != Some(path.state) {
                 let (path, state) = (path.facts.name.clone(), path.state.to_string());
-                self.record(time, || Event::BondPath { path, state });
+                self.record(time, || BondEvent::BondPath { path, state });
             }
         }
     }
@@ -59,7 +60,7 @@ impl Journal {
         let mut last = self.last_reported.borrow_mut();
         if last.reinjected != counters.reinjected {
             last.reinjected = counters.reinjected;
-            self.record(time, || Event::BondReinjection {
+            self.record(time, || BondEvent::BondReinjection {
                 bytes: counters.reinjected,
                 spurious_bytes: counters.spurious,
             });
@@ -68,8 +69,8 @@ impl Journal {
 }
 
 /// A connection has become the stream of this number.
-pub(super) fn open_event(stream: u64, flow: &AppFlow) -> Event {
-    Event::BondOpen(BondOpen {
+pub(super) fn open_event(stream: u64, flow: &AppFlow) -> BondEvent {
+    BondEvent::BondOpen(BondOpen {
         stream,
         to: flow.facts.destination.to_string(),
         domain: flow.facts.domain.clone(),
@@ -79,8 +80,8 @@ pub(super) fn open_event(stream: u64, flow: &AppFlow) -> Event {
 }
 
 /// The policy has decided about a flow.
-pub(super) fn policy_event(stream: Option<u64>, flow: &AppFlow) -> Event {
-    Event::BondPolicy {
+pub(super) fn policy_event(stream: Option<u64>, flow: &AppFlow) -> BondEvent {
+    BondEvent::BondPolicy {
         stream,
         to: flow.facts.destination.to_string(),
         rule: flow.rule.clone(),
@@ -94,11 +95,11 @@ pub(super) fn close_event(
     flow: &AppFlow,
     totals: &StreamTotals,
     name: impl Fn(PathId) -> String,
-) -> Event {
+) -> BondEvent {
     let share = |(path, bytes): (&PathId, &PathBytes)| {
         (name(*path), BondShare { sent: bytes.sent, received: bytes.received })
     };
-    Event::BondClose {
+    BondEvent::BondClose {
         stream: totals.number,
         seconds: now.since(flow.since).as_secs_f64(),
         up_bytes: totals.up,

@@ -443,6 +443,7 @@ pub(crate) fn socket(path: &PathSpec, server: SocketAddr) -> io::Result<TcpSocke
 }
 
 /// A socket for datagrams to a server over a path, not connected.
+#[cfg(feature = "bond")]
 pub(crate) fn udp_socket(path: &PathSpec, server: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(bound(path, server, Type::DGRAM, Transport::UDP)?.into())
 }

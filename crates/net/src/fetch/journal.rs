@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use manyways_proto::fetch::{PathId, Range, RequestId};
-use manyways_record::event::{self, Record};
+use manyways_record::event::Record;
 use manyways_unit::{Span, Time};
 
 use super::PathSpec;
+use super::event::TransferEvent;
 use super::report::Event;
 
 /// Pieces that follow each other so closely are one in the log.
@@ -17,7 +18,7 @@ const TOGETHER: Span = Span::from_millis(5);
 pub(super) struct Journal {
     names: Option<Vec<String>>,
     requests: BTreeMap<RequestId, Entry>,
-    records: Vec<Record>,
+    records: Vec<Record<TransferEvent>>,
 }
 
 /// A request that is under way.
@@ -64,7 +65,7 @@ impl Journal {
         let (at, end) = range.map_or((0, u64::MAX), |range| (range.start, range.end));
         let entry = Entry { path, at, end, expected, piece: None, last: now, begun: false };
         self.requests.insert(request, entry);
-        self.record(now, path, |path| event::Event::Request {
+        self.record(now, path, |path| TransferEvent::Request {
             transfer: 0,
             path,
             request: request.0,
@@ -76,7 +77,7 @@ impl Journal {
     pub(super) fn response(&mut self, now: Time, request: RequestId, status: u16) {
         let Some(entry) = self.requests.get(&request) else { return };
         let expected_seconds = entry.expected.map(Span::as_secs_f64);
-        self.record(now, entry.path, |path| event::Event::Response {
+        self.record(now, entry.path, |path| TransferEvent::Response {
             transfer: 0,
             path,
             request: request.0,
@@ -106,7 +107,7 @@ impl Journal {
         let Some(entry) = self.requests.get_mut(&request) else { return };
         entry.end = end;
         let path = entry.path;
-        self.record(now, path, |path| event::Event::RangeEnd {
+        self.record(now, path, |path| TransferEvent::RangeEnd {
             transfer: 0,
             path,
             request: request.0,
@@ -123,7 +124,7 @@ impl Journal {
     pub(super) fn end(&mut self, now: Time, request: RequestId, how: &str) {
         self.flush(request);
         let Some(entry) = self.requests.remove(&request) else { return };
-        self.record(now, entry.path, |path| event::Event::RequestEnd {
+        self.record(now, entry.path, |path| TransferEvent::RequestEnd {
             transfer: 0,
             path,
             request: request.0,
@@ -132,7 +133,7 @@ impl Journal {
     }
 
     pub(super) fn ping(&mut self, now: Time, path: PathId, rtt: Span, by: &str) {
-        self.record(now, path, |path| event::Event::Ping {
+        self.record(now, path, |path| TransferEvent::Ping {
             transfer: 0,
             path,
             rtt_seconds: rtt.as_secs_f64(),
@@ -151,7 +152,7 @@ impl Journal {
         let Some(entry) = self.requests.get_mut(&request) else { return };
         let Some((from, _)) = entry.piece.take() else { return };
         let (path, to, last) = (entry.path, entry.at, entry.last);
-        self.record(last, path, |path| event::Event::Received {
+        self.record(last, path, |path| TransferEvent::Received {
             transfer: 0,
             path,
             request: request.0,
@@ -160,7 +161,7 @@ impl Journal {
         });
     }
 
-    fn record(&mut self, time: Time, path: PathId, event: impl FnOnce(String) -> event::Event) {
+    fn record(&mut self, time: Time, path: PathId, event: impl FnOnce(String) -> TransferEvent) {
         let Some(names) = &self.names else { return };
         let name = names.get(path.0).cloned().unwrap_or_default();
         self.records.push(Record { time, event: event(name) });

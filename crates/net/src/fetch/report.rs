@@ -34,7 +34,7 @@ pub enum Event<'a> {
     /// What went on, for an event log; only where [`ClientBuilder::records`] asks for it.
     ///
     /// [`ClientBuilder::records`]: super::ClientBuilder::records
-    Record(&'a manyways_record::event::Record),
+    Record(&'a manyways_record::event::Record<super::event::TransferEvent>),
 }
 
 /// How far a transfer is.

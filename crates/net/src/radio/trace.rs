@@ -17,6 +17,7 @@ use manyways_model::radio::workload::apps::APPS;
 use manyways_model::radio::workload::{self, Workload};
 use manyways_model::radio::{App, Apps, Direction, Packet, Sessions};
 use manyways_record::table::{Batch, Kind, Value};
+use manyways_sys::input::Input;
 use manyways_unit::Prefix;
 use manyways_unit::{Span, Time};
 use thiserror::Error;
@@ -27,6 +28,9 @@ use manyways_capture::{CAPTURES, Folder, Plan, Source, SourceError, Tables, Tabl
 const WINDOW: usize = 4_096;
 /// Only every so many packets it is looked whether to stop.
 const LOOK: u64 = 4_096;
+/// What a trace can be.
+const FORMS: &str =
+    "give a capture, a packet table or its folder, a CSV file, or - for standard input";
 /// What Parquet files begin with.
 const PARQUET: [u8; 4] = *b"PAR1";
 /// What the folders of captures that are looked through are called, before the number of their process.
@@ -75,7 +79,7 @@ pub struct Trace {
     wanted: Wanted,
     apps: Vec<App>,
     faults: Vec<String>,
-    /// It is what was read of a capture until somebody wanted it to end.
+    /// A capture or a stream was stopped: the trace is what was read of it until then.
     is_cut: bool,
 }
 
@@ -174,12 +178,22 @@ impl TraceError {
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
-            Self::Source(error) => error.hint().to_owned(),
+            // Commands for captures also take folders and patterns.
+            Self::Source(SourceError::Compressed { .. }) => {
+                "decompress the file first; gzip and zstd need no such step".to_owned()
+            }
+            Self::Source(_) => FORMS.to_owned(),
             Self::Line { error, .. } => error.hint.clone().unwrap_or_else(|| {
                 "a trace is CSV: time,bytes,direction[,app][,port][,flow]".to_owned()
             }),
-            Self::Read { .. } => "give a capture, a packet table or a CSV file".to_owned(),
-            Self::Tables(error) => error.hint().to_owned(),
+            Self::Read { .. } => FORMS.to_owned(),
+            Self::Tables(TablesError::Version { .. }) => {
+                "write the tables again with this version of manyways".to_owned()
+            }
+            Self::Tables(_) => {
+                "a folder must have the tables of: manyways flows CAPTURE -o DIR --packets"
+                    .to_owned()
+            }
             Self::NoPackets(_) => {
                 "write one with: manyways flows CAPTURE -o DIR --packets".to_owned()
             }
@@ -239,29 +253,32 @@ impl Trace {
         }
         // What can be read only once is kept.
         let is_stream = fs::metadata(path).is_ok_and(|found| !found.is_file());
-        let spool = match (is_stdin, is_stream) {
-            (true, _) => Some(Spool::take(io::stdin().lock())),
-            (false, true) => Some(File::open(path).and_then(Spool::take)),
+        let unread = |error| TraceError::Read { name: name.clone(), error };
+        let input = match (is_stdin, is_stream) {
+            (true, _) => Some(Input::stdin(&progress.stop)),
+            (false, true) => Some(Input::open(path, &progress.stop)),
             (false, false) => None,
         };
-        let spool =
-            spool.transpose().map_err(|error| TraceError::Read { name: name.clone(), error })?;
+        let spool = input.map(|input| input.and_then(Spool::take)).transpose().map_err(unread)?;
+        // A stream that was stopped is a short trace. All of that is read.
+        trace.is_cut = spool.is_some() && progress.stop.load(Ordering::Relaxed);
         let place = spool.as_ref().map_or(path.to_owned(), Spool::path);
         let length = fs::metadata(&place).map_or(0, |found| found.len());
         let source = Source::File { path: place.clone(), length };
         let mut magic = [0; 4];
-        let mut read = source.open(&Arc::default())?;
-        let count = fill(&mut read, &mut magic)
-            .map_err(|error| TraceError::Read { name: name.clone(), error })?;
+        let mut read = source.open(&manyways_capture::Progress::default())?;
+        let count = fill(&mut read, &mut magic).map_err(unread)?;
         trace.form = match magic {
             PARQUET => Form::Table {
                 tables: Tables::file(&place, PACKETS)?,
                 _kept: spool.map_or(Kept::Nothing, Kept::Spool),
             },
             magic if count == 4 && CAPTURES.contains(&magic) => {
-                let (folder, faults) = look_through(&name, source, wanted, progress)?;
-                trace.faults = faults;
-                trace.is_cut = progress.stop.load(Ordering::Relaxed);
+                let stop = if trace.is_cut { Arc::default() } else { progress.stop.clone() };
+                let (folder, faults) = look_through(&name, source, wanted, stop)?;
+                // Where a stream was stopped within a packet, the cut is no fault of the capture.
+                trace.faults = if trace.is_cut { Vec::new() } else { faults };
+                trace.is_cut |= progress.stop.load(Ordering::Relaxed);
                 match Tables::open(&folder.0) {
                     Ok(tables) if tables.has(PACKETS) => {
                         Form::Table { tables, _kept: Kept::Folder(folder) }
@@ -338,7 +355,7 @@ impl Trace {
                     && pass(&packet)
                 {}
             }
-            Form::Text { source, .. } => self.apps = lines(&self.name, source, pass)?,
+            Form::Text { source, .. } => self.apps = lines(&self.name, source, is_cut, pass)?,
             Form::Table { tables, .. } => {
                 let mut rows = Rows::new(&self.name, tables, self.wanted.network)?;
                 rows.all(tables, pass)?;
@@ -373,11 +390,13 @@ fn fill(read: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
 fn lines(
     name: &str,
     source: &Source,
+    is_cut: bool,
     mut pass: impl FnMut(&Packet) -> bool,
 ) -> Result<Vec<App>, TraceError> {
     let wrong = |error| TraceError::Line { name: name.to_owned(), error };
     let unread = |error| TraceError::Read { name: name.to_owned(), error };
-    let mut lines = BufReader::with_capacity(1 << 17, source.open(&Arc::default())?);
+    let mut lines =
+        BufReader::with_capacity(1 << 17, source.open(&manyways_capture::Progress::default())?);
     let mut line = Vec::new();
     let mut number = 0;
     let mut reader: Option<csv::Reader> = None;
@@ -387,6 +406,10 @@ fn lines(
         // One byte more than a line and its end may have, so that the reader sees that it is too long.
         let room = csv::MAX_LINE as u64 + 3;
         if lines.by_ref().take(room).read_until(b'\n', &mut line).map_err(unread)? == 0 {
+            break;
+        }
+        // A stream that was stopped ends within a line.
+        if is_cut && line.last() != Some(&b'\n') {
             break;
         }
         let text = str::from_utf8(&line).map_err(|_| {
@@ -603,16 +626,13 @@ fn look_through(
     name: &str,
     source: Source,
     wanted: &Wanted,
-    progress: &Progress,
+    stop: Arc<AtomicBool>,
 ) -> Result<(TempFolder, Vec<String>), TraceError> {
     let failed = |why: String| TraceError::Capture { name: name.to_owned(), why };
     let temp = TempFolder::create().map_err(|error| failed(error.to_string()))?;
     let mut folder = Folder::create(&temp.0, false).map_err(|error| failed(error.to_string()))?;
     let settings = Settings { packets: true, local: wanted.local.clone(), ..Settings::default() };
-    let looking = manyways_capture::Progress {
-        stop: progress.stop.clone(),
-        ..manyways_capture::Progress::default()
-    };
+    let looking = manyways_capture::Progress { stop, ..manyways_capture::Progress::default() };
     let outcome = manyways_capture::run(
         &[source],
         &Plan { settings, threads: 1 },

@@ -94,6 +94,24 @@ pub enum Unfit {
     Status(u16),
 }
 
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRanges => {
+                f.write_str("the server answered a range request with the whole object")
+            }
+            Self::Changed => f.write_str("the server has another version of the object there"),
+            Self::NoContentRange => {
+                f.write_str("the server sent a part of the object without Content-Range")
+            }
+            Self::WrongContentRange => {
+                f.write_str("the server sent another part of the object than was asked for")
+            }
+            Self::Status(status) => write!(f, "the server answered with status {status}"),
+        }
+    }
+}
+
 /// Judges the answer to a request for `asked`: the range that the body will bring, or why not.
 ///
 /// A server may send less than it was asked for, never more and never from elsewhere.

@@ -1,57 +1,110 @@
-//! When the round trip of the application is measured, and how.
+//! When the application round trip is measured, and how.
 
 use manyways_unit::{Rate, Size, Span, Time};
 
-use super::transfer::{Fetch, Path, State};
-use super::{Output, PathId, Scheduler};
+use super::path::Path;
+use super::{Fetch, Output, PathId, Scheduler};
 
 /// How often the application round trip is measured…
-const PING: Span = Span::from_millis(100);
-/// …by so many PINGs, and again when a choice is near…
+const DENSE_PING: Span = Span::from_millis(100);
+/// …by this many PINGs, and again when a decision is near…
 const DENSE_PINGS: u32 = 30;
 /// …and how often at other times: servers count PINGs, and some allow one a second.
-const SPARSE_PING: Span = Span::from_secs(3);
-/// A choice is near when so little time is left of what a path has to bring.
-const NEAR: Span = Span::from_millis(600);
-/// How often the kernel is asked instead, where there are no PINGs.
-const TRANSPORT_PING: Span = Span::from_millis(500);
+const SPARSE_PING_INTERVAL: Span = Span::from_secs(3);
+/// A decision is near when a path needs no longer than this for what it still has to bring.
+const DECISION_NEAR: Span = Span::from_millis(600);
+/// How often the transport's round trip is read where there are no PINGs.
+const TRANSPORT_RTT_INTERVAL: Span = Span::from_millis(500);
+
+/// The measurements of a path's round trip.
+#[derive(Debug)]
+pub(super) struct Pinger {
+    /// When the PING that is under way was sent.
+    sent_at: Option<Time>,
+    /// When the latest measurement was requested, on this connection.
+    last_at: Option<Time>,
+    /// When a round trip was measured last.
+    pub(super) measured_at: Time,
+    count: u32,
+    source: RttSource,
+}
+
+/// What measures the round trip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RttSource {
+    Ping,
+    Transport,
+}
+
+impl Pinger {
+    pub(super) fn new(now: Time) -> Self {
+        let (sent_at, last_at) = (None, None);
+        Self { sent_at, last_at, measured_at: now, count: 0, source: RttSource::Ping }
+    }
+
+    /// The path has a new connection.
+    pub(super) fn restart(&mut self) {
+        self.sent_at = None;
+        self.last_at = None;
+    }
+}
+
+impl Path {
+    /// The PING that is under way has come back.
+    pub(super) fn on_pong(&mut self, now: Time) {
+        if let Some(sent_at) = self.pinger.sent_at.take() {
+            self.pinger.measured_at = now;
+            self.pinger.source = RttSource::Ping;
+            self.round_trip.observe(now.since(sent_at));
+        }
+    }
+
+    /// The transport's round trip was read.
+    pub(super) fn on_transport_rtt(&mut self, now: Time, rtt: Span) {
+        self.pinger.sent_at = None;
+        self.pinger.measured_at = now;
+        self.pinger.source = RttSource::Transport;
+        self.round_trip.observe(rtt);
+    }
+}
 
 impl Fetch {
     /// When the round trip of a path is to be measured next.
-    pub(super) fn pings_at(&self, id: PathId, path: &Path) -> Option<Time> {
-        let measured = matches!(path.state, State::Ready(_))
-            && path.ping_sent.is_none()
+    pub(super) fn next_ping_at(&self, id: PathId, path: &Path) -> Option<Time> {
+        let pinger = &path.pinger;
+        let is_measured = path.state.is_ready()
+            && pinger.sent_at.is_none()
             && self.config.scheduler != Scheduler::Single
             && self.load_of(id) > 0;
-        let pause = match path.last_ping {
+        let pause = match pinger.last_at {
             None => Span::ZERO,
-            Some(_) if !path.takes_pings => TRANSPORT_PING,
-            Some(_) if path.pings < DENSE_PINGS || self.is_choice_near(id, path) => PING,
-            Some(_) => SPARSE_PING,
+            Some(_) if pinger.source == RttSource::Transport => TRANSPORT_RTT_INTERVAL,
+            Some(_) if pinger.count < DENSE_PINGS || self.is_decision_near(id, path) => DENSE_PING,
+            Some(_) => SPARSE_PING_INTERVAL,
         };
-        measured.then(|| path.last_ping.unwrap_or(Time::ZERO) + pause)
+        is_measured.then(|| pinger.last_at.unwrap_or(Time::ZERO) + pause)
     }
 
     /// Whether a path will soon have brought all that it was asked for.
-    pub(super) fn is_choice_near(&self, id: PathId, path: &Path) -> bool {
-        let owed: u64 = self.requests_of(id).map(|(_, r)| r.end.saturating_sub(r.pos)).sum();
-        let rate = path.throughput.rate(self.polled).unwrap_or(Rate::ZERO);
+    fn is_decision_near(&self, id: PathId, path: &Path) -> bool {
+        let remaining: u64 = self.requests_of(id).map(|(_, request)| request.remaining()).sum();
+        let rate = path.throughput.rate(self.scheduled_at).unwrap_or(Rate::ZERO);
         !rate.is_zero()
-            && rate.time_for(Size::from_bytes(owed))
-                <= NEAR + self.response_delay(id).unwrap_or_default()
+            && rate.time_for(Size::from_bytes(remaining))
+                <= DECISION_NEAR + self.response_delay(id).unwrap_or_default()
     }
 
     pub(super) fn ping(&mut self, now: Time) {
         let due = self
             .paths
             .iter()
-            .filter(|(id, path)| self.pings_at(**id, path).is_some_and(|at| at <= now));
+            .filter(|(id, path)| self.next_ping_at(**id, path).is_some_and(|at| at <= now));
         let due: Vec<PathId> = due.map(|(id, _)| *id).collect();
         for id in due {
             if let Some(path) = self.paths.get_mut(&id) {
-                path.ping_sent = Some(now);
-                path.last_ping = Some(now);
-                path.pings += 1;
+                path.pinger.sent_at = Some(now);
+                path.pinger.last_at = Some(now);
+                path.pinger.count += 1;
                 self.outputs.push_back(Output::Ping { path: id });
             }
         }

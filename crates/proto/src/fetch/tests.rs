@@ -5,6 +5,7 @@ mod credit;
 mod faults;
 mod random;
 mod silence;
+mod states;
 mod world;
 
 use manyways_unit::{Rate, Size, Span, Time};

@@ -9,8 +9,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ring::aead::quic::{AES_128, HeaderProtectionKey};
-use ring::hmac;
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
 
 use super::{Kind, Value};
 
@@ -19,22 +21,24 @@ const REMEMBERED: usize = 1 << 16;
 
 /// Hides addresses, names and numbers of flows.
 pub struct Mask {
-    /// The first byte of what the cipher makes of a block is all that is needed, and this gives it.
-    cipher: Option<HeaderProtectionKey>,
+    cipher: Aes128,
     pad: u128,
-    names: hmac::Key,
+    names: Hmac<Sha256>,
     known: HashMap<IpAddr, IpAddr>,
 }
 
 impl Mask {
     /// A mask with this key.
     pub fn new(key: &[u8; 32]) -> Self {
-        let (first, second) = key.split_at(16);
-        let names = hmac::Key::new(hmac::HMAC_SHA256, key);
-        let pad = hmac::sign(&names, second);
+        let [first, second] = [0, 16].map(|at| key[at..].first_chunk().copied().unwrap_or([0; 16]));
+        // HMAC pads keys that are shorter than a block with zeros (RFC 2104).
+        let mut padded = [0; 64];
+        padded[..key.len()].copy_from_slice(key);
+        let names = Hmac::<Sha256>::new(&padded.into());
+        let pad = sign(&names, &second);
         Self {
-            cipher: HeaderProtectionKey::new(&AES_128, first).ok(),
-            pad: u128::from_be_bytes(*pad.as_ref().first_chunk().unwrap_or(&[0; 16])),
+            cipher: Aes128::new(&first.into()),
+            pad: u128::from_be_bytes(*pad.first_chunk().unwrap_or(&[0; 16])),
             names,
             known: HashMap::new(),
         }
@@ -90,19 +94,20 @@ impl Mask {
         let mut turned = 0;
         for place in 0..length {
             let before = u128::MAX.checked_shl(128 - place).unwrap_or(0);
-            let block = (address & before | self.pad & !before).to_be_bytes();
-            let made = self.cipher.as_ref().and_then(|cipher| cipher.new_mask(&block).ok());
-            // Without a cipher there is no address at all.
-            let Some([first, ..]) = made else { return 0 };
-            turned |= u128::from(first >> 7) << (127 - place);
+            let mut block = (address & before | self.pad & !before).to_be_bytes().into();
+            self.cipher.encrypt_block(&mut block);
+            turned |= u128::from(block[0] >> 7) << (127 - place);
         }
         address ^ turned
     }
 
     fn number(&self, bytes: &[u8]) -> u64 {
-        let hash = hmac::sign(&self.names, bytes);
-        u64::from_be_bytes(*hash.as_ref().first_chunk().unwrap_or(&[0; 8]))
+        u64::from_be_bytes(*sign(&self.names, bytes).first_chunk().unwrap_or(&[0; 8]))
     }
+}
+
+fn sign(key: &Hmac<Sha256>, message: &[u8]) -> [u8; 32] {
+    key.clone().chain_update(message).finalize().into_bytes().into()
 }
 
 #[cfg(test)]
@@ -122,7 +127,7 @@ mod tests {
     fn names_and_flows_become_numbers_that_depend_on_the_key() {
         let mut mask = Mask::new(&[7; 32]);
         let name = text(&mut mask, Kind::Name, "www.example.net");
-        assert_eq!(name.len(), 16);
+        assert_eq!(name, "68b0cd69d9e0d156", "HMAC-SHA-256");
         assert_eq!(text(&mut mask, Kind::Name, "www.example.net"), name);
         assert_ne!(text(&mut mask, Kind::Name, "www.example.org"), name);
         assert_ne!(text(&mut Mask::new(&[8; 32]), Kind::Name, "www.example.net"), name);

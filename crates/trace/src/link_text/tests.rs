@@ -133,7 +133,7 @@ fn errors_say_what_is_wrong_and_what_to_do() {
     assert!(hint.starts_with("the keys are down, up, delay"), "{hint}");
     assert_eq!(wrong("wifi:delay=1ms,delay=2ms"), LinkError::Twice("delay"));
     assert_eq!(wrong("wifi:fast"), LinkError::NoSetting("fast".into()));
-    for name in ["", "lo", "Wifi", "wi fi", "-a", "9a", "a-name-too-long", "wifi/0"] {
+    for name in ["", "Wifi", "wi fi", "-a", "9", "5-", "a-name-too-long", "wifi/0"] {
         assert!(matches!(wrong(name), LinkError::Name(_)), "{name}");
     }
     assert_eq!(said("a:down=trace:x").0, "down: cannot read `x`: no such file");
@@ -211,6 +211,13 @@ fn spans() -> impl Strategy<Value = Span> {
     ]
 }
 
+fn delays() -> impl Strategy<Value = Span> {
+    prop_oneof![
+        (0..=trace_file::MAX_DELAY.as_nanos()).prop_map(Span::from_nanos),
+        (0_u64..100_000).prop_map(Span::from_micros),
+    ]
+}
+
 fn directions() -> impl Strategy<Value = DirectionSpec> {
     let capacity = prop_oneof![
         Just(CapacitySpec::Unlimited),
@@ -239,7 +246,7 @@ fn directions() -> impl Strategy<Value = DirectionSpec> {
             interval: Span::from_nanos(interval),
         }),
     ];
-    (capacity, spans(), spans(), any::<bool>(), loss, limit, discipline).prop_map(
+    (capacity, delays(), delays(), any::<bool>(), loss, limit, discipline).prop_map(
         |(capacity, delay, jitter, reorder, loss, limit, discipline)| DirectionSpec {
             capacity,
             delay: DelaySpec::Constant(delay),
@@ -292,4 +299,35 @@ proptest! {
     fn no_text_panics(text in "[a-z:=,.0-9%-]{0,60}") {
         let _ = LinkSpec::parse(&text, &mut files);
     }
+}
+
+#[test]
+fn a_name_that_the_kernel_takes_for_all_interfaces_is_refused_in_words() {
+    for name in ["all", "default", "lo", "internet0"] {
+        let error = wrong(&format!("{name}:delay=1ms"));
+        assert_eq!(error, LinkError::Reserved(name.to_owned()));
+        assert!(error.hint().unwrap().contains(&format!("{name}1")), "{name}");
+    }
+}
+
+#[test]
+fn a_link_may_be_called_5g() {
+    for name in ["5g", "3g-east", "0a"] {
+        assert_eq!(link(&format!("{name}:delay=1ms")).name, name);
+    }
+}
+
+#[test]
+fn a_delay_of_a_day_is_a_slip_of_the_pen() {
+    for text in ["a:delay=20h", "a:up-delay=3601s", "a:jitter=2h"] {
+        let said = wrong(text).to_string();
+        assert!(said.contains("at most 1h"), "{text}: {said}");
+    }
+    let day = |text: &str| trace_file::delay(text.as_bytes(), None);
+    assert!(day("0 3600001\n").is_err() && day("0 3600000\n").is_ok());
+    let json = "[{\"duration_ms\": 1, \"bandwidth_kbps\": 1, \"latency_ms\": 7200001}]";
+    assert!(day(json).is_err());
+    assert!(
+        matches!(link("a:delay=1h").up.delay, DelaySpec::Constant(span) if span == trace_file::MAX_DELAY)
+    );
 }

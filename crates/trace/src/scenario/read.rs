@@ -1,7 +1,7 @@
 //! The scenario file (TOML): text in, a [`Scenario`] or the place that is wrong out.
 
 use super::{Change, Event, Expectation, HostSpec, LinkSpec, Scenario, Workload};
-use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, setting};
+use crate::link_text::{KEYS, LinkError, Reader, Setting, link_name, one_way, setting};
 use manyways_unit::Span;
 use manyways_unit::human::quoted;
 use manyways_unit::toml::{Entry, Fault, Table, document, place, unknown};
@@ -117,7 +117,13 @@ fn links(root: &Table<'_>, read: &mut Reader<'_>) -> Result<Vec<LinkSpec>, Fault
                 let sentence = format!("a scenario has at most {MAX_LINKS} links");
                 return Err(Fault::new(entry.key_at, sentence));
             }
-            link_name(entry.key).map_err(|error| Fault::new(entry.key_at, error.to_string()))?;
+            link_name(entry.key).map_err(|error| {
+                let fault = Fault::new(entry.key_at, error.to_string());
+                match error {
+                    LinkError::Reserved(_) => error.hint().into_iter().fold(fault, Fault::hint),
+                    _ => fault,
+                }
+            })?;
             let table = entry.table("a link")?.only(&KEYS)?;
             let mut link = LinkSpec::new(entry.key);
             let settings: Result<Vec<Setting>, Fault> =
@@ -165,7 +171,8 @@ fn host(entry: &Entry<'_>, links: &[LinkSpec]) -> Result<HostSpec, Fault> {
     if let Some(delays) = table.entry("extra-delay") {
         for delay in &delays.table("the extra delays")?.entries {
             known_link(delay.key, delay.key_at, links)?;
-            host.extra_delay.push((delay.key.to_owned(), delay.read()?));
+            let span = one_way(delay.string()?).map_err(|error| delay.fault(error))?;
+            host.extra_delay.push((delay.key.to_owned(), span));
         }
     }
     if let Some(names) = table.entry("names") {

@@ -3,7 +3,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::{MAX_ENTRIES, MAX_PERIOD, MAX_RATE, TraceError};
+use super::{MAX_DELAY, MAX_ENTRIES, MAX_PERIOD, MAX_RATE, TraceError};
 use crate::Steps;
 use manyways_unit::{Rate, Span};
 
@@ -32,7 +32,11 @@ pub(super) fn rates(bytes: &[u8]) -> Result<Steps<Rate>, TraceError> {
 }
 
 pub(super) fn delays(bytes: &[u8]) -> Result<Steps<Span>, TraceError> {
-    steps(bytes, |entry| Span::from_secs_f64(entry.latency / 2e3))
+    let found = steps(bytes, |entry| Span::from_secs_f64(entry.latency / 2e3))?;
+    match found.steps().iter().all(|(_, delay)| *delay <= MAX_DELAY) {
+        true => Ok(found),
+        false => Err(TraceError::line(1, format!("a delay is at most {MAX_DELAY} each way"))),
+    }
 }
 
 /// Entries that last no time are left out.

@@ -1,6 +1,6 @@
 //! The formats of one entry a line.
 
-use super::{MAHIMAHI_PACKET, MAX_ENTRIES, MAX_PERIOD, MAX_RATE, TraceError};
+use super::{MAHIMAHI_PACKET, MAX_DELAY, MAX_ENTRIES, MAX_PERIOD, MAX_RATE, TraceError};
 use crate::{InvalidTrace, LinkTrace, Steps};
 use manyways_unit::human::{decimal, quoted};
 use manyways_unit::{Rate, Span};
@@ -60,7 +60,7 @@ pub(super) fn mbps(bytes: &[u8]) -> Result<Steps<Rate>, TraceError> {
 
 pub(super) fn milliseconds(bytes: &[u8]) -> Result<Steps<Span>, TraceError> {
     table(bytes, Columns { comma: false, value: "milliseconds" }, |text| {
-        decimal(text, 1_000_000).map(Span::from_nanos).filter(|span| *span <= MAX_PERIOD)
+        decimal(text, 1_000_000).map(Span::from_nanos).filter(|span| *span <= MAX_DELAY)
     })
 }
 

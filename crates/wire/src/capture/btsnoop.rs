@@ -69,6 +69,9 @@ impl Btsnoop {
         if bytes.len() < BEFORE {
             return Ok(Step::More(BEFORE));
         }
+        if bytes.starts_with(&[0; BEFORE]) {
+            return Err(Broken::Zeros);
+        }
         let number = |at| Order::Big.u32(bytes, at);
         let captured = number(4) as usize;
         if captured > BLOCK_LIMIT {
@@ -93,6 +96,7 @@ impl Btsnoop {
             length: captured.max(number(0) as usize),
             is_sent,
             lost_before: number(12).saturating_sub(self.lost).into(),
+            steps_back: false,
         };
         self.lost = number(12);
         Ok(Step::Packet(packet, end))

@@ -54,6 +54,9 @@ impl Pcap {
         };
         let [seconds, part, captured, length] = self.order.four(header);
         let captured = captured as usize;
+        if captured == 0 && [seconds, part, length] == [0; 3] {
+            return Err(Broken::Zeros);
+        }
         if captured > BLOCK_LIMIT {
             return Err(Broken::Length { what: "a packet", length: captured as u64 });
         }
@@ -66,6 +69,7 @@ impl Pcap {
             length: captured.max(length as usize),
             is_sent: None,
             lost_before: 0,
+            steps_back: false,
         };
         Ok(Step::Packet(packet, end))
     }

@@ -60,7 +60,10 @@ impl Pcapng {
         let length = self.order.u32(bytes, 4);
         let whole = length as usize;
         if !(FRAME..=BLOCK_LIMIT).contains(&whole) || !whole.is_multiple_of(4) {
-            return Err(Broken::Length { what: "a block", length: length.into() });
+            return Err(match bytes.starts_with(&[0; 8]) {
+                true => Broken::Zeros,
+                false => Broken::Length { what: "a block", length: length.into() },
+            });
         }
         let Some(block) = bytes.get(..whole) else { return Ok(Step::More(whole)) };
         let end = self.order.u32(block, whole - 4);
@@ -167,6 +170,7 @@ impl Pcapng {
             length: captured.max(self.order.u32(content, 16)) as usize,
             is_sent: None,
             lost_before,
+            steps_back: false,
         };
         for (kind, value) in
             self.options(content.get(ends.next_multiple_of(4)..).unwrap_or_default())
@@ -210,6 +214,7 @@ impl Pcapng {
             length,
             is_sent: None,
             lost_before: 0,
+            steps_back: false,
         };
         Ok(Step::Packet(packet, whole))
     }

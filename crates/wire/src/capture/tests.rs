@@ -368,6 +368,23 @@ fn what_is_cut_is_read_up_to_there() {
 }
 
 #[test]
+fn zeros_behind_the_last_packet_are_an_end_that_was_never_written() {
+    let packet = BIG.u32s(&[1, 0, 4, 60, 0x4500_0000]);
+    let pcapng = [LITTLE.section(), LITTLE.interface(1, 0, &[])].concat();
+    let pcapng = [pcapng, LITTLE.packet(0, 7, b"four", &[])].concat();
+    let bluetooth = btsnoop(1002, &[(4, 1, b"four")]);
+    let pcap = [BIG.pcap(0xa1b2_c3d4, 1), packet].concat();
+    for written in [pcap, pcapng, bluetooth] {
+        let file = [&written[..], &[0; 4_096]].concat();
+        let (_, found, at, broken) = read(&file, file.len());
+        assert_eq!((found.len(), at, broken), (1, written.len(), Some(Broken::Zeros)));
+    }
+    // A packet without a byte is one where it has a time.
+    let empty = [BIG.pcap(0xa1b2_c3d4, 1), BIG.u32s(&[1, 0, 0, 0])].concat();
+    assert_eq!(whole(&empty).1.len(), 1);
+}
+
+#[test]
 fn interfaces_have_a_limit() {
     let mut file = LITTLE.section();
     let one = LITTLE.interface(1, 0, &[]);

@@ -56,6 +56,15 @@ struct Key {
     id: u16,
 }
 
+/// What became of a message.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// It is a question to a name server, or an answer to one.
+    pub is_dns: bool,
+    /// What it says of names, for [`Resolutions`](super::Resolutions).
+    pub resolved: Option<Resolved>,
+}
+
 impl Default for LookupLimits {
     /// 65,536 questions, 30 seconds for an answer and 5 for another: at most about 200 MB when all
     /// that is said is as long as can be, and commonly a fifth of it.
@@ -72,7 +81,7 @@ impl Lookups {
 
     /// A message passes: a datagram's, or one of a stream as [`framed`](super::framed) finds it. It
     /// has `length` bytes, of which `message` are those that were captured. Only messages to or
-    /// from port 53 are read. What comes back is for [`Resolutions`](super::Resolutions).
+    /// from port 53 are read.
     pub fn handle(
         &mut self,
         now: Time,
@@ -81,23 +90,23 @@ impl Lookups {
         to: SocketAddr,
         message: &[u8],
         length: usize,
-    ) -> Option<Resolved> {
+    ) -> Heard {
         self.expire(now);
         let ports = [from.port(), to.port()];
         if !ports.contains(&PORT) {
             self.multicast += u64::from(ports.contains(&MULTICAST_PORT));
-            return None;
+            return Heard::default();
         }
         let is_cut = message.len() < length;
         let Some(message) = Message::read(message).filter(|found| is_question(found, is_cut))
         else {
             self.unread += 1;
-            return None;
+            return Heard::default();
         };
         let (client, server) = if message.is_response() { (to, from) } else { (from, to) };
         if server.port() != PORT {
             self.unread += 1;
-            return None;
+            return Heard::default();
         }
         let key = Key { client, server, transport, id: message.id };
         let resolved = if message.is_response() {
@@ -107,7 +116,7 @@ impl Lookups {
             None
         };
         self.keep_limit();
-        resolved
+        Heard { is_dns: true, resolved }
     }
 
     /// Time goes by without a message: questions that waited long enough are over.

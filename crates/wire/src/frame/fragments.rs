@@ -145,6 +145,7 @@ mod tests {
             length: carried + 20,
             fragment: None,
             ecn: 0,
+            id: 0,
             hop_limit: 64,
             is_tunnelled: false,
         }

@@ -41,8 +41,9 @@ pub(super) fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
         return None;
     }
     let (declared, part) = (number(2), number(6));
+    let id = number(4);
     let fragment = Fragment {
-        id: number(4).into(),
+        id: id.into(),
         offset: u32::from(part & 0x1fff) * 8,
         has_more: part & 0x2000 != 0,
     };
@@ -55,6 +56,7 @@ pub(super) fn v4(rest: Rest<'_>) -> Option<Datagram<'_>> {
         },
         fragment: Some(fragment).filter(|part| part.has_more || part.offset > 0),
         ecn: fixed[1] & 3,
+        id,
         hop_limit: fixed[8],
     };
     if fixed[9] == AUTHENTICATION {
@@ -78,6 +80,7 @@ fn v6(rest: Rest<'_>) -> Option<Datagram<'_>> {
         },
         fragment: None,
         ecn: rest.u8(1)? >> 4 & 3,
+        id: 0,
         hop_limit: rest.u8(7)?,
     };
     Some(packet.carrying(rest, rest.u8(6)?, HEADER))
@@ -90,6 +93,7 @@ struct Packet {
     length: usize,
     fragment: Option<Fragment>,
     ecn: u8,
+    id: u16,
     hop_limit: u8,
 }
 
@@ -139,6 +143,7 @@ impl Packet {
             length,
             fragment: self.fragment,
             ecn: self.ecn,
+            id: self.id,
             hop_limit: self.hop_limit,
             is_tunnelled: false,
         }

@@ -49,6 +49,7 @@ fn is_the_packet(link: LinkType, frame: &[u8]) {
         length: 27,
         fragment: None,
         ecn: 2,
+        id: 7,
         hop_limit: 64,
         is_tunnelled: found.is_tunnelled,
     };

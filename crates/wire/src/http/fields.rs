@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use httparse::{Header, ParserConfig};
 use manyways_unit::Time;
-use ring::digest::{SHA256, digest};
+use sha2::{Digest, Sha256};
 
 use super::assembly::Kind;
 use super::range::number;
@@ -273,8 +273,8 @@ fn resource(authority: &Authority, target: &str) -> Option<u64> {
     };
     let path = path.split('#').next().unwrap_or_default();
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let sum = digest(&SHA256, format!("{}{slash}{path}", authority.host).as_bytes());
-    sum.as_ref().first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
+    let sum = Sha256::digest(format!("{}{slash}{path}", authority.host).as_bytes());
+    sum.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
 fn all<'f>(fields: &'f [Header<'_>], name: &str) -> impl Iterator<Item = &'f [u8]> {

@@ -1,8 +1,14 @@
 //! The keys of a client's first packets, which everybody on the way can make (RFC 9001, 5).
 
-use ring::aead::quic::{self, HeaderProtectionKey};
-use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use aes_gcm::Aes128Gcm;
+use aes_gcm::aead::{Aead, Payload};
+use hkdf::Hkdf;
+use sha2::Sha256;
+
+/// The bytes of an AEAD nonce (RFC 9001, 5.3).
+const NONCE_LEN: usize = 12;
 
 /// The versions of QUIC whose first packets can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,18 +21,9 @@ pub(super) enum Version {
 
 /// What opens a client's Initial packets.
 pub(super) struct Keys {
-    header: HeaderProtectionKey,
-    payload: LessSafeKey,
+    header: Aes128,
+    payload: Aes128Gcm,
     iv: [u8; NONCE_LEN],
-}
-
-/// A length of key material, as the library wants it.
-struct Length(usize);
-
-impl KeyType for Length {
-    fn len(&self) -> usize {
-        self.0
-    }
 }
 
 impl Version {
@@ -55,17 +52,17 @@ impl Version {
 impl Keys {
     /// The keys of a client whose first packet is addressed to this connection id.
     pub(super) fn of_client(version: Version, destination: &[u8]) -> Option<Self> {
-        let initial = Salt::new(HKDF_SHA256, &version.salt()).extract(destination);
+        let initial = Hkdf::<Sha256>::new(Some(&version.salt()), destination);
         let mut secret = [0; 32];
         expand(&initial, "client in", &mut secret)?;
-        let secret = Prk::new_less_safe(HKDF_SHA256, &secret);
+        let secret = Hkdf::<Sha256>::from_prk(&secret).ok()?;
 
         let [key, iv, header] = version.labels();
         let mut bytes = [0; 16];
         expand(&secret, key, &mut bytes)?;
-        let payload = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &bytes).ok()?);
+        let payload = Aes128Gcm::new(&bytes.into());
         expand(&secret, header, &mut bytes)?;
-        let header = HeaderProtectionKey::new(&quic::AES_128, &bytes).ok()?;
+        let header = Aes128::new(&bytes.into());
         let mut nonce = [0; NONCE_LEN];
         expand(&secret, iv, &mut nonce)?;
         Some(Self { header, payload, iv: nonce })
@@ -73,7 +70,9 @@ impl Keys {
 
     /// What hides the first byte and the number of a packet (RFC 9001, 5.4).
     pub(super) fn mask(&self, sample: &[u8]) -> Option<[u8; 5]> {
-        self.header.new_mask(sample).ok()
+        let mut block = aes::Block::try_from(sample).ok()?;
+        self.header.encrypt_block(&mut block);
+        block.first_chunk().copied()
     }
 
     /// Opens what a packet of this number carries behind this header.
@@ -82,19 +81,15 @@ impl Keys {
         for (byte, number) in nonce[NONCE_LEN - 4..].iter_mut().zip(number.to_be_bytes()) {
             *byte ^= number;
         }
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let mut bytes = sealed.to_vec();
-        let length = self.payload.open_in_place(nonce, Aad::from(header), &mut bytes).ok()?.len();
-        bytes.truncate(length);
-        Some(bytes)
+        self.payload.decrypt(&nonce.into(), Payload { msg: sealed, aad: header }).ok()
     }
 }
 
 /// HKDF-Expand-Label without a context (RFC 8446, 7.1).
-fn expand(secret: &Prk, label: &str, out: &mut [u8]) -> Option<()> {
+fn expand(secret: &Hkdf<Sha256>, label: &str, out: &mut [u8]) -> Option<()> {
     const PREFIX: &str = "tls13 ";
     let length = u16::try_from(out.len()).ok()?.to_be_bytes();
     let named = u8::try_from(PREFIX.len() + label.len()).ok()?;
     let info = [&length[..], &[named], PREFIX.as_bytes(), label.as_bytes(), &[0]];
-    secret.expand(&info, Length(out.len())).ok()?.fill(out).ok()
+    secret.expand_multi_info(&info, out).ok()
 }

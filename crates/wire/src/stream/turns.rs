@@ -2,10 +2,17 @@
 
 use manyways_unit::{Size, Span, Time};
 
+use manyways_unit::ThinVec;
+
 use super::End;
 
+/// So many parts of requests are told apart while they wait for an answer; more of them are one.
+const WAITING: usize = 16;
+/// An answer passes later than its question.
+const INSTANT: Span = Span::from_nanos(1);
+
 /// A request and what came back for it, as far as changes of direction tell: what the client sends
-/// in a row is taken for one request, and what the server sends until the client speaks again for
+/// in a row is taken for one request, and what the server sends until it answers the next one for
 /// its response.
 ///
 /// It is a guess about what cannot be read. Requests in a pipeline look like one, a client that
@@ -34,31 +41,59 @@ impl Exchange {
     }
 }
 
-/// Tells requests and responses of one connection apart. It keeps the one that is going on, however
-/// long the connection is.
+/// Tells requests and responses of one connection apart. It keeps the one that is going on, and a few
+/// parts of the next request, however long the connection is.
 ///
-/// An exchange is over when the next one begins, or at the [`end`](Turns::end). At most one is over
-/// with each call of [`handle`](Turns::handle): who does not [`poll`](Turns::poll) after it loses
+/// While a request goes to the server, what the server sent before still passes. So bytes answer a
+/// request only when the server can know it: see [`hears`](Turns::hears). What comes sooner belongs to
+/// the response before.
+///
+/// An exchange is over when the next one is answered, or at the [`end`](Turns::end). At most one is
+/// over with each call of [`handle`](Turns::handle): who does not [`poll`](Turns::poll) after it loses
 /// that one to the next.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Turns {
     now: Option<Turn>,
+    /// What the client sent and the server has not answered.
+    asked: ThinVec<Asked>,
     /// Taken at once.
     done: Option<Box<Exchange>>,
     count: u64,
+    /// See [`Turns::hears`].
+    heard: Time,
+    way: Span,
+}
+
+/// A part of a request.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Time,
+    bytes: Size,
 }
 
 /// What is going on.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    began: Time,
-    asked: Time,
-    request: Size,
-    /// First and latest byte of the response, and its size.
-    response: Option<(Time, Time, Size)>,
+    exchange: Exchange,
+    /// What passed until then the server knew when it answered.
+    known: Time,
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let (heard, way) = (Time::MAX, INSTANT);
+        Self { now: None, asked: ThinVec::default(), done: None, count: 0, heard, way }
+    }
 }
 
 impl Turns {
+    /// What the server sends from now on it sends when it has all that the client sent until `heard`,
+    /// and nothing that passed less than `way` before: the way to the server and back. Unless this
+    /// is said, the server has all at once.
+    pub fn hears(&mut self, heard: Time, way: Span) {
+        (self.heard, self.way) = (heard, way.max(INSTANT));
+    }
+
     /// That end sent so many bytes at that time. None are nothing.
     pub fn handle(&mut self, at: Time, from: End, bytes: u64) {
         if bytes == 0 {
@@ -72,33 +107,59 @@ impl Turns {
     }
 
     fn asks(&mut self, at: Time, bytes: Size) {
-        // Bytes are told in the order of the stream. Those that passed before the answer did, and
-        // are told after it since something before them was missing, belong to the same request.
-        let is_same = |turn: &&mut Turn| turn.response.is_none_or(|(answered, ..)| at < answered);
-        if let Some(turn) = self.now.as_mut().filter(is_same) {
-            turn.began = turn.began.min(at);
-            turn.asked = turn.asked.max(at);
-            turn.request += bytes;
+        // Bytes are told in the order of the stream. Those that came to the server before it answered,
+        // and are told after that since something before them was missing, belong to the same request.
+        if let Some(turn) = self.now.as_mut().filter(|turn| at <= turn.known) {
+            let exchange = &mut turn.exchange;
+            exchange.began = exchange.began.min(at);
+            exchange.asked = exchange.asked.max(at);
+            exchange.request += bytes;
             return;
         }
-        self.end();
-        self.now = Some(Turn { began: at, asked: at, request: bytes, response: None });
+        let is_full = self.asked.len() >= WAITING;
+        match self.asked.last_mut().filter(|last| is_full || last.at == at) {
+            Some(last) => *last = Asked { at: at.max(last.at), bytes: last.bytes + bytes },
+            None => self.asked.push(Asked { at, bytes }),
+        }
     }
 
     fn answers(&mut self, at: Time, bytes: Size) {
+        let Some(sent) = at.as_nanos().checked_sub(self.way.as_nanos()) else { return };
+        let known = self.heard.min(Time::from_nanos(sent));
+        let next = |asked: &[Asked]| asked.iter().position(|asked| asked.at <= known);
+        if next(&self.asked).is_some() {
+            self.over();
+            let (mut began, mut asked, mut request) = (known, Time::ZERO, Size::ZERO);
+            while let Some(part) = next(&self.asked).and_then(|index| self.asked.remove(index)) {
+                (began, asked) = (began.min(part.at), asked.max(part.at));
+                request += part.bytes;
+            }
+            let exchange =
+                Exchange { began, asked, answered: at, last: at, request, response: bytes };
+            self.now = Some(Turn { exchange, known });
+            return;
+        }
         // Nobody asked for what passed before the question did.
-        let Some(turn) = self.now.as_mut().filter(|turn| at >= turn.began) else { return };
-        let (answered, last, response) = turn.response.unwrap_or((at, at, Size::ZERO));
-        turn.response = Some((answered.min(at), last.max(at), response + bytes));
+        let turn = self.now.as_mut().filter(|turn| at >= turn.exchange.began);
+        let Some(Turn { exchange, known: knew }) = turn else { return };
+        // It passed first, and is told later as something before it was missing.
+        if at < exchange.answered && exchange.asked <= known {
+            (exchange.answered, *knew) = (at, known.min(*knew));
+        }
+        exchange.last = exchange.last.max(at);
+        exchange.response += bytes;
     }
 
     /// The connection is over, or what is known of it. A request without a response is no exchange.
     pub fn end(&mut self) {
-        let Some(turn) = self.now.take() else { return };
-        let Some((answered, last, response)) = turn.response else { return };
+        self.asked = ThinVec::default();
+        self.over();
+    }
+
+    fn over(&mut self) {
+        let Some(Turn { exchange, .. }) = self.now.take() else { return };
         self.count += 1;
-        let Turn { began, asked, request, .. } = turn;
-        self.done = Some(Box::new(Exchange { began, asked, answered, last, request, response }));
+        self.done = Some(Box::new(exchange));
     }
 
     /// The exchange that is over, once.
@@ -161,15 +222,93 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_is_given_out_when_the_next_one_begins() {
+    fn an_exchange_is_given_out_when_the_next_one_is_answered() {
         let mut turns = Turns::default();
         turns.handle(ms(1), Client, 1);
         turns.handle(ms(2), Server, 1);
-        assert_eq!((turns.poll(), turns.count()), (None, 0));
         turns.handle(ms(3), Client, 1);
+        assert_eq!((turns.poll(), turns.count()), (None, 0));
+        turns.handle(ms(4), Server, 1);
         assert_eq!((turns.poll(), turns.count()), (Some(exchange([1, 1, 2, 2], 1, 1)), 1));
+        turns.handle(ms(5), Client, 1);
         turns.end();
-        assert_eq!((turns.poll(), turns.count()), (None, 1));
+        assert_eq!((turns.poll(), turns.count()), (Some(exchange([3, 3, 4, 4], 1, 1)), 2));
+        turns.end();
+        assert_eq!((turns.poll(), turns.count()), (None, 2));
+    }
+
+    /// What is given out when the server is so far away, and has heard what passed until then when it
+    /// sends: the times of `told`, with that one for each of the server's.
+    fn from_afar(way: u64, parts: &[(u64, End, u64, u64)]) -> Vec<Exchange> {
+        let mut turns = Turns::default();
+        let mut all = Vec::new();
+        for (at, from, bytes, heard) in parts {
+            if *from == Server {
+                turns.hears(ms(*heard), Span::from_millis(way));
+            }
+            turns.handle(ms(*at), *from, *bytes);
+            all.extend(turns.poll());
+        }
+        turns.end();
+        all.extend(turns.poll());
+        all
+    }
+
+    /// A client that asks again, or confirms something, while a response of 20 ms comes from a server
+    /// 40 ms away.
+    #[test]
+    fn what_was_on_its_way_when_the_client_spoke_is_of_the_response_before() {
+        let parts = [
+            (0, Client, 300, 0),
+            (40, Server, 1_000, 0),
+            (50, Client, 200, 0),
+            (51, Server, 1_000, 0),
+            (60, Server, 1_000, 0),
+            (90, Server, 500, 50),
+            (95, Server, 500, 50),
+        ];
+        let expected =
+            [exchange([0, 0, 40, 60], 300, 3_000), exchange([50, 50, 90, 95], 200, 1_000)];
+        assert_eq!(from_afar(40, &parts), expected);
+        // Each of both is enough: how far it is, or what the server says that it has.
+        assert_eq!(from_afar(0, &parts), expected);
+        let all_heard = parts.map(|(at, from, bytes, _)| (at, from, bytes, 1_000));
+        assert_eq!(from_afar(40, &all_heard), expected);
+    }
+
+    #[test]
+    fn an_answer_is_to_as_much_of_a_row_as_the_server_had() {
+        let all = from_afar(
+            40,
+            &[
+                (0, Client, 100, 0),
+                (1, Client, 100, 0),
+                (30, Client, 100, 0),
+                (45, Server, 1_000, 1),
+                (60, Server, 1_000, 1),
+                (75, Server, 1_000, 30),
+            ],
+        );
+        let expected =
+            [exchange([0, 1, 45, 60], 200, 2_000), exchange([30, 30, 75, 75], 100, 1_000)];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn a_client_that_never_stops_to_talk_is_answered() {
+        let mut turns = Turns::default();
+        let mut all = Vec::new();
+        for at in 0..1_000 {
+            turns.handle(ms(at), Client, 10);
+            assert!(turns.asked.len() <= WAITING);
+            if at % 100 >= 40 {
+                turns.hears(ms(at - 40), Span::from_millis(40));
+                turns.handle(ms(at), Server, 1_000);
+            }
+            all.extend(turns.poll());
+        }
+        assert!(all.len() > 50, "{}", all.len());
+        assert!(all.iter().all(|one| one.response_time() >= Span::from_millis(40)));
     }
 
     #[test]
@@ -209,7 +348,7 @@ mod tests {
             prop_assert_eq!(turns.count(), all.len() as u64);
             for one in all {
                 prop_assert!(one.began <= one.asked && one.answered <= one.last);
-                prop_assert!(one.began <= one.answered);
+                prop_assert!(one.asked < one.answered);
                 prop_assert!(!one.request.is_zero() && !one.response.is_zero());
             }
         }

@@ -6,7 +6,7 @@ mod tests;
 
 use std::fmt::Write as _;
 
-use ring::digest::{SHA256, digest};
+use sha2::{Digest, Sha256};
 
 use super::hello::{ALPN, Draft, SERVER_NAME};
 use super::{Carrier, Version, is_grease};
@@ -82,6 +82,6 @@ fn hash(text: &str) -> String {
     if text.is_empty() {
         return "0".repeat(SHOWN);
     }
-    let hash = digest(&SHA256, text.as_bytes());
-    hash.as_ref().iter().take(SHOWN / 2).map(|byte| format!("{byte:02x}")).collect()
+    let hash = Sha256::digest(text.as_bytes());
+    hash.iter().take(SHOWN / 2).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -115,6 +115,13 @@ impl Session {
         }
     }
 
+    /// What the server sends from now on it sends when it has what the client sent until `heard`, and
+    /// nothing that passed less than `way` before: see
+    /// [`Turns::hears`](crate::stream::Turns::hears).
+    pub fn hears(&mut self, heard: Time, way: Span) {
+        self.story.turns.hears(heard, way);
+    }
+
     /// The connection is over, or what is known of it.
     pub fn end(&mut self) {
         let Self { client, server, story } = self;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use manyways_net::bond::gateway_status::GatewayStatus;
 use manyways_net::bond::status::{PathBytesStatus, PathStatus, Status, StreamStatus, Totals};
-use manyways_unit::human::{counted, quoted};
+use manyways_unit::human::{counted, printable, quoted};
 use manyways_unit::{Size, Span};
 
 /// So many streams are shown: those with the most bytes.
@@ -20,11 +20,11 @@ pub fn client(status: &Status) -> String {
     let _ = writeln!(
         text,
         "manyways bond `{}`, up {}, {policy}",
-        status.name,
+        printable(&status.name),
         duration(status.uptime_seconds)
     );
     if let Some(words) = &status.no_path_action {
-        let _ = writeln!(text, "{words}");
+        let _ = writeln!(text, "{}", printable(words));
     }
     text.push('\n');
     let head =
@@ -33,7 +33,8 @@ pub fn client(status: &Status) -> String {
     let _ = writeln!(text, "{}", paths.join("\n"));
     if !status.paths.is_empty() {
         let months: Vec<String> = status.paths.iter().map(month).collect();
-        let _ = writeln!(text, "rates in Mbit/s; this month: {}", months.join(", "));
+        let months = months.join(", ");
+        let _ = writeln!(text, "rates in Mbit/s; this month: {}", printable(&months));
     }
     let mut streams: Vec<&StreamStatus> = status.streams.iter().collect();
     streams.sort_by_key(|stream| std::cmp::Reverse(stream.up_bytes + stream.down_bytes));
@@ -213,6 +214,7 @@ fn columns<const N: usize>(
     heads: [&str; N],
     lines: impl Iterator<Item = [String; N]>,
 ) -> Vec<String> {
+    let lines = lines.map(|line| line.map(|cell| printable(&cell).into_owned()));
     let all: Vec<[String; N]> = [heads.map(str::to_owned)].into_iter().chain(lines).collect();
     let mut widths = [0; N];
     for line in &all {

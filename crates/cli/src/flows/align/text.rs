@@ -7,6 +7,7 @@ use manyways_flows::align::{
     Carries, Clock, Difference, How, Name, Pair, Part, Place, Point, Trust, Way,
 };
 use manyways_unit::Span;
+use manyways_unit::human::printable;
 
 use super::document::{bytes, name};
 
@@ -28,7 +29,7 @@ pub fn text(alignment: &Alignment) -> String {
             text,
             "{:<12} {}: {} packets, {}",
             label(number),
-            capture.name,
+            printable(&capture.name),
             capture.packets,
             match streams(point) {
                 1 => "1 stream".to_owned(),

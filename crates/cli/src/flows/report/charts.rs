@@ -6,18 +6,18 @@ use manyways_flows::flow::{Limit, LimitedBy};
 use manyways_unit::{Rate, Span};
 
 use super::super::summary;
-use super::words::{bits, cut, mark, share, span};
-use crate::report::bars::{Bar, Bars};
-use crate::report::columns::Columns;
-use crate::report::curves::{Axis, Curves, Line};
-use crate::report::svg::Drawing;
+use manyways_report::bars::{Bar, Bars};
+use manyways_report::columns::Columns;
+use manyways_report::curves::{Axis, Curves, Line};
+use manyways_report::number::{bits_per_second, cut, seconds, share, span};
+use manyways_report::svg::Drawing;
 
 /// So many servers have bars of their own.
 const SERVERS: usize = 5;
 /// So many characters of a name stand left of a bar.
 const NAME: usize = 22;
 /// Limits by their colours: what the network does first, what is nobody's fault last.
-const LIMITS: [Limit; 6] = [
+pub const LIMITS: [Limit; 6] = [
     Limit::Congestion,
     Limit::Loss,
     Limit::ReceiverWindow,
@@ -68,13 +68,13 @@ pub fn timeline(outcome: &Outcome) -> Option<Drawing> {
             span(summary::lasted(outcome))
         ),
         across: Axis::linear(&format!("{unit} since the first packet")),
-        up: Axis { words: bits, ..Axis::linear("") },
+        up: Axis { words: bits_per_second, ..Axis::linear("") },
         lines: lines.into_iter().filter(|line| line.points.iter().any(|p| p.1 > 0.0)).collect(),
     };
     Some(chart.draw())
 }
 
-/// What keeps servers from sending faster: all of them, by the clients' devices, and those with the
+/// What limits servers: all of them, by the clients' devices, and those with the
 /// most bytes.
 pub fn limits(outcome: &Outcome, overview: &Overview) -> Option<Drawing> {
     let all = &outcome.summary.limited_by;
@@ -101,11 +101,11 @@ pub fn limits(outcome: &Outcome, overview: &Overview) -> Option<Drawing> {
         );
     }
     let chart = Bars {
-        title: "What keeps servers from sending faster".to_owned(),
+        title: "What limits servers".to_owned(),
         description: words(all),
         axis: "share of the time, %".to_owned(),
         mark: None,
-        legend: LIMITS.map(|limit| summary::words(limit).to_owned()).to_vec(),
+        legend: LIMITS.map(summary::words).to_vec(),
         bars,
     };
     Some(chart.draw())
@@ -137,15 +137,15 @@ fn words(limited_by: &LimitedBy) -> String {
 
 /// How spans are distributed; none where there are none.
 pub fn spans(title: &str, all: &[(&str, &Distribution<Span>)], of: &str) -> Option<Drawing> {
-    let axis = Axis::logarithmic("", mark);
+    let axis = Axis::logarithmic("", seconds);
     curves(title, axis, all, Span::as_secs_f64, span, of)
 }
 
 /// How rates are distributed.
 pub fn rates(found: &Distribution<Rate>) -> Option<Drawing> {
-    let axis = Axis::logarithmic("", bits);
+    let axis = Axis::logarithmic("", bits_per_second);
     let number = |rate: Rate| rate.as_bps() as f64;
-    let words = super::words::rate;
+    let words = manyways_report::number::rate;
     curves("Servicing rates", axis, &[("servicing rate", found)], number, words, "of flows")
 }
 

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use manyways_capture::{Outcome, Plan, Progress, Sources};
 use manyways_flows::analysis::Settings;
+use manyways_unit::Time;
 use tempfile::TempDir;
 
 use super::super::summary;
@@ -122,6 +123,82 @@ fn the_numbers_are_those_of_the_summary() {
     // The summary on the terminal says the same.
     let text = summary::text(&outcome, &[], None);
     assert!(text.contains(&format!("local {:.1} ms", median.as_millis_f64())), "{text}");
+}
+
+/// A run over so many captures, each a minute after the one before.
+fn of_captures(number: u64) -> Outcome {
+    let at = |millis| Time::from_millis(1_700_000_000_000 + millis);
+    let captures = (0..number).map(|index| Capture {
+        name: format!("/captures/{index}.pcap"),
+        packets: 7,
+        times: Some((at(index * 60_000), at(index * 60_000 + 1_500))),
+        ..Capture::default()
+    });
+    let mut outcome = Outcome { captures: captures.collect(), ..Outcome::default() };
+    outcome.counters.packets = 7 * number;
+    outcome.counters.first = Some(at(0));
+    outcome.counters.last = Some(at((number - 1) * 60_000 + 1_500));
+    outcome
+}
+
+#[test]
+fn every_capture_has_a_line_or_is_counted_among_those_that_have_none() {
+    let page = html(&of_captures(24), &PLAIN);
+    for index in 0..24 {
+        assert!(page.contains(&format!("<th scope=\"row\">{index}.pcap</th>")), "{index}: {page}");
+    }
+    assert!(!page.contains(" more</th>"), "{page}");
+    assert!(page.contains("168 packets and 0 B in 36 s recorded within 23 min"), "{page}");
+    let page = html(&of_captures(70), &PLAIN);
+    assert_eq!(page.matches(".pcap</th>").count(), 50);
+    let line = "<tr class=\"faint\"><th scope=\"row\">20 more</th>";
+    assert!(page.contains(line) && page.contains("<td class=\"figure\">140</td>"), "{page}");
+    let about = About { is_anonymous: true, ..PLAIN };
+    assert!(!html(&of_captures(3), &about).contains(".pcap"));
+}
+
+#[test]
+fn a_median_says_how_many_flows_it_is_of() {
+    let (_folder, file) = file("a.pcap", &capture(6, "www.example.net"));
+    let mut outcome = look(&file, 1, &Settings::default());
+    outcome.summary.rtt = Distribution::default();
+    for millis in [20, 30, 40] {
+        outcome.summary.rtt.push(Span::from_millis(millis));
+    }
+    let page = html(&outcome, &PLAIN);
+    let card = "<dt>Median round trip of 3 of these flows</dt><dd>30 ms</dd>";
+    assert!(page.contains(card), "{page}");
+    let text = summary::text(&outcome, &[], None);
+    assert!(text.contains("Round trip   30.0 ms (3 flows); local"), "{text}");
+}
+
+#[test]
+fn each_limit_has_one_name_in_the_summary_the_report_and_the_tables() {
+    let (_folder, file) = file("a.pcap", &capture(6, "www.example.net"));
+    let mut outcome = look(&file, 1, &Settings::default());
+    let limited_by = &mut outcome.summary.limited_by;
+    *limited_by = LimitedBy::default();
+    for (limit, seconds) in Limit::ALL.into_iter().zip([53, 6, 2, 2, 1, 36]) {
+        limited_by.add(limit, Span::from_secs(seconds));
+    }
+    let (page, text) = (html(&outcome, &PLAIN), summary::text(&outcome, &[], None));
+    let card = "<dt>Servers limited by application, then start up</dt><dd>53 %, 36 %</dd>";
+    assert!(page.contains(card), "{page}");
+    for limit in Limit::ALL {
+        let words = summary::words(limit);
+        assert_eq!(words, limit.name().replace('_', " "));
+        assert!(text.contains(&format!("{words} ")), "{words}: {text}");
+        assert!(page.contains(&format!("<li>{words}: ")), "{words} is not explained: {page}");
+    }
+    // What limits the slowest flows is one of these, whatever their round trip is.
+    for limit in [Limit::Congestion, Limit::Loss, Limit::ReceiverWindow, Limit::StartUp] {
+        let (mut limited_by, busy) = (LimitedBy::default(), Span::from_secs(4));
+        limited_by.add(limit, Span::from_secs(3));
+        assert_eq!(reason(&limited_by, busy), format!("{} 75 %", summary::words(limit)));
+    }
+    let slow = page.split("The slowest flows").nth(1).unwrap();
+    let slow = slow.split("</table>").next().unwrap();
+    assert!(slow.contains(">Limited by<") && !slow.contains("distance"), "{slow}");
 }
 
 #[test]

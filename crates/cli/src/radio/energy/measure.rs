@@ -92,8 +92,8 @@ pub fn phase(phase: Phase, states: &[String]) -> String {
         Phase::Transfer(Direction::Up) => "sending".to_owned(),
         Phase::Transfer(Direction::Down) => "receiving".to_owned(),
         Phase::State(place) => states.get(place).cloned().unwrap_or_default(),
-        Phase::Promotion => "brought back".to_owned(),
-        Phase::Demotion => "released".to_owned(),
+        Phase::Promotion(_) => "brought back".to_owned(),
+        Phase::Demotion(_) => "released".to_owned(),
     }
 }
 

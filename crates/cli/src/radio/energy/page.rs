@@ -5,11 +5,11 @@ use manyways_model::radio::timeline::Phase;
 use super::measure::{Measured, phase};
 use super::text::{a_day, days, owners_rows};
 use super::{Battery, total};
-use crate::radio::words::{bytes, count, joules, percent, seconds};
-use crate::report::bars::{Bar, Bars};
-use crate::report::curves::{Axis, Curves, Line};
-use crate::report::svg::Drawing;
-use crate::report::{self, Column, Page};
+use manyways_report::bars::{Bar, Bars};
+use manyways_report::curves::{Axis, Curves, Line};
+use manyways_report::number::{bytes, count, joules, percent, seconds};
+use manyways_report::svg::Drawing;
+use manyways_report::{self as report, Column, Page};
 
 /// So many seconds of the beginning are drawn exactly, if it has that many pieces.
 const CLOSE: f64 = 120.0;
@@ -139,7 +139,7 @@ fn beginning(one: &Measured) -> Option<Drawing> {
     phases.sort_by_key(|one| match one {
         Phase::Transfer(direction) => (0, *direction as usize),
         Phase::State(place) => (1, *place),
-        Phase::Promotion | Phase::Demotion => (2, 0),
+        Phase::Promotion(_) | Phase::Demotion(_) => (2, 0),
     });
     let line = |wanted: &Phase| {
         let mut points = vec![(0.0, 0.0)];
@@ -149,6 +149,8 @@ fn beginning(one: &Measured) -> Option<Drawing> {
             if segment.phase != *wanted || to - from < SHORT || from > end {
                 continue;
             }
+            // One that goes on has no notch.
+            points.pop_if(|last| *last == (from, 0.0) && from > 0.0);
             points.push((from, segment.joules / (to - from)));
             points.push((to.min(end), 0.0));
         }

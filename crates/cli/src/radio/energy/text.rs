@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use manyways_model::radio::Share;
+use manyways_unit::human::printable;
 
 use super::measure::{By, Measured};
 use super::{Battery, total};
-use crate::radio::words::{bytes, count, joules, percent, seconds, short, table};
+use manyways_report::number::{bytes, count, digits, joules, percent, seconds};
+use manyways_report::text::table;
 
 pub fn text(measured: &[Measured], battery: &Battery, is_device: bool, top: usize) -> String {
     let mut text = String::new();
@@ -34,9 +36,9 @@ pub fn days(measured: &[Measured]) -> Option<f64> {
 /// `12.3 mAh a day at 3.85 V, 0.3 % of 4000 mAh`.
 pub fn a_day(joules: f64, battery: &Battery) -> String {
     let mah = battery.mah(joules);
-    let mut text = format!("{} mAh a day at {} V", short(mah), battery.volts);
+    let mut text = format!("{} mAh a day at {} V", digits(mah), battery.volts);
     if let (Some(share), Some(capacity)) = (battery.share(joules), battery.capacity) {
-        let _ = write!(text, ", {} of {} mAh", percent(share), short(capacity));
+        let _ = write!(text, ", {} of {} mAh", percent(share), digits(capacity));
     }
     text
 }
@@ -46,8 +48,8 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
     let all = account.total();
     let mut text = format!(
         "{} on {}: {} packets in {}, {} sent, {} received\n",
-        one.trace,
-        one.known.name,
+        printable(&one.trace),
+        printable(&one.known.name),
         count(one.seen.packets),
         seconds(one.lasts()),
         bytes(account.bytes[0]),
@@ -56,7 +58,7 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
     if one.seen.left_out > 0 {
         let _ = writeln!(text, "{} packets of other networks left out", count(one.seen.left_out));
     }
-    let _ = write!(text, "{}, {} mAh", joules(all), short(battery.mah(all)));
+    let _ = write!(text, "{}, {} mAh", joules(all), digits(battery.mah(all)));
     if let Some(day) = one.a_day() {
         let _ = write!(text, "; {}", a_day(day, battery));
     }
@@ -90,7 +92,8 @@ fn radio(one: &Measured, battery: &Battery, top: usize) -> String {
     for (name, period) in one.periods.iter().take(top) {
         let _ = writeln!(
             text,
-            "periodic: {name} every {}, {} bursts",
+            "periodic: {} every {}, {} bursts",
+            printable(name),
             seconds(period.every),
             count(period.bursts)
         );

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::text::cells;
 use super::{Results, Sum};
-use crate::radio::words::{count, percent, seconds, short};
-use crate::report::bars::{Bar, Bars};
-use crate::report::curves::{Axis, Curves, Line};
-use crate::report::svg::Drawing;
-use crate::report::{self, Column, Page};
+use manyways_report::bars::{Bar, Bars};
+use manyways_report::curves::{Axis, Curves, Line};
+use manyways_report::number::{count, digits, percent, seconds};
+use manyways_report::svg::Drawing;
+use manyways_report::{self as report, Column, Page};
 
 /// So many traces have lines of their own.
 const TRACES: usize = 40;
@@ -42,7 +42,7 @@ pub fn html(results: &Results) -> String {
         );
         page.figure(
             &bars(results, profile, "Signalling", "times as many switches as under the network's timers", |sum| {
-                let about = format!("{} J saved each", short(sum.saved_per_switch()));
+                let about = format!("{} J saved each", digits(sum.saved_per_switch()));
                 (sum.switches(), format!("{:.2}", sum.switches()), about)
             }),
             "How often the radio is brought back (as figures 4-10, 4-11 and 4-18), and what each time \

@@ -4,6 +4,7 @@ use manyways_model::radio::Profile;
 use manyways_model::radio::plan::{ALL, Plan, PlanError};
 use manyways_net::radio::runs::Job;
 use manyways_unit::Span;
+use manyways_unit::human::quoted;
 
 use crate::failure::Failure;
 use crate::radio::known::Known;
@@ -57,15 +58,19 @@ pub fn sweep(text: &str) -> Result<Sweep, String> {
             Some(number) => (number, 0.01),
             None => (value.strip_suffix('s').unwrap_or(value), 1.0),
         };
-        let number = number.trim().parse::<f64>().map_err(|_| format!("`{value}` is no number"))?;
-        Ok(number * factor)
+        let number = number
+            .trim()
+            .parse::<f64>()
+            .map_err(|_| format!("`{}` is not a number", quoted(value)))?;
+        let range = OF_PROFILES.iter().find(|(name, ..)| *name == key);
+        match range {
+            Some((_, least, most)) if !(*least..=*most).contains(&(number * factor)) => {
+                Err(format!("`{}` is not from {least} to {most}", quoted(value)))
+            }
+            _ => Ok(number * factor),
+        }
     };
     let values = values.split(',').map(read).collect::<Result<Vec<f64>, String>>()?;
-    if let Some((_, least, most)) = OF_PROFILES.iter().find(|(name, ..)| *name == key)
-        && let Some(value) = values.iter().find(|value| !(*least..=*most).contains(*value))
-    {
-        return Err(format!("{value} is not from {least} to {most}"));
-    }
     Ok(Sweep { key, values })
 }
 
@@ -262,8 +267,9 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         assert!(sweep("x=1").unwrap_err().contains("it is one of e-switch"));
-        assert!(sweep("n=a").unwrap_err().contains("`a` is no number"));
-        assert!(sweep("turn-off=2").is_err());
+        assert!(sweep("n=a").unwrap_err().contains("`a` is not a number"));
+        assert_eq!(sweep("turn-off=2").unwrap_err(), "`2` is not from 0 to 1");
+        assert_eq!(sweep("e-switch=1e308").unwrap_err(), "`1e308` is not from 0 to 1000");
         assert_eq!(sweep("turn-off=10%,50%").unwrap().values, [0.1, 0.5]);
         assert!(variants(&["fixed"], &["n=1,2"]).is_err());
         assert!(variants(&["fixd"], &[]).is_err());

@@ -1,7 +1,10 @@
 //! The results for people.
 
+use manyways_unit::human::printable;
+
 use super::{Results, Sum};
-use crate::radio::words::{percent, seconds, short, table};
+use manyways_report::number::{digits, percent, seconds};
+use manyways_report::text::table;
 
 pub fn text(results: &Results, each: bool) -> String {
     let mut text = String::new();
@@ -52,10 +55,10 @@ pub fn text(results: &Results, each: bool) -> String {
         "\n{}, {} packets. saved: of the energy under the network's timers; switches: times the \
          radio is brought back, by those under them.\n",
         match &results.traces[..] {
-            [one] => one.trace.clone(),
+            [one] => printable(&one.trace).into_owned(),
             all => format!("{} traces", all.len()),
         },
-        crate::radio::words::count(packets)
+        manyways_report::number::count(packets)
     ));
     text
 }
@@ -71,7 +74,7 @@ pub fn cells(sum: &Sum) -> Vec<String> {
         percent(sum.of_oracle()),
         number(sum.switches()),
         number(sum.switches_of_oracle()),
-        if sum.switches > 0 { short(sum.saved_per_switch()) } else { "–".to_owned() },
+        if sum.switches > 0 { digits(sum.saved_per_switch()) } else { "–".to_owned() },
         percent(sum.false_switches()),
         percent(sum.missed_switches()),
         if sum.sleeps > 0 { seconds(sum.wait()) } else { "–".to_owned() },

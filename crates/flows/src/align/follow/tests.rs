@@ -30,8 +30,15 @@ fn packet(
     let interface = Interface { link: LinkType::RAW, snap: 0, name: String::new(), lost: 0 };
     let at = Time::from_millis(millis);
     let (length, kept) = (bytes.len(), bytes.len() - payload.len() + snap.min(payload.len()));
-    let packet =
-        Packet { at, interface: 0, bytes: &bytes[..kept], length, is_sent: None, lost_before: 0 };
+    let packet = Packet {
+        at,
+        interface: 0,
+        bytes: &bytes[..kept],
+        length,
+        is_sent: None,
+        lost_before: 0,
+        steps_back: false,
+    };
     follow.packet(&interface, &packet);
 }
 

@@ -2,7 +2,7 @@
 
 use manyways_unit::{Span, Time};
 
-use super::{Hole, LARGEST_WINDOW, OUTSTANDING, Seen, Sent, Stream};
+use super::{Hole, LARGEST_WINDOW, Mark, OUTSTANDING, Seen, Sent, Stream};
 
 /// So many repeated acknowledgements tell a sender of a loss (RFC 5681, 3.2).
 const REPEATS: u32 = 3;
@@ -73,15 +73,9 @@ impl Again {
 
 impl Stream {
     /// All of it is before the last byte that was seen.
-    pub(super) fn sends_again(
-        &mut self,
-        now: Time,
-        begin: u64,
-        end: u64,
-        stamp: Option<u32>,
-    ) -> Seen {
+    pub(super) fn sends_again(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> Seen {
         let seen = Seen { is_again: true, begin, end, ..Seen::default() };
-        if self.fills_holes(now, begin, end, stamp) {
+        if self.fills_holes(now, begin, end, mark) {
             return seen;
         }
         let segments = self.segments(begin, end);
@@ -93,23 +87,30 @@ impl Stream {
         let found = self.sent.iter().enumerate().find(|(_, sent)| is_in(sent));
         let Some((first, before)) = found.map(|(first, sent)| (first, *sent)) else {
             // The receiver has said that it has this.
-            match is_older(stamp, self.stamp()) {
+            match is_older(mark.stamp, self.stamp()) {
                 true => self.trouble().duplicated += segments,
                 false => self.trouble().again.spurious += segments,
             }
             self.comes_twice(begin, end);
             return seen;
         };
-        if self.is_duplicate(now, &before, stamp) {
+        if self.is_duplicate(now, &before, mark) {
             self.trouble().duplicated += segments;
             self.comes_twice(begin, end);
             return seen;
         }
-        let cause = self.cause(now, first, &before);
+        let is_blind = self.is_blind(now, &before);
         for sent in self.sent.iter_mut().skip(first).take_while(|sent| sent.places(top).0 < end) {
             let (begin, end) = sent.places(top);
-            *sent = Sent::new(now, begin, end, stamp, sent.copies.saturating_add(1));
+            let (at, copies) = (if is_blind { sent.at } else { now }, sent.copies);
+            *sent = Sent::new(at, begin, end, mark, copies.saturating_add(1));
         }
+        if is_blind {
+            self.trouble().again.spurious += segments;
+            self.comes_twice(begin, end);
+            return seen;
+        }
+        let cause = self.cause(now, first, &before);
         let trouble = self.trouble();
         *trouble.again.of(cause) += segments;
         trouble.lost_behind += segments;
@@ -120,31 +121,25 @@ impl Stream {
     }
 
     /// Whether some of these bytes were skipped.
-    pub(super) fn fills_holes(
-        &mut self,
-        now: Time,
-        begin: u64,
-        end: u64,
-        stamp: Option<u32>,
-    ) -> bool {
+    pub(super) fn fills_holes(&mut self, now: Time, begin: u64, end: u64, mark: Mark) -> bool {
         let mut is_filling = false;
         let is_in = |hole: &Hole| begin < hole.end && hole.begin < end;
         while let Some(index) =
             self.trouble.as_ref().and_then(|trouble| trouble.holes.iter().position(is_in))
         {
-            self.fills(now, index, begin, end, stamp);
+            self.fills(now, index, begin, end, mark);
             is_filling = true;
         }
         is_filling
     }
 
     /// Bytes come that were skipped: late, or sent again because they were lost before they passed.
-    fn fills(&mut self, now: Time, index: usize, begin: u64, end: u64, stamp: Option<u32>) {
+    fn fills(&mut self, now: Time, index: usize, begin: u64, end: u64, mark: Mark) {
         let hole = self.trouble().holes.remove(index);
         let (from, to) = (begin.max(hole.begin), end.min(hole.end));
-        let is_late = match (stamp, hole.stamp) {
-            (Some(_), Some(_)) => !is_older(hole.stamp, stamp),
-            _ => now.since(hole.since) < self.near().least().unwrap_or(OVERTAKEN),
+        let is_late = match (mark.stamp, hole.stamp) {
+            (Some(_), Some(_)) => !is_older(hole.stamp, mark.stamp),
+            _ => now.since(hole.since) < self.soonest().unwrap_or(OVERTAKEN),
         };
         for (begin, end) in [(hole.begin, from), (to, hole.end)] {
             if begin < end {
@@ -156,7 +151,7 @@ impl Stream {
         let top = self.top;
         if from + LARGEST_WINDOW >= top {
             let place = self.sent.partition_point(|sent| sent.places(top).0 < from);
-            self.sent.insert(place, Sent::new(now, from, to, stamp, copies));
+            self.sent.insert(place, Sent::new(now, from, to, mark, copies));
         }
         if self.sent.len() > OUTSTANDING {
             self.sent.pop_front();
@@ -197,13 +192,28 @@ impl Stream {
         self.recovers(cause);
     }
 
-    fn is_duplicate(&self, now: Time, before: &Sent, stamp: Option<u32>) -> bool {
+    /// So long it takes at least until something that is missing here is sent again: the receiver has
+    /// to say so, the sender to hear that, and what it sends to come here.
+    fn soonest(&self) -> Option<Span> {
+        let near = self.near().least().unwrap_or_default();
+        Some(near + self.far).filter(|soonest| !soonest.is_zero())
+    }
+
+    /// The sender sent it again before it could hear what became of the copy before: that one had stood
+    /// in a queue, and was not lost behind the capture point.
+    fn is_blind(&self, now: Time, before: &Sent) -> bool {
+        !self.was_told() && self.soonest().is_some_and(|soonest| now.since(before.at) < soonest)
+    }
+
+    fn is_duplicate(&self, now: Time, before: &Sent, mark: Mark) -> bool {
         let is_close = now.since(before.at)
             < self
                 .near()
                 .least()
                 .map_or(DUPLICATED, |least| DUPLICATED.min(Span::from_nanos(least.as_nanos() / 2)));
-        is_close && stamp == before.stamp() && !self.was_told()
+        // Whoever numbers its packets gives a second copy another number (RFC 6864, 4.3).
+        let is_other = mark.packet != before.packet && mark.packet != 0 && before.packet != 0;
+        is_close && !is_other && mark.stamp == before.stamp() && !self.was_told()
     }
 
     fn cause(&self, now: Time, index: usize, before: &Sent) -> Cause {

@@ -30,6 +30,10 @@ fn sack(blocks: &[(u32, u32)]) -> Vec<u8> {
 struct Passing {
     stream: Stream,
     origin: u32,
+    /// How far the sender is.
+    far: Option<Span>,
+    /// The number of the next packet.
+    packet: u16,
 }
 
 impl Passing {
@@ -37,7 +41,7 @@ impl Passing {
         let bytes = header(origin, 0, 0x10, &[]);
         let mut stream = Stream::new(&Segment::read(&bytes, bytes.len()).unwrap());
         stream.set_mss(MSS);
-        Self { stream, origin }
+        Self { stream, origin, far: None, packet: 0 }
     }
 
     fn segment(&mut self, at: u64, from: u32, to: u32, options: &[u8]) -> Seen {
@@ -46,8 +50,9 @@ impl Passing {
 
     fn flagged(&mut self, at: u64, from: u32, to: u32, flags: u8, options: &[u8]) -> Seen {
         let bytes = header(self.origin.wrapping_add(from), 0, flags, options);
-        let segment = Segment::read(&bytes, bytes.len() + (to - from) as usize).unwrap();
-        self.stream.sends(Time::from_millis(at), &segment)
+        let mut segment = Segment::read(&bytes, bytes.len() + (to - from) as usize).unwrap();
+        segment.packet = self.packet;
+        self.stream.sends(Time::from_millis(at), &segment, self.far)
     }
 
     /// The segment of that number passes.
@@ -107,6 +112,19 @@ fn an_acknowledgement_is_measured_from_the_last_segment_that_it_covers() {
         );
         assert_eq!((counts.again, counts.lost_behind, counts.unseen), (Again::default(), 0, 0));
     }
+}
+
+#[test]
+fn an_acknowledgement_that_is_recorded_as_earlier_than_its_segment_is_no_measure() {
+    let mut passing = Passing::new(0);
+    passing.sends(100, 0);
+    passing.acks(99, 1);
+    passing.sends(200, 1);
+    passing.acks(200, 2);
+    assert_eq!(passing.stream.near().count(), 0);
+    passing.sends(300, 2);
+    passing.acks(307, 3);
+    assert_eq!(passing.stream.near().least(), Some(Span::from_millis(7)));
 }
 
 #[test]
@@ -195,7 +213,8 @@ fn an_end_from_long_ago_ends_nothing() {
     passing.acks(5, 1);
     // One before all that was sent, and one within what was acknowledged.
     let bytes = header(4_000, 0, 0x11, &[]);
-    passing.stream.sends(Time::from_millis(6), &Segment::read(&bytes, bytes.len()).unwrap());
+    let segment = Segment::read(&bytes, bytes.len()).unwrap();
+    passing.stream.sends(Time::from_millis(6), &segment, None);
     passing.flagged(7, 100, 100, 0x11, &[]);
     assert_eq!((passing.stream.fin(), passing.stream.length()), (None, 1_000));
     assert_eq!(passing.stream.acked(), passing.stream.first() + 1_000);
@@ -345,6 +364,59 @@ fn two_copies_that_nobody_sent_twice_are_no_loss() {
     }
     let counts = passing.counts();
     assert_eq!((counts.duplicated, counts.again.all(), counts.lost_behind), (3, 0, 0));
+}
+
+#[test]
+fn packets_with_two_numbers_were_sent_twice() {
+    let copies = |numbers: [u16; 2]| {
+        let mut passing = Passing::new(0);
+        passing.far = Some(Span::from_millis(40));
+        for packet in numbers {
+            passing.packet = packet;
+            passing.sends(10, 0);
+        }
+        passing.says(11, 1_000, 60_000, &[]);
+        assert_eq!(passing.stream.near().count() == 0, numbers[0] != numbers[1]);
+        // The receiver got both.
+        passing.says(12, 1_000, 60_000, &sack(&[(0, 1_000)]));
+        let counts = passing.counts();
+        assert_eq!((counts.lost_behind, counts.again.all()), (0, counts.again.spurious));
+        (counts.duplicated, counts.again.spurious)
+    };
+    assert_eq!(copies([0x753a, 0x753b]), (0, 1));
+    assert_eq!(copies([0x753a, 0x753a]), (1, 0));
+    assert_eq!(copies([0, 0]), (1, 0), "of a sender that numbers nothing");
+}
+
+/// A phone acknowledges within a millisecond, and the server is 19 ms away.
+#[test]
+fn nobody_sends_again_what_is_missing_before_the_sender_can_hear_of_that() {
+    let fills = |at| {
+        let mut passing = Passing::new(0);
+        passing.far = Some(Span::from_millis(19));
+        passing.sends(0, 0);
+        passing.acks(1, 1);
+        passing.sends(30, 2);
+        passing.sacks(30, 1, &[(2, 3)]);
+        passing.sends(at, 1);
+        let counts = passing.counts();
+        (counts.reordered, counts.again.all(), counts.lost_before)
+    };
+    assert_eq!([fills(31), fills(49)], [(1, 0, 0); 2], "it was overtaken");
+    assert_eq!(fills(51), (0, 1, 1));
+    // Nor a second time what passed: its first copy stood in a queue, and a timer sent another one.
+    let twice = |at| {
+        let mut passing = Passing::new(0);
+        passing.far = Some(Span::from_millis(19));
+        passing.stamped(0, 0, 10);
+        passing.says(1, 1_000, 60_000, &stamps(7, 10));
+        passing.stamped(300, 1, 20);
+        passing.stamped(at, 1, 290);
+        let Counts { again, lost_behind, duplicated, .. } = passing.counts();
+        (again.spurious, again.all(), lost_behind, duplicated)
+    };
+    assert_eq!([twice(301), twice(319)], [(1, 1, 0, 0); 2]);
+    assert_eq!(twice(330), (0, 1, 1, 0));
 }
 
 #[test]

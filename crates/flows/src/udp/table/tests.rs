@@ -7,6 +7,9 @@ use rustls::quic::Version;
 
 const PHONE: [u8; 4] = [192, 0, 2, 9];
 const SITE: [u8; 4] = [192, 0, 2, 1];
+/// A question, whose number looks like the first byte of a header of QUIC, and those behind it like a
+/// version that nobody knows.
+const DNS: &[u8] = b"\xc7\x1d\x01\0\0\x01\0\0\0\0\0\0\x04test\0\0\x01\0\x01";
 
 /// A datagram between two ports, towards the site or from it.
 fn carry(
@@ -29,11 +32,12 @@ fn carry(
         length: payload.len() + 28,
         fragment: None,
         ecn: if is_up { 2 } else { 7 },
+        id: 0,
         hop_limit: 64,
         is_tunnelled: false,
     };
     let datagram = Datagram { from, to, payload, length: payload.len() };
-    table.handle(Time::from_millis(millis), &packet, &datagram).exchange
+    table.handle(Time::from_millis(millis), &packet, &datagram, payload == DNS).exchange
 }
 
 fn pass(table: &mut Table, secs: u64, port: u16, is_up: bool) {
@@ -150,7 +154,11 @@ fn quic_is_found_by_what_it_says() {
         (443, &[0x17; 40], 1, Protocol::Unknown),
         (443, &[], 1, Protocol::Unknown),
         (4_000, &rtp, 20, Protocol::Unknown),
+        (4_000, &rtp, 3, Protocol::Unknown),
+        (123, &[0xe3; 48], 2, Protocol::Unknown),
         (4_000, &[], 1, Protocol::Unknown),
+        (53, DNS, 1, Protocol::Dns),
+        (443, DNS, 1, Protocol::Dns),
     ] {
         let mut table = Table::new(Limits::default());
         for n in 0..times {
@@ -159,7 +167,8 @@ fn quic_is_found_by_what_it_says() {
         table.finish();
         let [ended] = &ended(&mut table)[..] else { panic!("one flow") };
         assert_eq!(ended.flow.protocol(), expected, "{service} {payload:x?}");
-        assert_eq!(ended.flow.quic().is_some(), expected != Protocol::Unknown);
+        let is_quic = [Protocol::Quic, Protocol::MaybeQuic].contains(&expected);
+        assert_eq!(ended.flow.quic().is_some(), is_quic);
     }
     // Behind something else from the same ports.
     let mut table = Table::new(Limits::default());

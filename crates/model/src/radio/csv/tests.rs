@@ -63,6 +63,13 @@ fn what_is_wrong_is_said_with_its_line() {
     for (text, line, sentence) in [
         ("", 1, "there is no column `time`"),
         ("time,bytes\n", 1, "there is no column `direction`"),
+        ("time,bytes,direction,Time\n", 1, "there are two columns `time`"),
+        ("time,bytes,direction,flow,flow\n", 1, "there are two columns `flow`"),
+        (
+            "time,bytes,direction,application,app\n",
+            1,
+            "the columns `application` and `app` are for the same",
+        ),
         (&format!("{head}1,60,up\n0.9,60,up"), 3, "it is earlier than the line before"),
         (&format!("{head}-1,60,up"), 2, "`-1` is not a time"),
         (&format!("{head}NaN,60,up"), 2, "`NaN` is not a time"),

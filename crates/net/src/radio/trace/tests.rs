@@ -86,6 +86,33 @@ fn a_capture_is_a_trace_and_leaves_nothing_behind() {
     assert!(!temp.exists());
 }
 
+/// Without addresses of the device, who asks for an echo is.
+#[test]
+fn echo_requests_are_sent_and_replies_are_received() {
+    let ping = [1_u64, 2].map(|second| (second * 1_000, [1, 2], [0, 0], 56));
+    let pong = [1_u64, 2].map(|second| (second * 1_000 + 30, [2, 1], [0, 0], 56));
+    let mut file = capture(&[ping[0], pong[0], ping[1], pong[1]]);
+    let (header, packet) = (24, 16 + 84);
+    for number in 0..4 {
+        let ip = header + number * packet + 16;
+        file[ip + 9] = 1;
+        file[ip + 20] = if number % 2 == 0 { 8 } else { 0 };
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ping.pcap");
+    fs::write(&path, file).unwrap();
+    let ways = |local: &[&str]| {
+        let local = local.iter().map(|prefix| prefix.parse().unwrap()).collect();
+        let wanted = Wanted { local, network: None };
+        let mut trace = Trace::open(&path, &wanted, &Progress::default()).unwrap();
+        read(&mut trace).unwrap().0.iter().map(|packet| packet.direction).collect::<Vec<_>>()
+    };
+    use Direction::{Down, Up};
+    assert_eq!(ways(&[]), [Up, Down, Up, Down]);
+    assert_eq!(ways(&["10.0.0.1"]), [Up, Down, Up, Down]);
+    assert_eq!(ways(&["10.0.0.2"]), [Down, Up, Down, Up]);
+}
+
 #[test]
 fn what_a_killed_process_left_is_removed() {
     let home = tempfile::tempdir().unwrap();

@@ -268,6 +268,7 @@ impl World {
                 return Some(end);
             }
         }
+        self.fetch.check_states();
         let lanes = self.lanes.iter().enumerate();
         let event = lanes.filter_map(|(path, lane)| Some((*lane.due.keys().next()?, path))).min();
         let wakeup = self.fetch.next_wakeup();

@@ -142,7 +142,7 @@ fn every_error_points_at_its_place() {
         (
             "[link.lte]",
             "[link.LTE]",
-            "13:7 `LTE` cannot name a link: a small letter, then at most nine small letters, digits and hyphens, and not `lo`",
+            "13:7 `LTE` cannot name a link: at most ten small letters, digits and hyphens, with a letter, and no hyphen first",
             None,
         ),
         ("trace:lte.down", "trace:lte.up", "14:8 down: cannot read `lte.up`: no such file", None),

@@ -75,7 +75,8 @@ fn pass(
     ends: (SocketAddr, SocketAddr),
     message: &[u8],
 ) -> Option<Resolved> {
-    lookups.handle(millis(now), Transport::Udp, ends.0, ends.1, message, message.len())
+    let heard = lookups.handle(millis(now), Transport::Udp, ends.0, ends.1, message, message.len());
+    heard.resolved
 }
 
 fn drain(lookups: &mut Lookups) -> Vec<Lookup> {

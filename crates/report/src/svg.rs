@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{CHART_STYLE, escape};
+use crate::page::{CHART_STYLE, escape};
 
 /// Where a text's position is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,24 +1,12 @@
-//! Reports: one HTML file that can be read anywhere, offline, with its charts inside.
-//!
-//! [`Page`] is the document; [`bars`], [`timeline`] and [`ranges`] draw charts as [`svg::Drawing`]s,
-//! which also stand alone as pictures. Everything that comes from outside is escaped here.
-
-pub mod bars;
-pub mod columns;
-pub mod curves;
-mod file;
-pub mod ranges;
-pub mod svg;
-pub mod timeline;
+//! The HTML document.
 
 use std::fmt::Write as _;
 
-pub use file::{check_folder, write};
-use svg::Drawing;
+use crate::svg::Drawing;
 
 /// Colours, and how charts look: for pages and for pictures that stand alone.
-const CHART_STYLE: &str = include_str!("report/chart.css");
-const PAGE_STYLE: &str = include_str!("report/page.css");
+pub(crate) const CHART_STYLE: &str = include_str!("chart.css");
+const PAGE_STYLE: &str = include_str!("page.css");
 
 /// More columns stand closer to each other.
 const MANY: usize = 8;

@@ -1,0 +1,185 @@
+//! Standard output and standard error of every command.
+//!
+//! The macros here hide the standard library's `print!` and its relatives in the whole crate. Those
+//! panic where nothing can be written (`>/dev/full`, `| head -1`); these do not, and make
+//! [`printable_lines`] of the text, because names in it come from captures, servers and files.
+//!
+//! A standard output that a reader has closed ends nothing: the reader has read enough. Any other
+//! failure to write there shows in the exit code of [`finish`]. A failure of standard error has
+//! nobody to be shown to.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+
+use manyways_unit::human::{printable, printable_lines};
+use tracing::field::Field;
+use tracing_subscriber::fmt::format::Writer;
+
+use crate::failure::Failure;
+
+/// Writes to standard output.
+macro_rules! print {
+    ($($arg:tt)*) => { $crate::output::text(&::std::format!($($arg)*)) };
+}
+
+/// Writes a line to standard output.
+macro_rules! println {
+    () => { $crate::output::text("\n") };
+    ($($arg:tt)*) => { $crate::output::text(&(::std::format!($($arg)*) + "\n")) };
+}
+
+/// Writes to standard error.
+#[cfg(feature = "demo")]
+macro_rules! eprint {
+    ($($arg:tt)*) => { $crate::output::remark(&::std::format!($($arg)*)) };
+}
+
+/// Writes one line to standard error: a line end within it can only come from a foreign name.
+macro_rules! eprintln {
+    () => { $crate::output::remark("\n") };
+    ($($arg:tt)*) => { $crate::output::remark_line(&::std::format!($($arg)*)) };
+}
+
+/// Why standard output cannot be written, from the first failure on.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Writes human text or JSON to standard output. Nothing is written after the first failure.
+pub fn text(text: &str) {
+    bytes(printable_lines(text).as_bytes());
+}
+
+/// As [`text`], in the place of what a terminal shows so far.
+#[cfg(feature = "bond")]
+pub fn screen(text: &str) {
+    // One write, so that nothing flickers.
+    bytes(format!("\x1b[H\x1b[J{}", printable_lines(text)).as_bytes());
+}
+
+/// Writes to standard output what a program is to read byte by byte.
+pub fn bytes(bytes: &[u8]) {
+    if is_lost() {
+        return;
+    }
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
+        let _ = LOST.set(error);
+    }
+}
+
+/// Whether a write to standard output has failed: nobody sees what would come.
+pub fn is_lost() -> bool {
+    LOST.get().is_some()
+}
+
+/// Writes to standard error.
+pub fn remark(text: &str) {
+    let _ = io::stderr().lock().write_all(printable_lines(text).as_bytes());
+}
+
+/// Writes one line to standard error; line ends before it leave room.
+pub fn remark_line(line: &str) {
+    let words = line.trim_start_matches('\n');
+    let room = &line[..line.len() - words.len()];
+    remark(&format!("{room}{}\n", printable(words)));
+}
+
+/// Prints what the command line asks for in place of a command (help, the version), with exit code 0,
+/// or why it makes no sense, with exit code 2.
+pub fn instead(answer: &clap::Error) -> ExitCode {
+    let words = answer.render().to_string();
+    match printable_lines(&words) {
+        // A word of the command line may be the name of a file that a pattern has found.
+        Cow::Owned(harmless) => remark(&harmless),
+        // In colours, where these are wanted.
+        Cow::Borrowed(_) => {
+            if let Err(error) = answer.print() {
+                let _ = LOST.set(error);
+            }
+        }
+    }
+    match answer.use_stderr() {
+        true => ExitCode::from(2),
+        false => finish(ExitCode::SUCCESS),
+    }
+}
+
+/// The exit code of a command that succeeded with `code`: 1 where its output is not whole, unless
+/// its reader closed the pipe.
+pub fn finish(code: ExitCode) -> ExitCode {
+    let flushed = io::stdout().flush();
+    match LOST.get().or(flushed.as_ref().err()) {
+        Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Failure::new(format!("cannot write to standard output: {error}")).report()
+        }
+        _ => code,
+    }
+}
+
+/// Standard error as the log writes to it. The log would report a failure to write by a panic.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().lock().write_all(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a field of a log event, of which the value may come from outside.
+pub fn log_field(out: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let value = format!("{value:?}");
+    match field.name() {
+        "message" => write!(out, "{}", printable(&value)),
+        name => write!(out, "{name}={}", printable(&value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::field::MakeExt;
+    use tracing_subscriber::fmt::format::debug_fn;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(line)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_log_line_neither_colours_nor_ends_it() {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = tracing_subscriber::fmt()
+            .fmt_fields(debug_fn(log_field).delimited(" "))
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .with_target(false)
+            .without_time()
+            .finish();
+        tracing::subscriber::with_default(log, || {
+            let name = "a\x1b[31m\nb\u{9b}";
+            tracing::warn!(%name, number = 3, "from {name}");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let name = "a\\u001b[31m\\u000ab\\u009b";
+        assert_eq!(text, format!(" WARN from {name} name={name} number=3\n"));
+    }
+}

@@ -1,0 +1,135 @@
+//! Which of two addresses is the client of packets that belong to no flow, such as those of ICMP.
+
+use std::net::IpAddr;
+
+use manyways_unit::LruMap;
+use manyways_wire::frame::Datagram;
+
+/// Pairs of addresses that are remembered.
+const MAX_PAIRS: usize = 65_536;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// Remembers who began to talk to whom.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Initiators {
+    /// The client of two addresses, the lower one of which comes first.
+    clients: LruMap<[IpAddr; 2], IpAddr>,
+}
+
+impl Initiators {
+    /// A packet of a flow passes, whose client is known.
+    pub fn learn(&mut self, client: IpAddr, server: IpAddr) {
+        let pair = pair(client, server);
+        if self.clients.get(&pair).is_none() {
+            self.clients.insert(pair, client);
+            if self.clients.len() > MAX_PAIRS {
+                self.clients.pop_oldest();
+            }
+        }
+    }
+
+    /// The client of a packet that belongs to no flow: who asks of an echo's two ends; or else who has
+    /// begun to talk before; or else the receiver of an error or answer, and the sender of anything else.
+    pub fn client(&mut self, datagram: &Datagram<'_>) -> IpAddr {
+        let Datagram { source, destination, .. } = *datagram;
+        let pair = pair(source, destination);
+        let known = self.clients.get(&pair).filter(|_| !is_echo(datagram));
+        if let Some(client) = known {
+            return *client;
+        }
+        let client = if is_answer(datagram) { destination } else { source };
+        self.learn(client, if client == source { destination } else { source });
+        client
+    }
+}
+
+fn pair(one: IpAddr, other: IpAddr) -> [IpAddr; 2] {
+    [one.min(other), one.max(other)]
+}
+
+fn is_echo(datagram: &Datagram<'_>) -> bool {
+    let kind = datagram.payload.first();
+    matches!((datagram.protocol, kind), (ICMP, Some(0 | 8)) | (ICMPV6, Some(128 | 129)))
+}
+
+/// Whether it is an echo reply, or an error about a packet of its receiver.
+fn is_answer(datagram: &Datagram<'_>) -> bool {
+    let kind = datagram.payload.first();
+    matches!(
+        (datagram.protocol, kind),
+        (ICMP, Some(0 | 3..=5 | 11 | 12)) | (ICMPV6, Some(1..=4 | 129))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram<'b>(
+        [source, destination]: [u8; 2],
+        protocol: u8,
+        payload: &'b [u8],
+    ) -> Datagram<'b> {
+        let address = |last| IpAddr::from([10, 0, 0, last]);
+        Datagram {
+            source: address(source),
+            destination: address(destination),
+            protocol,
+            payload,
+            carried: payload.len(),
+            length: 20 + payload.len(),
+            fragment: None,
+            ecn: 0,
+            hop_limit: 64,
+            is_tunnelled: false,
+        }
+    }
+
+    fn client(initiators: &mut Initiators, ends: [u8; 2], protocol: u8, kind: u8) -> u8 {
+        let client = initiators.client(&datagram(ends, protocol, &[kind, 0]));
+        let IpAddr::V4(client) = client else { unreachable!() };
+        client.octets()[3]
+    }
+
+    #[test]
+    fn who_asks_for_an_echo_is_the_client() {
+        let mut all = Initiators::default();
+        // Also where the capture begins with an answer, and where either end asks the other one.
+        assert_eq!(client(&mut all, [2, 1], ICMP, 0), 1);
+        assert_eq!(client(&mut all, [1, 2], ICMP, 8), 1);
+        assert_eq!(client(&mut all, [2, 1], ICMP, 8), 2);
+        assert_eq!(client(&mut all, [1, 2], ICMP, 0), 2);
+        assert_eq!(client(&mut all, [3, 4], ICMPV6, 128), 3);
+        assert_eq!(client(&mut all, [4, 3], ICMPV6, 129), 3);
+    }
+
+    #[test]
+    fn an_error_goes_to_who_has_sent() {
+        let mut all = Initiators::default();
+        assert_eq!(client(&mut all, [9, 1], ICMP, 11), 1);
+        // But where a flow is known, its client stays that: here it refuses a stray answer.
+        all.learn(IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        assert_eq!(client(&mut all, [1, 2], ICMP, 3), 1);
+        assert_eq!(client(&mut all, [2, 1], ICMP, 3), 1);
+    }
+
+    #[test]
+    fn of_anything_else_the_first_sender_is_the_client() {
+        let mut all = Initiators::default();
+        const ESP: u8 = 50;
+        assert_eq!(client(&mut all, [1, 2], ESP, 8), 1);
+        assert_eq!(client(&mut all, [2, 1], ESP, 8), 1);
+        let cut = all.client(&datagram([5, 6], ICMP, &[]));
+        assert_eq!(cut, IpAddr::from([10, 0, 0, 5]));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut all = Initiators::default();
+        for number in 0..MAX_PAIRS as u32 + 10 {
+            all.learn(IpAddr::from(number.to_be_bytes()), IpAddr::from([255; 4]));
+        }
+        assert_eq!(all.clients.len(), MAX_PAIRS);
+    }
+}

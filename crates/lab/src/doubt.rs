@@ -1,0 +1,143 @@
+//! Settings of a link that are allowed and probably not meant.
+
+use manyways_trace::LinkTrace;
+use manyways_trace::scenario::{CapacitySpec, Change, DirectionSpec, LinkSpec, LossSpec};
+use manyways_unit::Rate;
+
+/// What one thread moves; `docs/benchmarks/lab.md` has the measurement.
+pub const FASTEST: Rate = Rate::from_mbps(10_000);
+
+/// A setting that is probably not meant; `Display` is one sentence about the link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// A rate of zero.
+    #[error("`{0}` is 0, so no packet passes that way")]
+    NoRate(&'static str),
+    /// A trace without any capacity.
+    #[error("`{0}` is a trace of zeros, so no packet passes that way")]
+    NoCapacity(&'static str),
+    /// Certain loss.
+    #[error("`{0}` is 100 %, so no packet passes that way")]
+    AllLost(&'static str),
+    /// A rate above [`FASTEST`].
+    #[error("`{key}` is {rate}, and the emulator carries about {FASTEST}")]
+    TooFast {
+        /// The setting.
+        key: &'static str,
+        /// Its rate; of a trace, the highest.
+        rate: Rate,
+    },
+}
+
+impl Doubt {
+    /// What the user can do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NoRate(_) | Self::NoCapacity(_) => {
+                "`lab set` changes it while the lab runs; state=silent means a link that is dead"
+            }
+            Self::AllLost(_) => "state=silent means a link that is dead; loss=1% loses one of 100",
+            Self::TooFast { .. } => "`manyways lab bench` measures what this machine reaches",
+        }
+    }
+}
+
+/// What is probably not meant in a link.
+pub fn of_link(link: &LinkSpec) -> Vec<Doubt> {
+    let mut found: Vec<Doubt> =
+        [("down", &link.down), ("up", &link.up)].into_iter().filter_map(of_capacity).collect();
+    match [&link.down, &link.up].map(loses_all) {
+        [true, true] => found.push(Doubt::AllLost("loss")),
+        [true, false] => found.push(Doubt::AllLost("down-loss")),
+        [false, true] => found.push(Doubt::AllLost("up-loss")),
+        [false, false] => {}
+    }
+    found
+}
+
+/// What is probably not meant in changes to a link.
+pub fn of_changes(changes: &[Change]) -> Vec<Doubt> {
+    // A link without settings gives no doubt of its own.
+    let mut link = LinkSpec::new("changed");
+    changes.iter().for_each(|change| link.apply(change));
+    of_link(&link)
+}
+
+fn of_capacity((key, direction): (&'static str, &DirectionSpec)) -> Option<Doubt> {
+    let (rate, none) = match &direction.capacity {
+        CapacitySpec::Unlimited => return None,
+        CapacitySpec::Constant(rate) => (*rate, Doubt::NoRate(key)),
+        CapacitySpec::Trace { trace, .. } => (highest(trace), Doubt::NoCapacity(key)),
+    };
+    if rate.is_zero() {
+        Some(none)
+    } else if rate > FASTEST {
+        Some(Doubt::TooFast { key, rate })
+    } else {
+        None
+    }
+}
+
+fn highest(trace: &LinkTrace) -> Rate {
+    match trace {
+        LinkTrace::Rates(steps) => {
+            steps.steps().iter().map(|(_, rate)| *rate).max().unwrap_or_default()
+        }
+        // Opportunities coincide; over a period they are a rate.
+        LinkTrace::Opportunities { .. } => Rate::of(trace.size_per_period(), trace.period()),
+    }
+}
+
+fn loses_all(direction: &DirectionSpec) -> bool {
+    match direction.loss {
+        LossSpec::None => false,
+        LossSpec::Independent(loss) => loss >= 1.0,
+        LossSpec::GilbertElliott { loss_good, loss_bad, .. } => loss_good.min(loss_bad) >= 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_trace::link_text;
+
+    use super::*;
+
+    fn doubts(text: &str) -> Vec<Doubt> {
+        let mut read = |file: &str| match file {
+            "zeros" => Ok(b"0 0\n1 0\n".to_vec()),
+            "burst" => Ok(b"0 0\n1 40000\n2 0\n".to_vec()),
+            _ => Err("no such file".to_owned()),
+        };
+        let doubts = of_link(&LinkSpec::parse(text, &mut read).unwrap());
+        let words = text.split_once(':').map_or("", |(_, words)| words).split(',');
+        if let Ok(changes) = link_text::changes(words, &mut read) {
+            assert_eq!(of_changes(&changes), doubts, "{text}");
+        }
+        doubts
+    }
+
+    #[test]
+    fn a_link_that_carries_nothing_is_doubted() {
+        assert_eq!(doubts("wifi:down=0"), [Doubt::NoRate("down")]);
+        assert_eq!(doubts("wifi:up=0bit"), [Doubt::NoRate("up")]);
+        assert_eq!(doubts("wifi:down=trace:zeros"), [Doubt::NoCapacity("down")]);
+        assert_eq!(doubts("wifi:loss=100%"), [Doubt::AllLost("loss")]);
+        assert_eq!(doubts("wifi:up-loss=100%"), [Doubt::AllLost("up-loss")]);
+        assert_eq!(doubts("wifi:loss=ge:1%:1%:100%:100%"), [Doubt::AllLost("loss")]);
+        assert_eq!(doubts("wifi:loss=ge:1%:1%,down=10mbit,state=silent"), []);
+        assert_eq!(doubts("wifi"), []);
+    }
+
+    #[test]
+    fn a_rate_beyond_what_the_emulator_carries_is_doubted() {
+        let too_fast = |key, gigabits: u64| {
+            vec![Doubt::TooFast { key, rate: Rate::from_mbps(1_000 * gigabits) }]
+        };
+        assert_eq!(doubts("wifi:down=100gbit"), too_fast("down", 100));
+        assert_eq!(doubts("wifi:up=trace:burst"), too_fast("up", 40));
+        assert_eq!(doubts("wifi:down=10gbit,up=unlimited"), []);
+        let said = too_fast("down", 100)[0].to_string();
+        assert_eq!(said, "`down` is 100 Gbit/s, and the emulator carries about 10 Gbit/s");
+    }
+}

@@ -1,0 +1,135 @@
+use manyways_unit::Random;
+use proptest::prelude::*;
+
+use super::*;
+
+fn system(columns: usize, rows: &[Vec<f64>], seen: &[f64]) -> System {
+    System {
+        columns,
+        design: rows.concat(),
+        seen: seen.to_vec(),
+        assumed: vec![0.0; seen.len()],
+        follows: (0..seen.len()).map(|row| row > 0).collect(),
+    }
+}
+
+/// Where nothing is earlier or later.
+fn solved(system: &System) -> Vec<Column> {
+    solve(system, &[system.clone(), system.clone()]).columns
+}
+
+fn value(column: &Column) -> Option<f64> {
+    match column {
+        Column::Told { value, .. } => Some(*value),
+        _ => None,
+    }
+}
+
+#[test]
+fn of_columns_that_are_not_apart_only_those_are_named() {
+    // The second is twice the first, the fourth the sum of the first and the fifth, the last nothing.
+    let mut random = Random::new(2);
+    let mut row = || {
+        let [one, other, third] = [random.unit(), random.unit(), random.unit()];
+        vec![one, 2.0 * one, other, one + third, third, 0.0]
+    };
+    let rows: Vec<Vec<f64>> = (0..40).map(|_| row()).collect();
+    let seen: Vec<f64> = rows.iter().map(|row| 3.0 * row[2] + row[0] + 2.0 * row[4]).collect();
+    let columns = solved(&system(6, &rows, &seen));
+    assert_eq!(columns[0], Column::Mixed(vec![1, 3, 4]));
+    assert_eq!(columns[1], Column::Mixed(vec![0, 3, 4]));
+    assert!((value(&columns[2]).unwrap() - 3.0).abs() < 1e-12, "{columns:?}");
+    assert_eq!(columns[3], Column::Mixed(vec![0, 1, 4]));
+    assert_eq!(columns[4], Column::Mixed(vec![0, 1, 3]));
+    assert_eq!(columns[5], Column::Absent);
+}
+
+/// The first and the last of three fits that are bounded: by hand.
+#[test]
+fn what_would_be_negative_is_zero_and_the_others_are_fitted_again() {
+    let rows: Vec<Vec<f64>> = (0..8).map(|row| vec![1.0, f64::from(row)]).collect();
+    let seen: Vec<f64> = (0..8).map(|row| 7.0 - f64::from(row)).collect();
+    let columns = solved(&system(2, &rows, &seen));
+    let [Column::Told { value: mean, .. }, Column::Told { value: slope, free, .. }] = columns[..]
+    else {
+        panic!("{columns:?}")
+    };
+    assert!(
+        (mean - 3.5).abs() < 1e-12 && slope == 0.0 && (free + 1.0).abs() < 1e-12,
+        "{columns:?}"
+    );
+}
+
+/// A value whose rows lie alone has the scatter of all as its error, not that of its own.
+#[test]
+fn a_row_that_is_explained_by_one_column_alone_is_not_certain() {
+    let mut random = Random::new(4);
+    let mut rows: Vec<Vec<f64>> = vec![vec![1.0, 0.0]; 60];
+    rows.push(vec![1.0, 1.0]);
+    let mut noise = || random.unit() - 0.5;
+    let mut seen: Vec<f64> = (0..60).map(|_| 5.0 + noise()).collect();
+    seen.push(9.0);
+    let Column::Told { error, .. } = solved(&system(2, &rows, &seen))[1] else { panic!() };
+    assert!((0.2..0.5).contains(&error), "{error}");
+}
+
+#[test]
+fn what_is_assumed_is_in_the_error() {
+    let rows = vec![vec![1.0]; 20];
+    let mut system = system(1, &rows, &[5.0; 20]);
+    system.assumed = vec![0.3; 20];
+    let Column::Told { value, error, .. } = solved(&system)[0] else { panic!() };
+    assert!((value - 5.0).abs() < 1e-12 && (error - 0.3).abs() < 1e-12, "{value} {error}");
+}
+
+proptest! {
+    /// Whether a column is told does not depend on how large it or its rows are.
+    #[test]
+    fn units_do_not_matter(seed in any::<u64>(), scale in -9..9_i32) {
+        let mut random = Random::new(seed);
+        let mut row = || {
+            let [one, other] = [random.unit(), random.unit()];
+            vec![one, other, one + other, random.unit()]
+        };
+        let rows: Vec<Vec<f64>> = (0..30).map(|_| row()).collect();
+        let seen: Vec<f64> = rows.iter().map(|row| row.iter().sum()).collect();
+        let factor = 10_f64.powi(scale);
+        let scaled: Vec<Vec<f64>> =
+            rows.iter().map(|row| vec![row[0] * factor, row[1], row[2], row[3]]).collect();
+        let [before, after] = [&rows, &scaled].map(|rows| solved(&system(4, rows, &seen)));
+        for (one, other) in before.iter().zip(&after) {
+            prop_assert_eq!(value(one).is_some(), value(other).is_some());
+        }
+        prop_assert!((value(&before[3]).unwrap() - 1.0).abs() < 1e-9);
+    }
+
+    /// The bounded solution is the best one without negative values: a step from it in any direction
+    /// that is allowed leaves no less (the conditions of Karush, Kuhn and Tucker).
+    #[test]
+    fn bounded_solutions_are_optimal(seed in any::<u64>(), size in 1..6_usize) {
+        let mut random = Random::new(seed);
+        let mut cells = |count: usize| -> Vec<f64> { (0..count).map(|_| random.unit() - 0.5).collect() };
+        let mut triangle: Vec<Vec<f64>> = (0..size).map(|_| cells(size)).collect();
+        if size > 2 {
+            // One depends on another.
+            triangle.iter_mut().for_each(|row| row[1] = 2.0 * row[0]);
+        }
+        let right = cells(size);
+        let values = bounded(&triangle, &right);
+        let left: Vec<f64> =
+            triangle.iter().zip(&right).map(|(row, seen)| seen - dot(row, &values)).collect();
+        for (place, value) in values.iter().enumerate() {
+            let pull: f64 = triangle.iter().zip(&left).map(|(row, left)| row[place] * left).sum();
+            prop_assert!(*value >= 0.0 && pull < 1e-9, "{values:?} {pull}");
+            prop_assert!(*value == 0.0 || pull.abs() < 1e-9, "{values:?} {pull}");
+        }
+    }
+
+    #[test]
+    fn nothing_panics(
+        rows in prop::collection::vec(prop::collection::vec(-1e6..1e6_f64, 3), 0..20), seen in -1e9..1e9_f64,
+    ) {
+        let seen = vec![seen; rows.len()];
+        let _ = solved(&system(3, &rows, &seen));
+    }
+}

@@ -1,0 +1,433 @@
+use manyways_unit::Random;
+
+use super::*;
+use crate::radio::{profiles, workload};
+
+/// What a monitor without noise sees of a radio: its mean power in each step of so many nanoseconds,
+/// from `origin` on, with the middles of the steps.
+fn monitor(profile: &Profile, packets: &[Packet], step: u64, origin: u64) -> Vec<(Time, f64)> {
+    let mut joules: Vec<f64> = Vec::new();
+    let mut timeline = Timeline::new(profile);
+    let mut add = |segment: Segment| {
+        let [from, to] =
+            [segment.begins, segment.ends].map(|time| time.as_nanos().saturating_sub(origin));
+        let last = if to > from { (to - 1) / step } else { from / step };
+        if joules.len() <= last as usize {
+            joules.resize(last as usize + 1, 0.0);
+        }
+        for place in from / step..=last {
+            let part = ((place + 1) * step).min(to).saturating_sub((place * step).max(from));
+            let share = if to > from { part as f64 / (to - from) as f64 } else { 1.0 };
+            joules[place as usize] += segment.joules * share;
+        }
+    };
+    packets.iter().for_each(|packet| timeline.next(packet, &mut add));
+    timeline.end(&mut add);
+    let sample = |(place, joules): (u64, &f64)| {
+        let at = Time::from_nanos(origin + place * step + step / 2);
+        (at, joules / Span::from_nanos(step).as_secs_f64())
+    };
+    (0..).zip(&joules).map(sample).collect()
+}
+
+fn fit(profile: &Profile, packets: &[Packet], samples: &[(Time, f64)], window: Span) -> Fit {
+    let mut monitor = Monitor::new(window);
+    samples.iter().for_each(|(at, watts)| monitor.sample(*at, *watts));
+    let mut fit = Fit::new(profile, monitor).unwrap();
+    packets.iter().for_each(|packet| fit.packet(packet));
+    fit
+}
+
+/// Whether each column of a design is determined by its rows, by elimination: the reduced row echelon
+/// form has a row that holds nothing but the column.
+fn determined(fit: &Fit) -> Vec<bool> {
+    let columns = fit.quantities.len();
+    let (system, _) = fit.lanes[0].clone().system(columns, fit.first.unwrap().as_nanos());
+    let rows: Vec<&[f64]> = system.design.chunks_exact(columns).collect();
+    let length = |column: usize| rows.iter().map(|row| row[column].powi(2)).sum::<f64>().sqrt();
+    let lengths: Vec<f64> = (0..columns).map(length).collect();
+    // So many sums with random weights have the same row space.
+    let mut random = Random::new(3);
+    let mut mixed = vec![vec![0.0; columns]; 2 * columns];
+    for row in &rows {
+        let cells = row.iter().zip(&lengths).enumerate().filter(|(_, (cell, _))| **cell != 0.0);
+        let cells: Vec<(usize, f64)> =
+            cells.map(|(place, (cell, length))| (place, cell / length)).collect();
+        for sum in &mut mixed {
+            let weight = random.unit() - 0.5;
+            cells.iter().for_each(|(place, cell)| sum[*place] += weight * cell);
+        }
+    }
+    let (mut pivots, mut next) = (Vec::new(), 0);
+    let mut free: Vec<usize> = (0..columns).collect();
+    while next < mixed.len() {
+        let cells =
+            (next..mixed.len()).flat_map(|row| free.iter().map(move |column| (row, *column)));
+        let size = |(row, column): &(usize, usize)| mixed[*row][*column].abs();
+        let best = cells.max_by(|one, other| size(one).total_cmp(&size(other)));
+        let Some((row, column)) = best.filter(|best| size(best) > 1e-5) else { break };
+        mixed.swap(next, row);
+        let pivot = mixed[next].clone();
+        for (_, row) in mixed.iter_mut().enumerate().filter(|(place, _)| *place != next) {
+            let share = row[column] / pivot[column];
+            row.iter_mut().zip(&pivot).for_each(|(cell, other)| *cell -= share * other);
+        }
+        free.retain(|one| *one != column);
+        pivots.push((next, column));
+        next += 1;
+    }
+    let is_alone = |(row, column): &(usize, usize)| {
+        free.iter().all(|other| (mixed[*row][*other] / mixed[*row][*column]).abs() < 1e-3)
+    };
+    let alone = pivots.iter().filter(|pivot| is_alone(pivot));
+    let alone: Vec<usize> = alone.map(|(_, column)| *column).collect();
+    (0..columns).map(|column| alone.contains(&column)).collect()
+}
+
+/// Transfers of many packets, each with other distances and of another length.
+fn bulk(direction: Direction, every: u64) -> Vec<Packet> {
+    let mut packets = Vec::new();
+    for transfer in 0..20_u64 {
+        // None begins at the same part of a window.
+        let begins = transfer * 37_000_000_000 + transfer * transfer * 7_654_321;
+        for number in 0..40 * (transfer % 7 + 1) {
+            let at = Time::from_nanos(begins + number * every * (1 + transfer % 3));
+            let bytes = 1_500 - 100 * (number % 5) as u32;
+            packets.push(Packet { at, direction, bytes, app: 0, session: transfer as u32 });
+        }
+    }
+    packets
+}
+
+fn heartbeats(secs: u64) -> Vec<Packet> {
+    workload::heartbeats(Span::from_secs(secs), 100, Span::from_secs(900)).collect()
+}
+
+fn app(name: &str, seed: u64, lasts: Span) -> Vec<Packet> {
+    let app = workload::apps::APPS.iter().find(|one| one.name == name).unwrap();
+    workload::alone(app, seed, lasts).collect()
+}
+
+/// Half an hour of a user's day, from noon on.
+fn day() -> Vec<Packet> {
+    let noon = Time::from_millis(12 * 3_600_000);
+    let all = workload::mixed(4, Span::from_secs(12 * 3_600 + 1_800));
+    all.skip_while(|packet| packet.at < noon).collect()
+}
+
+fn traces() -> Vec<(&'static str, Vec<Packet>)> {
+    let lasts = Span::from_secs(900);
+    vec![
+        ("heartbeats", heartbeats(30)),
+        ("im", app("im", 7, lasts)),
+        ("news", app("news", 2, lasts)),
+        ("social", app("social", 4, lasts)),
+        ("bulk up", bulk(Direction::Up, 3_000_000)),
+        ("bulk down", bulk(Direction::Down, 1_200_000)),
+        ("mixed day", day()),
+    ]
+}
+
+/// Asserts that every number that the rows determine is found again, and that no other one is told.
+/// Returns how many are told.
+fn assert_told(
+    what: &str,
+    profile: &Profile,
+    packets: &[Packet],
+    samples: &[(Time, f64)],
+    window: Span,
+) -> usize {
+    let fit = fit(profile, packets, samples, window);
+    let determined = determined(&fit);
+    let powers = fit.finish().unwrap_or_else(|error| panic!("{what}: {error}"));
+    for ((quantity, finding), is_determined) in powers.numbers.iter().zip(determined) {
+        let own = profile.number(*quantity);
+        let found = powers.told(*quantity);
+        assert_eq!(found.is_some(), is_determined, "{what}: {quantity:?} {finding:?}");
+        let is_near = |found: Fitted| (found.value - own).abs() <= (0.01 * own).max(1e-6);
+        assert!(found.is_none_or(is_near), "{what}: {quantity:?} {finding:?} and not {own}");
+    }
+    powers.numbers.iter().filter(|(quantity, _)| powers.told(*quantity).is_some()).count()
+}
+
+#[test]
+fn what_can_be_told_is_told_of_every_profile_by_every_monitor() {
+    for (trace, packets) in traces() {
+        for (name, _) in profiles::all() {
+            let profile = profiles::named(name).unwrap().unwrap();
+            // From the first packet on, or from some moment before.
+            let begin = packets[0].at.as_nanos();
+            let mut told = 0;
+            for (step, window, origin) in [
+                (100, 1_000, begin),
+                (100, 100, begin.saturating_sub(123_456_789)),
+                (10, 1_000, begin),
+            ] {
+                let what = format!("{trace} on {name}, {step} ms, windows of {window} ms");
+                let samples = monitor(&profile, &packets, step * 1_000_000, origin);
+                told += assert_told(&what, &profile, &packets, &samples, Span::from_millis(window));
+            }
+            assert!(told > 0, "{trace} on {name}");
+        }
+    }
+}
+
+#[test]
+fn what_can_be_told_is_told_by_a_fast_monitor() {
+    let lasts = Span::from_secs(180);
+    let short = |packets: Vec<Packet>| -> Vec<Packet> {
+        let end = packets[0].at + lasts;
+        packets.into_iter().take_while(|packet| packet.at < end).collect()
+    };
+    for (trace, packets) in [
+        ("heartbeats", short(heartbeats(30))),
+        ("social", short(app("social", 4, lasts))),
+        ("bulk up", short(bulk(Direction::Up, 3_000_000))),
+    ] {
+        for (name, _) in profiles::all() {
+            let profile = profiles::named(name).unwrap().unwrap();
+            let samples = monitor(&profile, &packets, 1_000_000, packets[0].at.as_nanos());
+            for window in [50, 1_000] {
+                let what = format!("{trace} on {name}, 1 ms, windows of {window} ms");
+                assert_told(&what, &profile, &packets, &samples, Span::from_millis(window));
+            }
+        }
+    }
+}
+
+/// A packet every 30 s: what comes with it always comes together.
+#[test]
+fn of_heartbeats_only_what_lasts_is_told() {
+    let profile = profiles::named("lte").unwrap().unwrap();
+    let packets = heartbeats(30);
+    let samples = monitor(&profile, &packets, 100_000_000, 0);
+    let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+    let finding = |wanted: Quantity| {
+        let found = powers.numbers.iter().find(|(quantity, _)| *quantity == wanted);
+        &found.unwrap().1
+    };
+    let together = [
+        Quantity::PerMbit(Direction::Up),
+        Quantity::State(0),
+        Quantity::State(1),
+        Quantity::Promotion(3),
+    ];
+    for one in together {
+        let others: Vec<Quantity> = together.into_iter().filter(|other| *other != one).collect();
+        assert_eq!(*finding(one), Finding::NotApart(others));
+    }
+    for never in [Quantity::Transfer(Direction::Up), Quantity::PerMbit(Direction::Down)] {
+        assert_eq!(*finding(never), Finding::NotSeen);
+    }
+    assert!((powers.told(Quantity::State(2)).unwrap().value - 1.091).abs() < 1e-9);
+}
+
+/// What is added to the samples does not make an error larger than the one that is told says.
+#[test]
+fn errors_are_as_large_as_noise_and_clocks_make_them() {
+    for (what, white, drift, late) in [
+        ("white noise", 0.5, 0.0, 0),
+        ("noise that lasts", 0.05, 0.99, 0),
+        ("a clock that is late", 0.0, 0.0, 40),
+    ] {
+        let (mut all, mut far) = (0, 0);
+        for (trace, packets) in traces() {
+            for name in ["lte", "att-hspa", "5g-sa", "wifi"] {
+                let profile = profiles::named(name).unwrap().unwrap();
+                let mut random = Random::new(5);
+                let mut noise = 0.0;
+                let mut samples = monitor(&profile, &packets, 100_000_000, 0);
+                for (at, watts) in &mut samples {
+                    noise = drift * noise + white * 12_f64.sqrt() * (random.unit() - 0.5);
+                    *watts += noise;
+                    *at += Span::from_millis(late);
+                }
+                let window = Span::from_secs(1);
+                let powers = fit(&profile, &packets, &samples, window).finish().unwrap();
+                for (quantity, finding) in &powers.numbers {
+                    let Finding::Told(found) = finding else { continue };
+                    let off = (found.value - profile.number(*quantity)).abs();
+                    all += 1;
+                    far += usize::from(off > 2.0 * found.error + 1e-6);
+                    assert!(
+                        off <= 4.0 * found.error + 1e-6,
+                        "{what}, {trace} on {name}: {quantity:?} {found:?}"
+                    );
+                }
+            }
+        }
+        assert!(far * 20 <= all, "{what}: {far} of {all}");
+    }
+}
+
+/// Of two columns that are nearly the same, noise leaves only large errors.
+#[test]
+fn what_is_hardly_apart_is_vague() {
+    let profile = profiles::named("lte").unwrap().unwrap();
+    let packets = app("im", 7, Span::from_secs(3_600));
+    let mut samples = monitor(&profile, &packets, 100_000_000, 0);
+    let mut random = Random::new(1);
+    samples.iter_mut().for_each(|(_, watts)| *watts += 0.2 * (random.unit() - 0.5));
+    let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+    let is_vague =
+        |quantity| powers.told(quantity).is_some() && profile.is_vague(&powers, quantity);
+    for way in [Direction::Up, Direction::Down] {
+        assert!(is_vague(Quantity::PerMbit(way)), "{powers:#?}");
+    }
+    assert!(is_vague(Quantity::State(1)) && !is_vague(Quantity::State(2)), "{powers:#?}");
+    let after = profile.clone().with_powers(&powers, "a monitor").profile;
+    assert_eq!(after.transfer.send_per_mbit, profile.transfer.send_per_mbit);
+}
+
+#[test]
+fn a_clock_that_is_half_a_sample_off_is_noticed() {
+    let profile = profiles::named("lte").unwrap().unwrap();
+    let packets = app("im", 7, Span::from_secs(3_600));
+    let samples = monitor(&profile, &packets, 100_000_000, 0);
+    for (millis, offset) in [(0, None), (50, Some(53.0))] {
+        // Stamped when they begin.
+        let early = |(at, watts): &(Time, f64)| {
+            (Time::from_nanos(at.as_nanos() - millis * 1_000_000), *watts)
+        };
+        let samples: Vec<(Time, f64)> = samples.iter().map(early).collect();
+        let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+        let found = powers.offset.map(|offset| (offset * 1e3).round());
+        assert_eq!(found, offset, "{millis}");
+    }
+}
+
+/// A window is one sample at least, however short it is wished.
+#[test]
+fn windows_are_no_shorter_than_samples() {
+    let profile = profiles::named("att-hspa").unwrap().unwrap();
+    let packets = day();
+    let samples = monitor(&profile, &packets, 1_000_000_000, 0);
+    let powers = fit(&profile, &packets, &samples, Span::from_millis(100)).finish().unwrap();
+    assert_eq!((powers.window, powers.sampled), (Span::from_secs(1), Span::from_secs(1)));
+    for place in 0..3 {
+        let quantity = Quantity::State(place);
+        let found = powers.told(quantity).unwrap();
+        assert!((found.value - profile.number(quantity)).abs() < 1e-6, "{place}: {found:?}");
+    }
+}
+
+/// What lasts into the next window is not where it is looked for.
+#[test]
+fn a_promotion_that_lasts_has_an_error() {
+    let profile = profiles::named("lte").unwrap().unwrap();
+    let promotion = Quantity::Promotion(3);
+    let mut without = profile.clone();
+    without.states[3].promotion = Energy::ZERO;
+    let packets = app("social", 4, Span::from_secs(3_600));
+    let mut samples = monitor(&without, &packets, 100_000_000, 0);
+    let mut timeline = Timeline::new(&profile);
+    for packet in &packets {
+        timeline.next(packet, |segment| {
+            let Phase::Promotion(_) = segment.phase else { return };
+            // Over 260 ms behind the packet.
+            for part in 0..26 {
+                let at = segment.begins.as_nanos() + part * 10_000_000;
+                samples[(at / 100_000_000) as usize].1 += segment.joules / 26.0 / 0.1;
+            }
+        });
+    }
+    let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+    let found = powers.told(promotion).unwrap();
+    let off = (found.value - profile.number(promotion)).abs();
+    assert!(off > 0.02 && off < 3.0 * found.error, "{found:?}");
+}
+
+#[test]
+fn no_number_is_negative() {
+    let profile = profiles::named("att-hspa").unwrap().unwrap();
+    let packets = day();
+    let mut samples = monitor(&profile, &packets, 100_000_000, 0);
+    let honest = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+    assert!(
+        honest.numbers.iter().all(|(quantity, _)| {
+            honest.told(*quantity).is_none_or(|fitted| !fitted.is_bounded())
+        })
+    );
+    // As if being brought back gave energy.
+    let mut timeline = Timeline::new(&profile);
+    for packet in &packets {
+        timeline.next(packet, |segment| {
+            if let Phase::Promotion(_) = segment.phase {
+                samples[(segment.begins.as_nanos() / 100_000_000) as usize].1 -= 8.0;
+            }
+        });
+    }
+    let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+    for (quantity, finding) in &powers.numbers {
+        let Finding::Told(found) = finding else { continue };
+        assert!(found.value >= 0.0 && found.free <= found.value, "{quantity:?} {found:?}");
+    }
+    let found = powers.told(Quantity::Promotion(2)).unwrap();
+    assert!(found.value == 0.0 && (found.free + 0.25).abs() < 0.01, "{found:?}");
+}
+
+#[test]
+fn the_rest_of_the_device_is_in_all_powers() {
+    let profile = profiles::named("5g-sa").unwrap().unwrap();
+    let packets = app("news", 2, Span::from_secs(3_600));
+    let mut samples = monitor(&profile, &packets, 100_000_000, 0);
+    samples.iter_mut().for_each(|(_, watts)| *watts += 0.8);
+    let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+    for (quantity, finding) in &powers.numbers {
+        let Finding::Told(found) = finding else { continue };
+        let rest = match quantity {
+            Quantity::Transfer(_) | Quantity::State(_) => 0.8,
+            _ => 0.0,
+        };
+        assert!((found.value - rest - profile.number(*quantity)).abs() < 1e-6, "{quantity:?}");
+    }
+    let rest = profile.rest_of_device(&powers).unwrap();
+    assert!((rest - 0.8).abs() < 1e-6, "{rest}");
+    let after = profile.clone().with_powers(&powers, "a monitor").profile;
+    let state = |profile: &Profile| profile.states[0].power.as_watts();
+    assert!((state(&after) - state(&profile)).abs() < 1e-5, "{after:?}");
+}
+
+/// Of any length, windows of a long silence are whole.
+#[test]
+fn windows_are_lost_to_no_rounding() {
+    let profile = profiles::named("att-hspa").unwrap().unwrap();
+    for millis in [100, 300, 700, 1_000] {
+        let packets: Vec<Packet> =
+            workload::heartbeats(Span::from_secs(3_000), 1, Span::from_secs(3_000)).collect();
+        let samples = monitor(&profile, &packets, millis * 1_000_000, 0);
+        let [lane, ..] = fit(&profile, &packets, &samples, Span::from_millis(millis)).lanes;
+        // The first packet is in the first one.
+        assert_eq!(lane.system(COLUMNS, 0).1.len() as u64, 3_000_000 / millis - 1, "{millis}");
+    }
+}
+
+/// Those of the profile of that test.
+const COLUMNS: usize = 9;
+
+#[test]
+fn what_is_never_seen_is_not_told() {
+    let profile = profiles::named("att-hspa").unwrap().unwrap();
+    // Always awake: the later states never come.
+    let packets: Vec<Packet> =
+        workload::heartbeats(Span::from_secs(2), 100, Span::from_secs(600)).collect();
+    let samples: Vec<(Time, f64)> =
+        (0..5_900).map(|tenth| (Time::from_millis(tenth * 100), 0.9)).collect();
+    let powers = fit(&profile, &packets, &samples, Span::from_secs(1)).finish().unwrap();
+    for (quantity, finding) in &powers.numbers {
+        match quantity {
+            Quantity::State(0) | Quantity::PerMbit(Direction::Up) => {}
+            _ => assert_eq!(*finding, Finding::NotSeen, "{quantity:?}"),
+        }
+    }
+    assert_eq!(powers.explained, 0.0, "nothing varies");
+}
+
+#[test]
+fn too_little_is_said_to_be() {
+    let profile = profiles::named("lte").unwrap().unwrap();
+    let mut monitor = Monitor::new(Span::from_secs(1));
+    monitor.sample(Time::ZERO, 1.0);
+    let fit = Fit::new(&profile, monitor).unwrap();
+    assert_eq!(fit.finish(), Err(NoPowers::TooFew(0)));
+}

@@ -1,0 +1,142 @@
+//! The events of a bond, for event logs.
+
+use std::collections::BTreeMap;
+
+use manyways_record::event::EventFamily;
+use serde::{Deserialize, Serialize};
+
+/// What happens in a bond, as its client sees it. Byte counts are those of applications.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum BondEvent {
+    /// A path of a bond came up, does not get through, sleeps or went.
+    BondPath {
+        /// Name of the path.
+        path: String,
+        /// `up`, `suspect`, `asleep`, `down`.
+        state: String,
+    },
+    /// A bond carries a connection from now on.
+    BondOpen(BondOpen),
+    /// A policy decided about a connection of a bond, at its beginning or while it was under way.
+    BondPolicy {
+        /// Which connection; none of one that the bond does not carry.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stream: Option<u64>,
+        /// Where it goes.
+        to: String,
+        /// The rule; none for the default.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// `bond`, `direct`, `block`.
+        decision: String,
+    },
+    /// A connection that a bond carried is over.
+    BondClose {
+        /// Which one.
+        stream: u64,
+        /// How long it lasted.
+        seconds: f64,
+        /// What the application sent.
+        up_bytes: u64,
+        /// What came for it.
+        down_bytes: u64,
+        /// What was carried for that by path, all copies counted.
+        paths: BTreeMap<String, BondShare>,
+    },
+    /// A bond sent bytes again since their path does not get through. Totals since it began.
+    BondReinjection {
+        /// Bytes that were sent again.
+        bytes: u64,
+        /// Of these, those that their path brought after all.
+        spurious_bytes: u64,
+    },
+}
+
+impl EventFamily for BondEvent {
+    const NAMES: &'static [&'static str] =
+        &["bond-path", "bond-open", "bond-policy", "bond-close", "bond-reinjection"];
+}
+
+/// A connection that a bond carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BondOpen {
+    /// Counted from zero.
+    pub stream: u64,
+    /// Where it goes: an address or a name, and the port.
+    pub to: String,
+    /// The name of the server, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// The application, where a rule asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
+    /// The rule of the policy; none for the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+/// What one path carried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BondShare {
+    /// From the device.
+    pub sent: u64,
+    /// To the device.
+    pub received: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_record::event::{Header, Record, line, parse};
+    use manyways_unit::{Span, Time};
+
+    use super::*;
+
+    #[test]
+    fn every_event_reads_back_and_is_documented() {
+        let at = |millis, event| Record { time: Time::from_millis(millis), event };
+        let records = vec![
+            at(410, BondEvent::BondPath { path: "lte".into(), state: "suspect".into() }),
+            at(
+                420,
+                BondEvent::BondOpen(BondOpen {
+                    stream: 0,
+                    to: "192.0.2.1:443".into(),
+                    domain: Some("www.example.com".into()),
+                    process: None,
+                    rule: Some("calls".into()),
+                }),
+            ),
+            at(
+                430,
+                BondEvent::BondPolicy {
+                    stream: Some(0),
+                    to: "192.0.2.1:443".into(),
+                    rule: None,
+                    decision: "bond".into(),
+                },
+            ),
+            at(440, BondEvent::BondReinjection { bytes: 1_400, spurious_bytes: 0 }),
+            at(
+                450,
+                BondEvent::BondClose {
+                    stream: 0,
+                    seconds: 0.03,
+                    up_bytes: 77,
+                    down_bytes: 1_000,
+                    paths: [("lte".to_owned(), BondShare { sent: 77, received: 1_000 })].into(),
+                },
+            ),
+        ];
+        let header = Header::new("test", "0", Span::ZERO);
+        let text: String = records.iter().map(line).collect();
+        let read = parse(format!("{}{text}", line(&header)).as_bytes()).unwrap();
+        assert_eq!((read.records, read.skipped), (records, 0));
+        let document = include_str!("../../../../docs/event-log.md");
+        for name in BondEvent::NAMES {
+            assert!(text.contains(&format!("\"event\":\"{name}\"")), "{name} is not above");
+            assert!(document.contains(&format!("`{name}`")), "{name} is not documented");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A fetch to which nothing comes: when the user is told, and when the fetch ends.
+
+use manyways_unit::{Span, Time};
+
+use super::path::Path;
+use super::transfer::{IdleNotice, Phase};
+use super::{FaultClass, Fetch, Note, Output, Range, Reason};
+
+/// The user is told when nothing has come for this long.
+const IDLE_NOTICE_AFTER: Span = Span::from_secs(10);
+
+impl Fetch {
+    /// Bytes came that were needed.
+    pub(super) fn on_useful_bytes(&mut self, now: Time) {
+        if self.is_idle(now) {
+            // What failed while all paths were idle was no fault of the path.
+            self.paths.values_mut().for_each(|path| path.failures = 0);
+        }
+        self.phase = Phase::Receiving;
+        self.last_useful_at = now;
+        self.idle_notice = IdleNotice::Pending;
+    }
+
+    /// Whether something had come and then all paths went idle.
+    pub(super) fn is_idle(&self, now: Time) -> bool {
+        self.phase == Phase::Receiving && self.last_useful_at + self.config.stall <= now
+    }
+
+    /// Whether nothing comes because the reader takes nothing.
+    pub(super) fn waits_for_reader(&self) -> bool {
+        let is_there =
+            |goal| self.final_goal() > Some(goal) && self.done.covers(Range::new(0, goal));
+        self.config.ahead.is_some()
+            && (self.goal().is_some_and(is_there)
+                || self.requests.values().any(|request| self.is_reader_blocked(request)))
+    }
+
+    /// When an idle fetch ends. A path that has just joined gets the time to connect.
+    pub(super) fn idle_deadline(&self) -> Time {
+        (self.last_useful_at + self.config.silence).max(self.last_joined_at + self.config.connect)
+    }
+
+    /// When the user is to be told that nothing comes, and when the fetch ends.
+    pub(super) fn idle_wakeups(&self) -> impl Iterator<Item = Time> {
+        let notice = (self.idle_notice == IdleNotice::Pending)
+            .then(|| self.last_useful_at + IDLE_NOTICE_AFTER);
+        let is_waiting = self.waits_for_reader();
+        let all = Some(self.idle_deadline()).into_iter().chain(notice);
+        all.filter(move |_| !is_waiting)
+    }
+
+    pub(super) fn note_idle(&mut self, now: Time) {
+        let is_due = self.last_useful_at + IDLE_NOTICE_AFTER <= now && !self.waits_for_reader();
+        if self.idle_notice == IdleNotice::Pending && is_due && !self.paths.is_empty() {
+            self.idle_notice = IdleNotice::Given;
+            let lasted = now.since(self.last_useful_at);
+            let left = self.idle_deadline().since(now);
+            self.outputs.push_back(Output::Note(Note::Quiet { lasted, left }));
+        }
+    }
+
+    /// Why an idle fetch ends: nothing came, unless a path failed for another reason.
+    pub(super) fn idle_failure(&self, now: Time) -> Reason {
+        let is_silent = |path: &Path| {
+            path.fault.as_ref().is_none_or(|fault| {
+                matches!(fault.class, FaultClass::Stalled | FaultClass::Dns | FaultClass::Down)
+            })
+        };
+        let mut alive = self.paths.values().filter(|path| !path.state.is_dropped());
+        if self.phase == Phase::Receiving && alive.all(is_silent) {
+            return Reason::Silence(now.since(self.last_useful_at));
+        }
+        self.no_path_left()
+    }
+
+    pub(super) fn no_path_left(&self) -> Reason {
+        let faults = self.paths.iter();
+        let faults = faults.filter_map(|(id, path)| Some((*id, path.fault.clone()?)));
+        Reason::NoPathLeft(faults.collect())
+    }
+}

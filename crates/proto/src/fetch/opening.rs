@@ -1,0 +1,266 @@
+//! Responses: the first one says what the object is, and later ones must be of the same object.
+
+use manyways_unit::Time;
+
+use super::answer::{judge, judge_whole};
+use super::object::{FirstRequest, ObjectState, Versions, WholeOnly};
+use super::path::{DropCause, PathState};
+use super::request::{Asked, Reply};
+use super::{
+    Fault, FaultClass, Fetch, Head, Note, Object, Output, Range, Reason, RequestId, Unfit,
+};
+
+/// What the head of a first response says of the object.
+enum First {
+    /// The object has this length, if it is known.
+    Object(Option<u64>),
+    /// The length that the caller expected is wrong: nothing is there.
+    PastEnd,
+    /// The server does not give the object out.
+    Refused(u16),
+}
+
+impl Fetch {
+    pub(super) fn on_head(&mut self, now: Time, id: RequestId, head: &Head) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        if request.is_answered() {
+            let fault = Fault::passing(FaultClass::Protocol, "a second answer to one request");
+            return self.on_request_failed(now, id, fault);
+        }
+        request.reply = Reply::Begun;
+        if let Some(path) = self.paths.get_mut(&request.path) {
+            path.last_activity_at = now;
+            path.response_delay = Some(now.since(request.sent));
+            if !path.throughput.is_running() {
+                path.throughput.resume(now);
+                path.window.begin_round(now);
+            }
+        }
+        if self.object.is_unknown() {
+            self.on_first_response(now, id, head);
+        } else {
+            self.on_later_response(now, id, head);
+        }
+    }
+
+    fn on_first_response(&mut self, now: Time, id: RequestId, head: &Head) {
+        let length = match self.read_first(id, head) {
+            Ok(First::Object(length)) => length,
+            Ok(First::PastEnd) => {
+                self.object = ObjectState::Unknown { expected_length: None };
+                return self.cancel(now, id);
+            }
+            Ok(First::Refused(status)) => return self.on_refused_status(id, status),
+            Err(words) => return self.fail(Reason::Nonsense(words.to_owned())),
+        };
+        let why = self.whole_only_because(head, length);
+        let Some(request) = self.requests.get(&id) else { return };
+        let (path, start) = (request.path, request.requested.start);
+        let is_part = head.status == 206 && Some(request.requested.len()) != length;
+        // A part that cannot be combined with others is of no use where all may be requested.
+        if why.is_some() && is_part && (start > 0 || self.budget(path) == u64::MAX) {
+            self.object = ObjectState::Unknown { expected_length: None };
+            self.first_request = FirstRequest::Whole;
+            return self.cancel(now, id);
+        }
+        self.adopt(now, id, head, length, why);
+        // With one path there is nothing to say about not using another.
+        if let Some(why) = why
+            && self.paths.len() > 1
+        {
+            self.outputs.push_back(Output::Note(why.into()));
+        }
+    }
+
+    /// What a first response says of the object, or how it contradicts itself.
+    fn read_first(&mut self, id: RequestId, head: &Head) -> Result<First, &'static str> {
+        let Some(request) = self.requests.get_mut(&id) else { return Ok(First::PastEnd) };
+        match (head.status, request.is_plain_get(), head.content_range) {
+            (200, ..) => Ok(First::Object(head.length)),
+            (206, false, Some(Some(content_range))) => {
+                let object = Object { length: content_range.length, validator: None };
+                let Ok(range) = judge(head, request.requested, &object) else {
+                    return Err("its Content-Range is not what was asked for");
+                };
+                request.requested = range;
+                if content_range.length.is_none() {
+                    return Err("it sent a part of the object and not the whole length");
+                }
+                self.ranges.saw_part();
+                Ok(First::Object(content_range.length))
+            }
+            (206, true, _) => Err("it sent a part of the object although all was asked for"),
+            (206, false, _) => Err("its Content-Range is missing or unreadable"),
+            // Nothing of an empty object can be in a range.
+            (416, false, Some(Some(range))) if range.length == Some(0) => {
+                Ok(First::Object(Some(0)))
+            }
+            (416, false, _) if request.requested.start > 0 => Ok(First::PastEnd),
+            (status, ..) => Ok(First::Refused(status)),
+        }
+    }
+
+    /// Why no other response can be combined with this first one, if none can.
+    fn whole_only_because(&self, head: &Head, length: Option<u64>) -> Option<WholeOnly> {
+        if head.encoded {
+            Some(WholeOnly::Encoded)
+        } else if length.is_none() {
+            Some(WholeOnly::NoLength)
+        } else if head.refuses_ranges || self.ranges.is_ignored() {
+            Some(WholeOnly::NoRanges)
+        } else if head.validator.is_none() {
+            Some(WholeOnly::NoValidator)
+        } else {
+            None
+        }
+    }
+
+    /// The object is the one that a first response brings.
+    fn adopt(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        head: &Head,
+        length: Option<u64>,
+        why: Option<WholeOnly>,
+    ) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let mut why = why;
+        if head.status == 200 {
+            // A server that ignores ranges sends everything, whatever was requested.
+            if !request.is_plain_get() {
+                self.ranges.saw_whole();
+                if request.requested.start > 0 {
+                    why = why.or(Some(WholeOnly::NoRanges));
+                }
+            }
+            request.requested = Range::new(0, length.unwrap_or(u64::MAX));
+            request.next_offset = 0;
+        }
+        let (path, requested, planned_end) = (request.path, request.requested, request.end);
+        let planned_end = self.object.take_expected_length().map(|_| planned_end);
+        let budget = self.budget_without(path, Some(id)).saturating_add(requested.start);
+        let object = Object { length, validator: head.validator.clone() };
+        self.object = match why {
+            None => ObjectState::Ranged(object),
+            Some(why) => ObjectState::WholeOnly { object, why },
+        };
+        let goal = self.goal().unwrap_or(u64::MAX);
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.end = requested.end.min(budget).min(goal);
+            if self.object.is_ranged() {
+                request.end = request.end.min(planned_end.unwrap_or(u64::MAX));
+            }
+        }
+        self.clamp_other_requests(now, id, length);
+        self.grant(id);
+        self.outputs.push_back(Output::Sized(length));
+        self.note_refusals();
+    }
+
+    /// The object is there after all, so that paths whose servers refused it are worth a note.
+    /// Where all of them refuse, the failure of the fetch says so once.
+    fn note_refusals(&mut self) {
+        for (id, path) in &mut self.paths {
+            if path.state.refusal().is_some()
+                && let Some(fault) = path.fault.clone()
+            {
+                path.state = PathState::Dropped(DropCause::Failed);
+                self.outputs.push_back(Output::Note(Note::Dropped { path: *id, fault }));
+            }
+        }
+    }
+
+    /// Other requests were sent before the length was known: they have to be within it.
+    fn clamp_other_requests(&mut self, now: Time, first: RequestId, length: Option<u64>) {
+        let others: Vec<RequestId> =
+            self.requests.keys().copied().filter(|id| *id != first).collect();
+        for id in others {
+            let Some(request) = self.requests.get_mut(&id) else { continue };
+            let limit = length.unwrap_or(0);
+            if !self.object.is_ranged() || request.requested.start >= limit {
+                self.cancel(now, id);
+            } else if !request.is_plain_get() {
+                request.requested.end = request.requested.end.min(limit);
+                request.end = request.end.min(limit);
+            }
+        }
+    }
+
+    /// The first response does not bring the object. Another path may be luckier: it may reach
+    /// another server, or come from another country.
+    fn on_refused_status(&mut self, id: RequestId, status: u16) {
+        let Some(path) = self.requests.remove(&id).map(|request| request.path) else { return };
+        self.outputs.push_back(Output::Cancel { request: id });
+        let Some(path) = self.paths.get_mut(&path) else { return };
+        path.throughput.pause();
+        path.state = PathState::Dropped(DropCause::Refused(status));
+        let words = format!("the server answered with status {status}");
+        path.fault = Some(Fault::lasting(FaultClass::Unfit, words));
+    }
+
+    /// A later response must be of the same object.
+    fn on_later_response(&mut self, now: Time, id: RequestId, head: &Head) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Some(object) = self.object.known() else { return };
+        let path = request.path;
+        let judged = match (request.asked, object.length) {
+            // It was sent before another response was the first.
+            (Asked::Whole, Some(length)) => {
+                judge_whole(head, object).map(|()| Range::new(0, length))
+            }
+            (asked, _) => judge(head, request.requested, object).and_then(|range| {
+                // Without If-Range only the validator tells which version the bytes are of.
+                let is_proved = asked == Asked::ConditionalRange || head.validator.is_some();
+                if is_proved { Ok(range) } else { Err(Unfit::Changed) }
+            }),
+        };
+        let unfit = match judged {
+            Ok(range) => {
+                request.requested = range;
+                request.end = request.end.min(range.end);
+                if !request.is_plain_get() {
+                    self.ranges.saw_part();
+                }
+                return self.grant(id);
+            }
+            Err(unfit) => unfit,
+        };
+        if unfit == Unfit::NoRanges && !self.ranges.works() {
+            return self.fall_back_to_whole(now, id);
+        }
+        self.cancel(now, id);
+        let is_busy = matches!(unfit, Unfit::Status(429 | 500..=599));
+        let fault = Fault { class: FaultClass::Unfit, words: unfit.to_string(), again: is_busy };
+        if unfit == Unfit::Changed {
+            self.versions = Versions::Differ;
+            self.fail_path_with(now, path, fault, DropCause::OtherVersion);
+        } else {
+            self.fail_path(now, path, fault);
+        }
+    }
+
+    /// The server does not support range requests after all. Only a plain response can go on.
+    fn fall_back_to_whole(&mut self, now: Time, asker: RequestId) {
+        self.ranges.saw_whole();
+        self.object.restrict(WholeOnly::NoRanges);
+        self.outputs.push_back(Output::Note(Note::NoRanges));
+        self.cancel(now, asker);
+        let ranged = self.requests.iter().filter(|(_, request)| !request.is_plain_get());
+        let ranged: Vec<RequestId> = ranged.map(|(id, _)| *id).collect();
+        ranged.into_iter().for_each(|id| self.cancel(now, id));
+        let plain = self.requests.iter().next().map(|(id, request)| (*id, request.path));
+        match plain {
+            Some((plain, path)) => {
+                let more = self.budget(path);
+                if let Some(plain) = self.requests.get_mut(&plain) {
+                    plain.end = plain.requested.end.min(plain.end.saturating_add(more));
+                }
+            }
+            None => {
+                let words = "the server does not answer range requests";
+                self.restart(Fault::lasting(FaultClass::Unfit, words));
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The paths of a fetch: how each comes, connects, fails and goes.
+
+use manyways_unit::{Span, Time};
+
+use super::ping::Pinger;
+use super::window::Window;
+use super::{Fault, FaultClass, Fetch, Note, Output, PathId, PathStats, RequestId, Scheduler};
+use crate::estimate::{Conditions, RoundTrip, Throughput};
+
+/// The pause after a failure doubles at most this many times.
+const MAX_BACKOFF_DOUBLINGS: u32 = 4;
+
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) state: PathState,
+    pub(super) metered: bool,
+    pub(super) throughput: Throughput,
+    pub(super) round_trip: RoundTrip,
+    /// From a request to the head of its response, for the latest one.
+    pub(super) response_delay: Option<Span>,
+    /// What the path was worth in an earlier transfer.
+    pub(super) previous: Option<Conditions>,
+    /// When bytes of a response last came, or when the path, idle until then, got a request.
+    pub(super) last_activity_at: Time,
+    pub(super) window: Window,
+    pub(super) pinger: Pinger,
+    /// Failures since the last useful byte.
+    pub(super) failures: u32,
+    pub(super) fault: Option<Fault>,
+    pub(super) stats: PathStats,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PathState {
+    /// To be connected at this time.
+    Waiting {
+        until: Time,
+    },
+    Connecting {
+        since: Time,
+    },
+    /// Connected; `since` is when the path last became idle.
+    Ready {
+        since: Time,
+        connection: Connection,
+    },
+    /// The interface is gone.
+    Down,
+    /// Not used any more, unless the interface goes and comes back.
+    Dropped(DropCause),
+}
+
+/// How many requests a connection takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Connection {
+    /// One at a time, without flow control for each.
+    Sequential,
+    /// Several at once, each with flow control.
+    Multiplexed,
+    /// Multiplexed, but no new requests: the server finishes the one that it has.
+    Draining,
+}
+
+/// Why a path was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DropCause {
+    /// It failed for good, or too often.
+    Failed,
+    /// Its server has another version of the object.
+    OtherVersion,
+    /// Its server refused the first request with this status.
+    Refused(u16),
+}
+
+impl PathState {
+    /// Whether the path is neither gone nor given up.
+    pub(super) fn is_alive(self) -> bool {
+        !matches!(self, Self::Down | Self::Dropped(_))
+    }
+
+    pub(super) fn is_ready(self) -> bool {
+        matches!(self, Self::Ready { .. })
+    }
+
+    pub(super) fn is_connecting(self) -> bool {
+        matches!(self, Self::Connecting { .. })
+    }
+
+    pub(super) fn is_dropped(self) -> bool {
+        matches!(self, Self::Dropped(_))
+    }
+
+    /// The status with which the server refused the first request.
+    pub(super) fn refusal(self) -> Option<u16> {
+        match self {
+            Self::Dropped(DropCause::Refused(status)) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl Path {
+    fn new(now: Time, metered: bool, previous: Option<Conditions>, window: u64) -> Self {
+        Self {
+            state: PathState::Waiting { until: now },
+            metered,
+            throughput: Throughput::default(),
+            round_trip: RoundTrip::default(),
+            response_delay: None,
+            previous,
+            last_activity_at: now,
+            window: Window::new(now, window),
+            pinger: Pinger::new(now),
+            failures: 0,
+            fault: None,
+            stats: PathStats::default(),
+        }
+    }
+
+    /// Whether the connection takes several requests at once, each with flow control.
+    pub(super) fn is_multiplexed(&self) -> bool {
+        matches!(
+            self.state,
+            PathState::Ready { connection: Connection::Multiplexed | Connection::Draining, .. }
+        )
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        matches!(self.state, PathState::Ready { connection: Connection::Draining, .. })
+    }
+
+    /// How many response bytes came over it, needed or not.
+    pub(super) fn received(&self) -> u64 {
+        self.stats.useful + self.stats.duplicate
+    }
+}
+
+impl Fetch {
+    pub(super) fn path_up(
+        &mut self,
+        now: Time,
+        id: PathId,
+        metered: bool,
+        previous: Option<Conditions>,
+    ) {
+        if self.paths.is_empty() {
+            self.last_useful_at = now;
+        }
+        let window = self.initial_window(previous);
+        let path = match self.paths.entry(id) {
+            std::collections::btree_map::Entry::Vacant(entry) => {
+                self.last_joined_at = now;
+                entry.insert(Path::new(now, metered, previous, window));
+                return;
+            }
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+        };
+        path.metered = metered;
+        path.previous = previous.or(path.previous);
+        if !path.state.is_alive() {
+            self.last_joined_at = now;
+            path.state = PathState::Waiting { until: now };
+            path.failures = 0;
+        }
+    }
+
+    /// A dropped path stays dropped: its interface may go, but only [`Fetch::path_up`] revives it.
+    pub(super) fn path_down(&mut self, id: PathId) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if !path.state.is_alive() {
+            return;
+        }
+        let fault = Fault::passing(FaultClass::Down, "its link is down");
+        path.state = PathState::Down;
+        path.fault = Some(fault.clone());
+        self.release_requests(id, fault);
+        self.outputs.push_back(Output::Disconnect { path: id });
+    }
+
+    pub(super) fn connect(&mut self, now: Time, id: PathId) {
+        let window = self.initial_window(self.paths.get(&id).and_then(|path| path.previous));
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        path.state = PathState::Connecting { since: now };
+        path.window.size = window;
+        self.outputs.push_back(Output::Connect { path: id, window });
+    }
+
+    pub(super) fn on_connected(&mut self, now: Time, id: PathId, multiplexed: bool) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if !path.state.is_connecting() {
+            return;
+        }
+        let connection = if multiplexed { Connection::Multiplexed } else { Connection::Sequential };
+        path.state = PathState::Ready { since: now, connection };
+        path.pinger.restart();
+        path.window.restart(now);
+    }
+
+    pub(super) fn on_connect_failed(&mut self, now: Time, id: PathId, fault: Fault) {
+        if self.paths.get(&id).is_some_and(|path| path.state.is_connecting()) {
+            self.fail_path(now, id, fault);
+        }
+    }
+
+    /// Releases a path's requests and decides when the path is tried again.
+    pub(super) fn fail_path(&mut self, now: Time, id: PathId, fault: Fault) {
+        self.fail_path_with(now, id, fault, DropCause::Failed);
+    }
+
+    /// As [`Fetch::fail_path`]; where the path is dropped, `cause` says why.
+    pub(super) fn fail_path_with(&mut self, now: Time, id: PathId, fault: Fault, cause: DropCause) {
+        let idle = self.is_idle(now);
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if !path.state.is_alive() {
+            return;
+        }
+        path.failures += 1;
+        path.fault = Some(fault.clone());
+        // While all paths are idle, that is no fault of this one: the idle timeout ends it.
+        let dropped = !fault.again || (path.failures >= self.config.attempts && !idle);
+        path.state = if dropped {
+            PathState::Dropped(cause)
+        } else {
+            let doublings = (path.failures - 1).min(MAX_BACKOFF_DOUBLINGS);
+            PathState::Waiting { until: now + self.config.pause * (1 << doublings) }
+        };
+        if dropped {
+            self.outputs.push_back(Output::Disconnect { path: id });
+            // Where it was the last one, the failure of the fetch names its fault.
+            if self.paths.values().any(|path| !path.state.is_dropped()) {
+                let fault = fault.clone();
+                self.outputs.push_back(Output::Note(Note::Dropped { path: id, fault }));
+            }
+        }
+        self.release_requests(id, fault);
+    }
+
+    /// Cancels the requests of a path, so that their bytes are free for other paths.
+    fn release_requests(&mut self, id: PathId, fault: Fault) {
+        let lost: Vec<RequestId> = self.requests_of(id).map(|(id, _)| id).collect();
+        for request in lost {
+            self.requests.remove(&request);
+            self.outputs.push_back(Output::Cancel { request });
+        }
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.throughput.pause();
+        }
+        // Bytes without a version cannot be continued by another response.
+        if self.requests.is_empty() && self.object.is_whole_only() {
+            self.restart(fault);
+        }
+    }
+
+    /// One of a path's requests is gone: the path is idle, or sends no more over this connection.
+    pub(super) fn on_request_gone(&mut self, now: Time, id: PathId) {
+        let is_busy = self.load_of(id) > 0;
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if is_busy {
+            // The bytes that come next are of the other request.
+            return;
+        }
+        path.throughput.pause();
+        let PathState::Ready { connection, .. } = path.state else { return };
+        if connection == Connection::Draining {
+            path.state = PathState::Waiting { until: now };
+            self.outputs.push_back(Output::Disconnect { path: id });
+        } else {
+            path.state = PathState::Ready { since: now, connection };
+        }
+    }
+
+    /// The server takes no more requests on the connection, but answers those that it has.
+    pub(super) fn drain(&mut self, id: PathId) {
+        if let Some(path) = self.paths.get_mut(&id)
+            && let PathState::Ready { connection, .. } = &mut path.state
+        {
+            *connection = Connection::Draining;
+        }
+    }
+
+    /// Whether a path that is not connected should be.
+    pub(super) fn wants_connection(&self, id: PathId, path: &Path) -> bool {
+        let is_preferred = || {
+            let mut alive = self.paths.iter().filter(|(_, path)| path.state.is_alive());
+            alive.all(|(other, path)| {
+                (path.metered, *other) >= (self.paths.get(&id).is_some_and(|p| p.metered), id)
+            })
+        };
+        !self.object.is_whole_only()
+            && self.is_allowed(path)
+            && (self.config.scheduler != Scheduler::Single || is_preferred())
+    }
+}

@@ -1,0 +1,60 @@
+//! Races: an idle path asks once more for the bytes of a path that has become unresponsive.
+
+use manyways_unit::{Span, Time};
+
+use super::request::Claim;
+use super::{Fetch, PathId, Range};
+
+/// A path is unresponsive after this many response delays…
+const UNRESPONSIVE_DELAYS: u64 = 4;
+/// …and not before this.
+const MIN_UNRESPONSIVE_TIMEOUT: Span = Span::from_millis(400);
+/// The same for a path that has never responded.
+const UNRESPONSIVE_TIMEOUT_UNMEASURED: Span = Span::from_secs(1);
+
+impl Fetch {
+    /// Requests once more what an unresponsive path still has to bring: the first to bring it
+    /// counts. Returns whether there was such a path.
+    pub(super) fn race(&mut self, now: Time, path: PathId, budget: u64) -> bool {
+        if self.load_of(path) > 0 {
+            return false;
+        }
+        let slowest = self
+            .owners()
+            .filter(|(_, request)| request.path != path && request.remaining() > 0)
+            .filter(|(_, request)| self.is_unresponsive(now, request.path))
+            .max_by_key(|(_, request)| request.remaining());
+        let Some((victim, request)) = slowest else { return false };
+        let range = Range::new(request.next_offset, request.end);
+        if range.len() > budget {
+            return false;
+        }
+        if let Some(request) = self.requests.get_mut(&victim) {
+            request.claim = Claim::Raced;
+        }
+        self.send(now, path, range, range.end);
+        true
+    }
+
+    /// When a path with requests becomes unresponsive, for each owner among its requests.
+    pub(super) fn unresponsive_times(&self) -> impl Iterator<Item = Time> {
+        self.owners().filter_map(|(_, request)| {
+            let path = self.paths.get(&request.path)?;
+            Some(path.last_activity_at + self.unresponsive_timeout(request.path))
+        })
+    }
+
+    pub(super) fn is_unresponsive(&self, now: Time, id: PathId) -> bool {
+        self.paths
+            .get(&id)
+            .is_some_and(|path| now >= path.last_activity_at + self.unresponsive_timeout(id))
+    }
+
+    /// How long a path with requests may bring nothing before it counts as unresponsive.
+    fn unresponsive_timeout(&self, id: PathId) -> Span {
+        match self.response_delay(id) {
+            Some(delay) => MIN_UNRESPONSIVE_TIMEOUT.max(delay * UNRESPONSIVE_DELAYS),
+            None => UNRESPONSIVE_TIMEOUT_UNMEASURED,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Requests: how each is sent, brings its bytes, and ends.
+
+use manyways_unit::{Span, Time};
+
+use super::object::FirstRequest;
+use super::{Fault, FaultClass, Fetch, Output, PathId, Range, Reason, RequestId, Scheduler};
+
+/// A request that is under way.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) path: PathId,
+    /// What the server was asked for, or announced; its end is `u64::MAX` where it is unknown.
+    pub(super) requested: Range,
+    /// The next byte to arrive.
+    pub(super) next_offset: u64,
+    /// The bytes up to here are this request's to bring.
+    pub(super) end: u64,
+    /// The server has credit up to here.
+    pub(super) granted: u64,
+    pub(super) asked: Asked,
+    pub(super) reply: Reply,
+    pub(super) claim: Claim,
+    pub(super) sent: Time,
+    /// How long the head of the response was expected to take when the request was sent.
+    pub(super) expected_delay: Option<Span>,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asked {
+    /// The whole object, with a plain GET.
+    Whole,
+    /// A range of whichever version the server has.
+    Range,
+    /// A range of one version of the object (`If-Range`).
+    ConditionalRange,
+}
+
+/// How far the response is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reply {
+    Awaited,
+    /// The head has come.
+    Begun,
+}
+
+/// Whether other requests ask for the same bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Claim {
+    /// No other request asks for what this one still has to bring.
+    Owner,
+    /// Another request asks for all that this one still has to bring.
+    Raced,
+}
+
+impl Request {
+    /// How many bytes it still has to bring.
+    pub(super) fn remaining(&self) -> u64 {
+        self.end.saturating_sub(self.next_offset)
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.reply == Reply::Begun
+    }
+
+    pub(super) fn is_owner(&self) -> bool {
+        self.claim == Claim::Owner
+    }
+
+    pub(super) fn is_plain_get(&self) -> bool {
+        self.asked == Asked::Whole
+    }
+}
+
+impl Fetch {
+    /// How many requests a path has.
+    pub(super) fn load_of(&self, path: PathId) -> usize {
+        self.requests_of(path).count()
+    }
+
+    /// The requests of a path, in the order in which they were sent.
+    pub(super) fn requests_of(&self, path: PathId) -> impl Iterator<Item = (RequestId, &Request)> {
+        self.requests.iter().filter(move |(_, r)| r.path == path).map(|(id, r)| (*id, r))
+    }
+
+    /// The requests that nothing races against.
+    pub(super) fn owners(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+        self.requests.iter().filter(|(_, request)| request.is_owner()).map(|(id, r)| (*id, r))
+    }
+
+    /// Sends a request for `requested`, of which the bytes up to `end` are wanted.
+    pub(super) fn send(&mut self, now: Time, id: PathId, requested: Range, end: u64) {
+        let is_idle = self.load_of(id) == 0;
+        let expected_delay = self.response_delay(id);
+        let validator = self.object.known().and_then(|object| object.validator.clone());
+        let asked = match (&validator, self.asks_for_whole(id, requested)) {
+            (Some(_), _) => Asked::ConditionalRange,
+            (None, false) => Asked::Range,
+            (None, true) => Asked::Whole,
+        };
+        let requested = if asked == Asked::Whole { Range::new(0, u64::MAX) } else { requested };
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        let request = RequestId(self.next_request);
+        self.next_request += 1;
+        path.stats.requests += 1;
+        if is_idle {
+            path.last_activity_at = now;
+        }
+        let granted = match path.is_multiplexed() {
+            true => requested.start.saturating_add(path.window.size),
+            false if self.config.ahead.is_some() => requested.start,
+            false => u64::MAX,
+        };
+        let sent = Request {
+            path: id,
+            requested,
+            next_offset: requested.start,
+            end,
+            granted,
+            asked,
+            reply: Reply::Awaited,
+            claim: Claim::Owner,
+            sent: now,
+            expected_delay,
+        };
+        self.requests.insert(request, sent);
+        let range = (asked != Asked::Whole).then_some(requested);
+        self.outputs.push_back(Output::Request { request, path: id, range, if_range: validator });
+        if end < requested.end {
+            self.outputs.push_back(Output::RangeEnd { request, end });
+        }
+        self.grant(request);
+    }
+
+    /// Whether a request from `requested` on is a plain GET: the first response tells most when
+    /// everything is asked for (length, validator, range support).
+    fn asks_for_whole(&self, path: PathId, requested: Range) -> bool {
+        let by_chunks = matches!(self.config.scheduler, Scheduler::FixedChunk(_))
+            && self.first_request == FirstRequest::Scheduled;
+        self.object.is_unknown()
+            && requested.start == 0
+            && !by_chunks
+            && self.budget(path) == u64::MAX
+    }
+
+    pub(super) fn on_bytes(&mut self, now: Time, id: RequestId, length: u64) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let path = request.path;
+        let piece = Range::new(request.next_offset, request.next_offset.saturating_add(length));
+        if !request.is_answered() || piece.end > request.requested.end {
+            let words = "the server sent more than it announced";
+            let fault = Fault::passing(FaultClass::Protocol, words);
+            self.outputs.push_back(Output::Disconnect { path });
+            return self.on_request_failed(now, id, fault);
+        }
+        request.next_offset = piece.end;
+        let past_end = piece.end.saturating_sub(request.end.max(piece.start));
+        let useful = self.write(id, piece);
+        if let Some(path) = self.paths.get_mut(&path) {
+            path.last_activity_at = now;
+            path.throughput.observe(now, length);
+            path.stats.useful += useful;
+            path.stats.duplicate += length - useful;
+            path.stats.tail += past_end;
+            if useful > 0 {
+                path.failures = 0;
+            }
+        }
+        if useful > 0 {
+            self.on_useful_bytes(now);
+        }
+        self.adjust_window(now, path, length);
+        self.grant(id);
+        self.advance(now, id);
+        // Where two race for the same bytes, the others may have nothing left to bring.
+        if self.requests.values().any(|request| !request.is_owner()) {
+            let others: Vec<RequestId> = self.requests.keys().copied().collect();
+            others.into_iter().for_each(|id| self.advance(now, id));
+        }
+    }
+
+    /// Writes those bytes of a piece that are not there. Returns how many these are.
+    fn write(&mut self, request: RequestId, piece: Range) -> u64 {
+        let mut useful = 0;
+        for gap in self.done.gaps(piece) {
+            useful += gap.len();
+            let (at, skip, length) = (gap.start, gap.start - piece.start, gap.len());
+            self.outputs.push_back(Output::Write { request, at, skip, length });
+        }
+        self.done.insert(piece);
+        useful
+    }
+
+    /// After progress: does this request go on, take more, or end?
+    pub(super) fn advance(&mut self, now: Time, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else { return };
+        if !request.is_answered() || request.next_offset >= request.requested.end {
+            return;
+        }
+        let owed = Range::new(request.next_offset, request.end);
+        if !self.done.covers(owed) {
+            // Where the request that raced against it is gone, the bytes are its own again.
+            if !request.is_owner()
+                && !self.is_requested(owed)
+                && let Some(request) = self.requests.get_mut(&id)
+            {
+                request.claim = Claim::Owner;
+            }
+            return;
+        }
+        if self.object.is_ranged() {
+            self.extend_or_cancel(now, id)
+        } else {
+            self.end_whole(now, id)
+        }
+    }
+
+    /// The response that brings the whole object has brought what the allowance permits, which
+    /// alone ends it early. No response can be added to it, but an unmetered path can bring all.
+    fn end_whole(&mut self, now: Time, id: RequestId) {
+        let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
+        if self.paths.values().any(|path| !path.metered && path.state.is_alive()) {
+            let words = "its allowance is spent, and nothing can be added to what it brought";
+            return self.fail_path(now, path, Fault::lasting(FaultClass::Unfit, words));
+        }
+        self.fail(Reason::AllowanceSpent);
+    }
+
+    /// A request has brought all that was its to bring: it goes on into bytes that follow and that
+    /// no request asks for, or is cancelled.
+    fn extend_or_cancel(&mut self, now: Time, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else { return };
+        let rest = Range::new(request.next_offset, request.requested.end);
+        let (path, is_owner) = (request.path, request.is_owner());
+        let goal = self.goal().unwrap_or(0);
+        let gap = self.unrequested_gaps(rest).next().filter(|gap| gap.start == rest.start);
+        if let Some(gap) = gap
+            && gap.start >= goal
+            && self.final_goal() > Some(gap.start)
+            && is_owner
+        {
+            // It goes on when the reader has taken more.
+            return;
+        }
+        let more = gap.filter(|_| is_owner);
+        let more = more.map_or(0, |gap| gap.end.min(goal).saturating_sub(gap.start));
+        let more = self.extension(now, path, more);
+        match self.requests.get_mut(&id) {
+            Some(request) if more > 0 => {
+                request.end = request.next_offset + more;
+                self.extend(id);
+            }
+            _ => self.cancel(now, id),
+        }
+    }
+
+    /// Whether an owner still has to bring some of these bytes.
+    fn is_requested(&self, range: Range) -> bool {
+        self.owners().any(|(_, r)| r.next_offset < range.end && range.start < r.end)
+    }
+
+    /// The parts of `within` that are neither there nor requested.
+    pub(super) fn unrequested_gaps(&self, within: Range) -> std::vec::IntoIter<Range> {
+        let mut taken = self.done.clone();
+        for (_, request) in self.owners() {
+            taken.insert(Range::new(request.next_offset, request.end));
+        }
+        taken.gaps(within).collect::<Vec<_>>().into_iter()
+    }
+
+    pub(super) fn on_finished(&mut self, now: Time, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else { return };
+        let (path, end) = (request.path, request.next_offset);
+        let is_short = end < request.requested.end && request.requested.end < u64::MAX;
+        if !request.is_answered() {
+            let fault = Fault::passing(FaultClass::Protocol, "an end without an answer");
+            return self.on_request_failed(now, id, fault);
+        }
+        if is_short {
+            let words = "the server ended the body before its announced length";
+            let fault = Fault::passing(FaultClass::Truncated, words);
+            return self.on_request_failed(now, id, fault);
+        }
+        if let Some(object) = self.object.known_mut()
+            && object.length.is_none()
+        {
+            object.length = Some(end);
+            self.outputs.push_back(Output::Sized(Some(end)));
+        }
+        self.requests.remove(&id);
+        self.outputs.push_back(Output::Ended { request: id });
+        self.on_request_gone(now, path);
+    }
+
+    /// Ends a request that is not wanted any more.
+    pub(super) fn cancel(&mut self, now: Time, id: RequestId) {
+        if let Some(request) = self.requests.remove(&id) {
+            self.outputs.push_back(Output::Cancel { request: id });
+            self.on_request_gone(now, request.path);
+        }
+    }
+
+    pub(super) fn on_request_failed(&mut self, now: Time, id: RequestId, fault: Fault) {
+        let Some(path) = self.requests.get(&id).map(|request| request.path) else { return };
+        // A server that takes no more requests still answers those that it has.
+        let drains = fault.class == FaultClass::GoAway && self.load_of(path) > 1;
+        self.requests.remove(&id);
+        if drains { self.drain(path) } else { self.fail_path(now, path, fault) }
+    }
+}

@@ -1,0 +1,50 @@
+//! A fetch that begins again: what came cannot be continued, or the object changed.
+
+use manyways_unit::Time;
+
+use super::object::{ObjectState, Versions};
+use super::path::{DropCause, PathState};
+use super::{Fault, Fetch, Note, Output, Ranges, Reason};
+
+impl Fetch {
+    /// What came cannot be continued: the fetch begins again, if it may.
+    pub(super) fn restart(&mut self, fault: Fault) {
+        if self.restarts >= self.config.restarts {
+            return self.fail(Reason::CannotContinue(fault));
+        }
+        self.restarts += 1;
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        self.object = ObjectState::Unknown { expected_length: None };
+        if !self.done.is_empty() {
+            self.done = Ranges::new();
+            // What came so far was of no use in the end.
+            for path in self.paths.values_mut() {
+                path.stats.duplicate += std::mem::take(&mut path.stats.useful);
+            }
+            self.outputs.push_back(Output::Note(Note::Restarted));
+            self.outputs.push_back(Output::Restart);
+        }
+    }
+
+    /// The object has changed during the fetch, and no server has the version that was begun: its
+    /// new version is fetched, once. Returns whether that happens.
+    pub(super) fn restart_with_new_version(&mut self, now: Time) -> bool {
+        if self.renewals_left == 0 {
+            return false;
+        }
+        self.renewals_left -= 1;
+        self.versions = Versions::Agree;
+        for path in self.paths.values_mut() {
+            if path.state == PathState::Dropped(DropCause::OtherVersion) {
+                path.failures = 0;
+                path.state = PathState::Waiting { until: now };
+            }
+        }
+        self.reset();
+        self.schedule(now);
+        true
+    }
+}

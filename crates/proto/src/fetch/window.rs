@@ -1,0 +1,168 @@
+//! How large the flow-control windows of a path's streams are.
+
+use std::collections::VecDeque;
+
+use manyways_unit::{Rate, Size, Span, Time};
+
+use super::{Fetch, Output, PathId, RangeEnd, Scheduler};
+use crate::estimate::Conditions;
+
+/// The window of a stream on a path of which nothing is known: what slow start sends in its first
+/// three round trips. Credit cannot be taken back, so it begins small.
+const INITIAL_WINDOW: u64 = 96 << 10;
+/// No window is smaller, however slow the path.
+const MIN_WINDOW: u64 = 64 << 10;
+/// The largest window, and that of a stream that need not be cut.
+const MAX_WINDOW: u64 = 8 << 20;
+/// What a path brings in this time may be in flight whatever its round trip is: programs on a busy
+/// host do not respond within microseconds.
+const MIN_ROUND: Span = Span::from_millis(10);
+/// No byte of a TLS record can be used before all of it has come, so this much more is in flight
+/// than is seen.
+const TLS_RECORD: u64 = 16 << 10;
+/// A window shrinks when it was too large for this many rounds.
+const SHRINK_ROUNDS: usize = 3;
+
+/// The flow-control window of a path's streams, and what it is measured by.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// In bytes.
+    pub(super) size: u64,
+    /// When the current round trip began, and the bytes since then.
+    round: (Time, u64),
+    /// The bytes of each of the last rounds.
+    recent_rounds: VecDeque<u64>,
+    growth: Growth,
+}
+
+/// Whether the bytes of a round still grow as in slow start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Growth {
+    SlowStart,
+    Settled,
+}
+
+impl Window {
+    pub(super) fn new(now: Time, size: u64) -> Self {
+        Self { size, round: (now, 0), recent_rounds: VecDeque::new(), growth: Growth::SlowStart }
+    }
+
+    /// The path has a new connection, whose window was set before.
+    pub(super) fn restart(&mut self, now: Time) {
+        *self = Self::new(now, self.size);
+    }
+
+    /// A response begins after a pause.
+    pub(super) fn begin_round(&mut self, now: Time) {
+        self.round = (now, 0);
+    }
+
+    /// Ends the round if it has lasted a round trip. Returns the size that suits its bytes.
+    fn close_round(&mut self, now: Time, rtt: Span, is_unqueued: bool) -> Option<u64> {
+        let elapsed = now.since(self.round.0);
+        if elapsed < rtt {
+            return None;
+        }
+        let came = Rate::of(Size::from_bytes(self.round.1), elapsed).size_in(rtt).as_bytes();
+        let mut came = came + TLS_RECORD;
+        let before = self.recent_rounds.back().copied().unwrap_or(0);
+        let earlier = self.recent_rounds.iter().nth_back(1).copied().unwrap_or(0);
+        if before * 3 < earlier * 2 && came > before {
+            // Bytes that waited for a lost packet come at once with it, and are no rate.
+            came = came.midpoint(before);
+        }
+        self.round = (now, 0);
+        self.recent_rounds.push_back(came);
+        if self.recent_rounds.len() > SHRINK_ROUNDS {
+            self.recent_rounds.pop_front();
+        }
+        let most = self.recent_rounds.iter().copied().max().unwrap_or(came);
+        if came * 4 <= before * 5 && came * 5 <= self.size * 3 {
+            self.growth = Growth::Settled;
+        }
+        Some(if self.growth == Growth::SlowStart && came * 4 > before * 5 {
+            // While no queue builds up, or each round brings twice what the last one did, the link
+            // is not full, and slow start may go on.
+            let raw = |round: u64| round.saturating_sub(TLS_RECORD);
+            let doubles = before > 0 && raw(came) * 100 >= raw(before) * 185;
+            self.size.max(if doubles || is_unqueued { 4 * came } else { came * 5 / 2 })
+        } else if came * 5 > self.size * 3 {
+            // The window may be what limits the rate.
+            2 * came
+        } else if most * 9 < self.size * 4 && self.recent_rounds.len() == SHRINK_ROUNDS {
+            2 * most
+        } else {
+            self.size
+        })
+    }
+}
+
+impl Fetch {
+    /// The window of a path's streams before anything came over it.
+    pub(super) fn initial_window(&self, previous: Option<Conditions>) -> u64 {
+        if !self.limits_credit() {
+            return MAX_WINDOW;
+        }
+        let product = |previous: Conditions| {
+            2 * previous.rate.size_in(previous.rtt.max(MIN_ROUND)).as_bytes()
+        };
+        previous.map_or(INITIAL_WINDOW, |known| product(known).clamp(MIN_WINDOW, MAX_WINDOW))
+    }
+
+    /// Whether streams get no more credit than they need, so that they can be cut exactly.
+    pub(super) fn limits_credit(&self) -> bool {
+        let paths = self.paths.values().filter(|path| path.state.is_alive()).count();
+        self.config.range_end == RangeEnd::Window
+            && !matches!(self.config.scheduler, Scheduler::FixedChunk(_))
+            && (paths > 1 || self.config.stop_after.is_some() || self.config.ahead.is_some())
+    }
+
+    /// Lets the window of a path follow what it brings: twice the bytes of a round trip, and more
+    /// while these still grow as in slow start. A larger window only fills queues, makes every
+    /// round trip longer, and lets bytes come too late to be cut.
+    pub(super) fn adjust_window(&mut self, now: Time, id: PathId, length: u64) {
+        let is_limited = self.limits_credit();
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        let rtt = path.round_trip.least().or(path.response_delay).unwrap_or_default();
+        // A round trip measured before this round knows nothing of the queue that the round built.
+        let is_unqueued =
+            path.round_trip.is_flat() && path.pinger.measured_at >= path.window.round.0;
+        let is_multiplexed = path.is_multiplexed();
+        path.window.round.1 += length;
+        if !is_multiplexed {
+            return;
+        }
+        let old = path.window.size;
+        let Some(wanted) = path.window.close_round(now, rtt.max(MIN_ROUND), is_unqueued) else {
+            return;
+        };
+        let wanted = if is_limited { wanted.clamp(MIN_WINDOW, MAX_WINDOW) } else { MAX_WINDOW };
+        let is_close = wanted < old + old / 8 && wanted + old / 8 > old;
+        if is_close || !self.fits_requests(id, old, wanted) {
+            return;
+        }
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.window.size = wanted;
+        }
+        for request in self.requests.values_mut().filter(|request| request.path == id) {
+            request.granted = (request.granted + wanted).saturating_sub(old);
+        }
+        self.outputs.push_back(Output::Window { path: id, bytes: wanted });
+    }
+
+    /// Whether no request of a path gets credit past its end when the window changes, which is one
+    /// setting for all streams of the path.
+    fn fits_requests(&self, path: PathId, old: u64, wanted: u64) -> bool {
+        let by_reset = self.config.range_end == RangeEnd::Reset;
+        self.requests.values().filter(|request| request.path == path).all(|request| {
+            let is_uncut = by_reset || request.end >= request.requested.end;
+            if wanted > old {
+                let limit = if is_uncut { u64::MAX } else { request.end };
+                request.granted + (wanted - old) <= limit.min(self.horizon)
+            } else {
+                // Bytes that the server was granted may come before it knows of the change.
+                is_uncut
+            }
+        })
+    }
+}

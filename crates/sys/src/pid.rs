@@ -1,0 +1,98 @@
+//! Process ids across process namespaces: one process has another id in each of them.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+/// The calling process's namespace, as a number that no other living namespace has.
+pub fn namespace() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+}
+
+/// The id here of the process that has the id `pid` in another namespace, which may be our own. None
+/// where that process has ended or is not below our namespace.
+pub fn seen_here(namespace: u64, pid: i32) -> Option<i32> {
+    if self::namespace().is_ok_and(|own| own == namespace) {
+        return Some(pid);
+    }
+    processes().find(|process| {
+        ids(*process).last() == Some(&pid)
+            && fs::metadata(format!("/proc/{process}/ns/pid"))
+                .is_ok_and(|found| found.ino() == namespace)
+    })
+}
+
+/// The id here of a child of `parent` (its id here) that has the id `pid` for its parent.
+pub fn child_seen_here(parent: i32, pid: i32) -> Option<i32> {
+    let depth = ids(parent).len();
+    processes().find(|process| {
+        // Further ids are those in namespaces below the parent's.
+        field(*process, "PPid:").first() == Some(&parent)
+            && depth > 0
+            && ids(*process).get(depth - 1) == Some(&pid)
+    })
+}
+
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// A process's ids from our namespace down to its own; none where it has ended.
+fn ids(process: i32) -> Vec<i32> {
+    field(process, "NSpid:")
+}
+
+fn field(process: i32, name: &str) -> Vec<i32> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.into_iter()
+        .flat_map(str::split_ascii_whitespace)
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn in_ones_own_namespace_an_id_stays_what_it_is() {
+        let own = std::process::id() as i32;
+        assert_eq!(seen_here(namespace().unwrap(), own), Some(own));
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id() as i32;
+        assert_eq!(child_seen_here(own, pid), Some(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(child_seen_here(own, pid), None);
+    }
+
+    #[test]
+    fn a_process_of_a_namespace_below_is_found_by_its_id_there() {
+        let mut command = Command::new("unshare");
+        let script = "sleep 1000 & echo $! $(stat -Lc %i /proc/self/ns/pid); wait";
+        command.args(["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c", script]);
+        let mut outer = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(outer.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let Some((pid, inode)) = line.trim().split_once(' ') else {
+            let _ = outer.kill();
+            outer.wait().unwrap();
+            eprintln!("skipped: no process namespace can be made");
+            return;
+        };
+        let (pid, inode) = (pid.parse().unwrap(), inode.parse().unwrap());
+        assert_ne!(inode, namespace().unwrap());
+        let shell = seen_here(inode, 1).expect("the shell is the namespace's first process");
+        let sleep = seen_here(inode, pid).expect("its child is there");
+        assert_eq!(child_seen_here(shell, pid), Some(sleep));
+        assert_eq!(child_seen_here(outer.id() as i32, shell), Some(shell));
+        assert_eq!(seen_here(inode, 999_999), None);
+        outer.kill().unwrap();
+        outer.wait().unwrap();
+    }
+}

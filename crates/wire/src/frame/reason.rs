@@ -1,0 +1,129 @@
+//! Why no IP packet comes out of a frame, in words.
+
+use std::fmt;
+
+use super::Opaque;
+use crate::capture::LinkType;
+
+/// Numbers of protocols behind Ethernet's header: IEEE's, and below 0x0600 those that Linux has made
+/// up for its cooked headers (`linux/if_ether.h`).
+const PROTOCOLS: [(u16, &str); 31] = [
+    (0x0003, "Linux: all protocols"),
+    (0x000c, "CAN"),
+    (0x000d, "CAN FD"),
+    (0x00f5, "Phonet"),
+    (0x00f6, "IEEE 802.15.4"),
+    (0x00f7, "CAIF"),
+    (0x00f9, "Qualcomm MAP"),
+    (0x00fa, "MCTP"),
+    (0x0806, "ARP"),
+    (0x0842, "Wake-on-LAN"),
+    (0x22f0, "AVTP"),
+    (0x22f3, "TRILL"),
+    (0x6003, "DECnet"),
+    (0x8035, "RARP"),
+    (0x809b, "AppleTalk"),
+    (0x8137, "IPX"),
+    (0x8809, "LACP"),
+    (0x8863, "PPPoE discovery"),
+    (0x886c, "Broadcom"),
+    (0x888e, "EAPOL"),
+    (0x8892, "PROFINET"),
+    (0x8899, "Realtek"),
+    (0x88a4, "EtherCAT"),
+    (0x88c7, "EAPOL preauthentication"),
+    (0x88cc, "LLDP"),
+    (0x88e5, "MACsec"),
+    (0x88f7, "PTP"),
+    (0x8902, "CFM"),
+    (0x8906, "FCoE"),
+    (0x893a, "IEEE 1905.1"),
+    (0x9000, "loopback test"),
+];
+
+/// Link types of the registry that are not read here.
+const LINKS: [(u16, &str); 20] = [
+    (6, "Token Ring"),
+    (10, "FDDI"),
+    (50, "PPP in HDLC"),
+    (104, "Cisco HDLC"),
+    (107, "Frame Relay"),
+    (119, "IEEE 802.11 behind Prism's header"),
+    (143, "DOCSIS"),
+    (163, "IEEE 802.11 behind AVS's header"),
+    (189, "USB of Linux"),
+    (192, "PPI"),
+    (195, "IEEE 802.15.4"),
+    (220, "USB of Linux"),
+    (227, "CAN"),
+    (230, "IEEE 802.15.4"),
+    (239, "NFLOG"),
+    (249, "USB of Windows"),
+    (251, "Bluetooth LE"),
+    (252, "exported PDUs"),
+    (253, "netlink"),
+    (256, "Bluetooth LE"),
+];
+
+impl Opaque {
+    /// The kind of reason, the same for all numbers: `link-type`, `ethertype`, `control`, `encrypted`
+    /// or `broken`.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Link(_) => "link-type",
+            Self::Protocol(_) => "ethertype",
+            Self::Control => "control",
+            Self::Encrypted => "encrypted",
+            Self::Broken => "broken",
+        }
+    }
+
+    /// The number of the link type or of the protocol.
+    pub fn number(self) -> Option<u16> {
+        match self {
+            Self::Link(LinkType(number)) | Self::Protocol(number) => Some(number),
+            Self::Control | Self::Encrypted | Self::Broken => None,
+        }
+    }
+
+    /// The name that belongs to [`Opaque::number`], where it is a well-known one.
+    pub fn name(self) -> Option<&'static str> {
+        let (names, number): (&[(u16, &str)], u16) = match self {
+            Self::Link(LinkType(number)) => (&LINKS, number),
+            Self::Protocol(number) => (&PROTOCOLS, number),
+            Self::Control | Self::Encrypted | Self::Broken => return None,
+        };
+        names.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+    }
+}
+
+impl fmt::Display for Opaque {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.name()) {
+            (Self::Link(LinkType(number)), Some(name)) => write!(f, "link type {number} ({name})"),
+            (Self::Link(LinkType(number)), None) => write!(f, "link type {number}"),
+            (Self::Protocol(number), Some(name)) => write!(f, "{name} ({number:#06x})"),
+            (Self::Protocol(number), None) => write!(f, "ethertype {number:#06x}"),
+            (Self::Control, _) => f.write_str("control frames of the link"),
+            (Self::Encrypted, _) => f.write_str("encrypted by the link"),
+            (Self::Broken, _) => f.write_str("cut or broken before IP"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_without_ip_is_named_by_its_link_type_or_ethertype() {
+        let words = |opaque: Opaque| opaque.to_string();
+        assert_eq!(words(Opaque::Protocol(0x00f9)), "Qualcomm MAP (0x00f9)");
+        assert_eq!(words(Opaque::Protocol(0x0806)), "ARP (0x0806)");
+        assert_eq!(words(Opaque::Protocol(0x1234)), "ethertype 0x1234");
+        assert_eq!(words(Opaque::Link(LinkType(239))), "link type 239 (NFLOG)");
+        assert_eq!(words(Opaque::Link(LinkType(147))), "link type 147");
+        assert_eq!(Opaque::Protocol(0x00f9).number(), Some(249));
+        assert_eq!((Opaque::Broken.number(), Opaque::Broken.name()), (None, None));
+    }
+}

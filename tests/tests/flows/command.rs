@@ -1,0 +1,284 @@
+//! What `manyways flows` refuses, how it fails, and how a signal ends it.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+
+use manyways_tests::{Finished, finish, folder, manyways};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// More than a pipe and a reader's buffer hold together.
+const MANY: u32 = 4_000;
+/// No pipe holds more unread.
+const PIPE: usize = 1 << 16;
+const ETHERNET: u32 = 1;
+
+/// A capture of UDP datagrams of 100 bytes from as many flows.
+fn capture(packets: u32) -> Vec<u8> {
+    let mut bytes = header(ETHERNET);
+    for number in 0..packets {
+        let mut frame = vec![0; 12];
+        frame.extend([0x08, 0x00, 0x45, 0, 0, 86, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([10, 0, (number >> 8) as u8, number as u8, 192, 0, 2, 1]);
+        frame.extend([0x9c, 0x40, 0x0f, 0xa0, 0, 66, 0, 0]);
+        frame.resize(100, 7);
+        record(&mut bytes, number, &frame);
+    }
+    bytes
+}
+
+fn header(link: u32) -> Vec<u8> {
+    let mut bytes = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+    bytes.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    bytes.extend([65_535, link].map(u32::to_le_bytes).concat());
+    bytes
+}
+
+/// A packet, at so many milliseconds.
+fn record(bytes: &mut Vec<u8>, millis: u32, frame: &[u8]) {
+    let length = frame.len() as u32;
+    let numbers = [1_700_000_000 + millis / 1_000, millis % 1_000 * 1_000, length, length];
+    bytes.extend(numbers.map(u32::to_le_bytes).concat());
+    bytes.extend(frame);
+}
+
+fn flows(words: &[&Path]) -> Finished {
+    finish(manyways().arg("flows").args(words))
+}
+
+/// A command that goes on until it is signalled, and the writing end of its standard input.
+fn waiting(words: &[&Path]) -> (Child, impl Write + use<>) {
+    let mut command = manyways();
+    command.arg("flows").args(words).process_group(0);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let input = child.stdin.take().expect("piped");
+    (child, input)
+}
+
+fn signalled(child: Child, signal: Signal) -> Output {
+    let pid = i32::try_from(child.id()).expect("a pid is an i32");
+    kill(Pid::from_raw(pid), signal).expect("it runs");
+    child.wait_with_output().expect("it ends")
+}
+
+/// All that a pipe does not hold was read, and counts.
+fn keeps_what_was_read(done: &Output, signal: Signal) {
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(128 + signal as i32), "{said}");
+    assert!(said.contains("stopped before the end") && !said.contains("middle"), "{said}");
+    let document: Value = serde_json::from_slice(&done.stdout).expect("a document");
+    let least = MANY as usize - PIPE / 116 - 1;
+    let packets = document["packets"].as_u64().expect("a number") as usize;
+    assert!((least..=MANY as usize).contains(&packets), "{packets} of {MANY}, not {least}");
+    assert_eq!(document["is_stopped"], true);
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_standard_input_and_keeps_what_was_read() {
+    for (signal, threads) in [(Signal::SIGTERM, "--threads=1"), (Signal::SIGINT, "--threads=2")] {
+        let words = ["-", "--json", threads].map(Path::new);
+        let (child, mut input) = waiting(&words);
+        // Whoever writes stays there, and has nothing more to say.
+        input.write_all(&capture(MANY)).expect("it reads");
+        keeps_what_was_read(&signalled(child, signal), signal);
+        drop(input);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_a_fifo_and_keeps_what_was_read() {
+    let place = folder();
+    let fifo = place.path().join("fifo");
+    finish(Command::new("mkfifo").arg(&fifo)).succeeded();
+    let (child, _) = waiting(&[&fifo, Path::new("--json")]);
+    // Opens when the reader is there.
+    let mut writer = File::options().write(true).open(&fifo).expect("it opens");
+    writer.write_all(&capture(MANY)).expect("it reads");
+    keeps_what_was_read(&signalled(child, Signal::SIGTERM), Signal::SIGTERM);
+}
+
+#[test]
+fn a_signal_ends_a_run_on_a_fifo_that_nobody_writes_to() {
+    let place = folder();
+    let fifo = place.path().join("fifo");
+    finish(Command::new("mkfifo").arg(&fifo)).succeeded();
+    let (child, _) = waiting(&[&fifo]);
+    let open = format!("/proc/{}/fd", child.id());
+    let has_opened = || {
+        let files = fs::read_dir(&open).into_iter().flatten().flatten();
+        files.into_iter().any(|file| fs::read_link(file.path()).is_ok_and(|file| file == fifo))
+    };
+    while !has_opened() {
+        thread::yield_now();
+    }
+    let done = signalled(child, Signal::SIGTERM);
+    assert_eq!(done.status.code(), Some(143), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+#[test]
+fn what_is_no_capture_is_one_error_and_no_summary() {
+    let place = folder();
+    let file = |name: &str, bytes: &[u8]| {
+        fs::write(place.path().join(name), bytes).expect("a file is written");
+        place.path().join(name)
+    };
+    let random: Vec<u8> =
+        (0..9_999_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let out = place.path().join("out");
+    let cases = [
+        (file("empty", b""), "it is empty"),
+        (file("notes.txt", b"what passed today\n"), "this is no capture"),
+        (file("random", &random), "this is no capture"),
+        (
+            file("zeros.pcap", &[header(ETHERNET), vec![0; 1 << 20]].concat()),
+            "not written to its end",
+        ),
+    ];
+    for (path, why) in &cases {
+        for more in [&[][..], &[Path::new("--json")], &[Path::new("-o"), &out]] {
+            let done = flows(&[&[path.as_path()], more].concat());
+            assert_eq!((done.code(), done.stdout.as_str()), (1, ""), "{}", done.stderr);
+            let lines: Vec<&str> = done.stderr.lines().collect();
+            assert_eq!(lines.len(), 2, "{}", done.stderr);
+            assert!(lines[0].contains(why) && lines[0].contains(path.to_str().unwrap_or("?")));
+            assert!(lines[1].starts_with("hint: captures are pcap, pcapng or btsnoop"));
+            assert!(!out.exists());
+        }
+    }
+    let both = flows(&[&cases[0].0, &cases[1].0]);
+    assert_eq!((both.code(), both.stdout.as_str()), (1, ""));
+    assert!(both.stderr.contains("none of 2 captures can be read"), "{}", both.stderr);
+    // Beside one that can be read it is a fault as before.
+    let good = file("good.pcap", &capture(3));
+    let done = flows(&[&good, &cases[1].0]);
+    assert_eq!(done.code(), 1);
+    assert!(done.stdout.contains("Packets      3 in 2 captures"), "{}", done.stdout);
+    assert!(done.stderr.contains("hint: the results are of the packets before"), "{}", done.stderr);
+}
+
+#[test]
+fn zeros_behind_the_packets_are_told_and_are_no_packets() {
+    let place = folder();
+    let path = place.path().join("a.pcap");
+    let whole = capture(3);
+    fs::write(&path, [&whole[..], &vec![0; 1 << 20]].concat()).expect("a file is written");
+    let done = flows(&[&path]);
+    assert_eq!(done.code(), 1);
+    assert!(done.stdout.contains("Packets      3 in 1 capture"), "{}", done.stdout);
+    let place = format!("not written to its end (at byte {})", whole.len());
+    assert!(done.stderr.contains(&place), "{}", done.stderr);
+}
+
+#[test]
+fn packets_that_are_not_ip_are_told_by_their_reason() {
+    let place = folder();
+    let path = place.path().join("a.pcap");
+    // A phone's: Linux's cooked header, with Qualcomm's number.
+    let mut bytes = header(113);
+    for number in 0..5 {
+        let frame = [&[0, 4, 2, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf9][..], &[7; 60]].concat();
+        record(&mut bytes, number, &frame);
+    }
+    fs::write(&path, &bytes).expect("a file is written");
+    let done = flows(&[&path]).succeeded();
+    assert!(done.stdout.contains("Not IP       Qualcomm MAP (0x00f9) 5\n"), "{}", done.stdout);
+    // Cut too short for anything to be seen of them.
+    let mut cut = header(ETHERNET);
+    (0..9).for_each(|number| record(&mut cut, number, &[0; 10]));
+    fs::write(&path, &cut).expect("a file is written");
+    let done = flows(&[&path]).succeeded();
+    assert!(done.stdout.contains("Not IP       cut or broken before IP 9\n"), "{}", done.stdout);
+    assert!(done.stderr.contains("9 packets, more than half, are cut"), "{}", done.stderr);
+    // A link type that nobody reads is an error, with its name.
+    let mut other = header(239);
+    record(&mut other, 0, &[0; 60]);
+    fs::write(&path, &other).expect("a file is written");
+    let done = flows(&[&path]);
+    assert_eq!(done.code(), 1);
+    assert!(done.stderr.contains("not read: 1 packet of link type 239 (NFLOG)"), "{}", done.stderr);
+}
+
+#[test]
+fn a_folder_whose_links_make_a_loop_is_read_once() {
+    let place = folder();
+    fs::write(place.path().join("a.pcap"), capture(3)).expect("a file is written");
+    symlink(".", place.path().join("loop")).expect("a link is made");
+    symlink("nowhere", place.path().join("gone")).expect("a link is made");
+    let done = flows(&[place.path()]).succeeded();
+    assert!(done.stdout.contains("Packets      3 in 1 capture"), "{}", done.stdout);
+    assert!(
+        done.stderr.contains("left out of folders, as not captures: 1 file"),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn no_command_writes_over_what_it_reads_or_into_a_folder_that_it_reads() {
+    let place = folder();
+    let path = |name: &str| place.path().join(name);
+    let captures = path("captures");
+    fs::create_dir(&captures).expect("a folder is made");
+    let one = captures.join("a.pcap");
+    fs::write(&one, capture(3)).expect("a file is written");
+    let tables = path("tables");
+    let [o, force, report, packets] = ["-o", "--force", "--report", "--packets"].map(Path::new);
+    flows(&[&captures, o, &tables, packets]).succeeded();
+    let refused = |words: &[&str]| {
+        let mut command = manyways();
+        let done = finish(command.current_dir(place.path()).args(words));
+        assert_eq!((done.code(), done.stdout.as_str()), (2, ""), "{words:?}: {}", done.stderr);
+        let is_told = done.stderr.contains("which is read")
+            || done.stderr.contains("is read and would be written into")
+            || done.stderr.contains("is used for two things");
+        assert!(is_told && done.stderr.contains("hint: "), "{words:?}: {}", done.stderr);
+    };
+    refused(&["flows", "captures", "-o", "captures"]);
+    refused(&["flows", "captures", "-o", "./tables/../captures", "--force"]);
+    refused(&["flows", "captures", "--report", "captures/a.pcap"]);
+    refused(&["flows", "align", "captures", "server=captures", "-o", "captures"]);
+    refused(&["flows", "export", "tables", "--format", "csv", "-o", "tables", "--force"]);
+    refused(&[
+        "flows",
+        "export",
+        "tables",
+        "--format",
+        "ipfix",
+        "-o",
+        "tables/udp.parquet",
+        "--force",
+    ]);
+    refused(&["flows", "ask", "tables", "rtt", "--plot", "tables/rtt.svg"]);
+    let radio = ["radio", "energy", "tables", "--profile", "lte"];
+    refused(&[&radio[..], &["--timeline", "tables/packets.parquet"]].concat());
+    refused(&[&radio[..], &["--report", "tables/day.html"]].concat());
+    let radio = ["radio", "simulate", "tables", "--profile", "lte"];
+    refused(&[&radio[..], &["--parquet", "tables/runs.parquet"]].concat());
+    let infer = ["radio", "infer", "tables", "--power", "p.csv", "--profile", "lte", "-o"];
+    refused(&[&infer[..], &["tables/mine.toml"]].concat());
+    assert_eq!(fs::read(&one).expect("it is there"), capture(3));
+    // Beside the captures there is room for a report, and below them for tables.
+    flows(&[&captures, report, &captures.join("a.html")]).succeeded();
+    flows(&[&captures, o, &captures.join("tables"), force]).succeeded();
+}
+
+#[test]
+fn tables_do_not_go_over_sets_of_a_live_capture() {
+    let place = folder();
+    let (path, sets) = (place.path().join("a.pcap"), place.path().join("sets"));
+    fs::write(&path, capture(3)).expect("a file is written");
+    fs::create_dir_all(sets.join("shard=2026-01-31T12-00-00Z")).expect("folders are made");
+    for force in [&[][..], &[Path::new("--force")]] {
+        let done = flows(&[&[path.as_path(), Path::new("-o"), &sets], force].concat());
+        assert_eq!((done.code(), done.stdout.as_str()), (1, ""));
+        assert!(done.stderr.contains("has sets of tables in it"), "{}", done.stderr);
+        assert_eq!(fs::read_dir(&sets).expect("it is there").count(), 1);
+    }
+}
