@@ -52,10 +52,10 @@ fn rules_that_are_flushed_come_back() {
     client.says("IPv4 and IPv6 are intercepted");
     for times in 1..=2 {
         world.device(|| nft("flush ruleset"));
-        client.says_times("which are put back: the nftables table is gone", times);
+        client.says_times("and are restored: the nftables table is gone", times);
         goes_through(&world);
     }
-    assert_eq!(client.times("which are put back"), 2, "{}", client.said());
+    assert_eq!(client.times("and are restored"), 2, "{}", client.said());
     drop(client);
     assert_eq!(left(&world), "");
 }
@@ -76,10 +76,10 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
         ("-6 route flush table 4917", "the route of IPv6"),
     ] {
         world.device(|| ip(words));
-        client.says(&format!("which are put back: {part} is gone"));
+        client.says(&format!("and are restored: {part} is gone"));
         goes_through(&world);
     }
-    assert_eq!(client.times("which are put back"), 4, "{}", client.said());
+    assert_eq!(client.times("and are restored"), 4, "{}", client.said());
     drop(client);
     assert_eq!(left(&world), "");
 }
@@ -173,7 +173,7 @@ fn a_client_takes_its_rules_out_though_the_program_that_does_it_is_ended() {
     slow.let_go();
     client.process.wait(PATIENCE).expect("it ends");
     assert_eq!(left(&world), "");
-    assert_eq!(client.times("cannot be taken out"), 0, "{}", client.said());
+    assert_eq!(client.times("cannot remove the packet filter rules"), 0, "{}", client.said());
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn a_client_that_cannot_take_its_rules_out_says_so() {
         kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
     }
     client.process.wait(PATIENCE).expect("it ends");
-    client.says("the rules cannot be taken out");
-    client.says("hint: `nft delete table inet manyways-bond` does it");
+    client.says("cannot remove the packet filter rules");
+    client.says("`nft delete table inet manyways-bond` removes them");
 }
 
 /// The device opens nothing, and hears so at once.
