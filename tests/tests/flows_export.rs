@@ -181,7 +181,7 @@ fn tables_come_as_csv_and_as_logs() {
     assert_eq!(fs::read_to_string(out.join("udp.csv")).expect("a table"), one);
     let again = flows(&[&csv[..], &["-o", text(&out)]].concat());
     assert_eq!(again.code(), 1);
-    assert!(again.stderr.contains("is there already") && again.stderr.contains("--force"));
+    assert!(again.stderr.contains("already exists") && again.stderr.contains("--force"));
     let said = flows(&[&csv[..], &["-o", text(&out), "--force", "--json"]].concat()).succeeded();
     let said: serde_json::Value = serde_json::from_str(&said.stdout).expect("a document");
     assert_eq!(said["path"], text(&out));

@@ -465,8 +465,7 @@ mod tests {
             [(Opaque::Protocol(0x0806), 7), (Opaque::Protocol(0x00f9), 4_120), (Opaque::Broken, 6)]
                 .into();
         let text = text(&outcome, &[], None);
-        let words =
-            "Not IP       Qualcomm MAP (0x00f9) 4,120, ARP (0x0806) 7, cut or broken before IP 6";
+        let words = "Not IP       Qualcomm MAP (0x00f9) 4,120, ARP (0x0806) 7, truncated or broken before IP 6";
         assert!(text.contains(words), "{text}");
         let document = serde_json::to_string(&document(&outcome, &[], false)).unwrap();
         let words = r#"{"reason":"ethertype","number":249,"name":"Qualcomm MAP","packets":4120}"#;

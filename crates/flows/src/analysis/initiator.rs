@@ -81,6 +81,7 @@ mod tests {
             length: 20 + payload.len(),
             fragment: None,
             ecn: 0,
+            id: 0,
             hop_limit: 64,
             is_tunnelled: false,
         }
