@@ -160,10 +160,10 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
             FETCH=$!
             wait_for '[ "$(stat -c %s out)" -gt 300000 ]'
             cp broken.toml policy.toml
-            wait_for 'grep "still followed" client.log'
+            wait_for 'grep "the previous policy stays in force" client.log'
             "$M" bond why example.com
             cp lte.toml new.toml && mv new.toml policy.toml
-            wait_for 'grep "is followed now" client.log'
+            wait_for 'grep "is in force now" client.log'
             "$M" bond why example.com
             wait $FETCH && cmp out "$LAB_DIR/nginx-origin/www/8M" && echo intact
             end

@@ -183,7 +183,7 @@ fn a_bond_that_comes_back_is_found() {
             wait_for 'sed "1,/radio-bond.*true/d" control.log | grep radio-sleep'
             backup b &
             FETCH=$!
-            wait_for '"$M" bond status --json | grep ".held.:true"'
+            wait_for '"$M" bond status --json | grep ".delayed.:true"'
             now > c || exit 5
             wait $FETCH || exit 6
             kill $CONTROL; wait $CONTROL

@@ -247,7 +247,7 @@ fn a_client_warns_of_names_that_its_host_does_not_have() {
             r#"
             client --policy policy.toml
             mv other.toml policy.toml
-            wait_for 'grep "is followed now" client.log'
+            wait_for 'grep "is in force now" client.log'
             end
             "#,
         )
