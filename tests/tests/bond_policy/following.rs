@@ -173,7 +173,7 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
     let paths: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("path: ")).collect();
     assert_eq!(paths, ["path: wifi", "path: lte"], "{}", done.stdout);
     assert!(done.stdout.ends_with("intact\n"), "{}", done.stdout);
-    let warnings = world.read("client.log").matches("still followed").count();
+    let warnings = world.read("client.log").matches("the previous policy stays in force").count();
     assert_eq!(warnings, 1, "{}", world.read("client.log"));
     let [(wifi, lte)] = shares(&world.read("events"))[..] else { panic!("one connection") };
     assert!(wifi.received > 300_000 && lte.received > 500_000, "{wifi:?} {lte:?}");
