@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 
 use manyways_lab::Place;
-use manyways_net::bond::gateway::GatewayStatus;
+use manyways_net::bond::gateway_status::GatewayStatus;
 use manyways_net::bond::status::{Status, Totals};
 use manyways_rig::cell::Run;
 use manyways_rig::launch::{DriveError, Launcher, all_of, first_line, system};
@@ -265,7 +265,7 @@ impl Stage<'_> {
             };
             let goodput = Task::Bulk(Span::ZERO).unit().name();
             let spurious = since(|end| end.spurious_bytes)?;
-            let repeated = since(|end| end.repeated_bytes)?;
+            let repeated = since(|end| end.duplicate_bytes)?;
             let came = since(|end| end.received_bytes)? - repeated;
             let more = [
                 ("spurious", spurious),

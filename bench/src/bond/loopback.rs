@@ -117,7 +117,7 @@ impl Stage<'_> {
         server.args(["serve", "--listen", &here(SERVER)]);
         let mut gateway = Command::new(&programs.manyways);
         gateway
-            .args(["bond", "gateway", "--quiet", "--open", "127.0.0.0/8"])
+            .args(["bond", "gateway", "--quiet", "--permit", "127.0.0.0/8"])
             .args(["--listen", &here(GATEWAY), "--key"])
             .arg(self.folder.join("gateway.key"))
             .arg("--allow")

@@ -135,7 +135,7 @@ impl Site {
             let word = |name: &str| quoted(self.folder.join(name).as_os_str());
             let command = format!(
                 "exec {} bond gateway --listen 0.0.0.0:{GATEWAY} --key {} --allow {} \
-                 --open 198.18.0.0/15 --quiet 2>{}",
+                 --permit 198.18.0.0/15 --quiet 2>{}",
                 quoted(self.programs.manyways.as_os_str()),
                 word("gateway.key"),
                 word("allow"),

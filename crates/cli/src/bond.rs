@@ -4,7 +4,6 @@ mod check;
 mod client;
 mod event_log;
 mod gateway;
-mod interception;
 mod keygen;
 mod listening;
 mod lookup;
@@ -17,7 +16,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use manyways_net::bond::scrape;
+use manyways_net::bond::metrics_server;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
@@ -90,7 +89,7 @@ where
     T: Future<Output = String> + 'static,
 {
     let bound =
-        scrape::serve(at, text).await.map_err(|error| {
+        metrics_server::serve(at, text).await.map_err(|error| {
             Failure::new(format!("cannot listen on {at} for metrics: {error}"))
                 .hint(listening::hint(at, &error, "name another port with --metrics"))
         })?;

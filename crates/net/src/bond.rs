@@ -1,43 +1,46 @@
-//! Every application over every network: a client that takes connections in, a gateway that takes
-//! them on, and carriers between the two.
+//! Every application over every network: a client that intercepts connections, a gateway that connects
+//! them to servers, and carriers between the two.
 
 pub mod allow;
 mod carrier;
 pub mod client;
-mod connect;
 pub mod control;
 mod datagrams;
-pub mod door;
+pub mod delay_gate;
+pub mod enforcer;
 pub mod event;
-mod facts;
+mod flow_counters;
+mod flow_facts;
 pub mod gateway;
+pub mod gateway_status;
 mod handshake;
-pub mod hold;
-pub mod intake;
-pub mod intercept;
+pub mod host_networks;
+mod http_connect;
+pub mod interception;
+pub mod interception_scope;
 pub mod journal;
 pub mod key;
-mod labels;
-mod limit;
+pub mod listeners;
 pub mod metrics;
-pub mod networks;
+pub mod metrics_server;
+mod path_monitor;
+mod pending_handshakes;
+mod process_lookup;
 mod quic;
 mod race;
-pub mod rules;
-pub mod scrape;
+mod rate_limit;
 mod session;
 mod socks;
 pub mod status;
-mod strangers;
-mod surroundings;
-mod tally;
 mod timer;
 mod tls;
 mod udp;
 pub mod usage;
-mod whose;
 pub mod why;
 
 pub use carrier::CarrierError;
 pub use handshake::HandshakeError;
 pub use manyways_proto::bond::dial::{CarrierTransport, TransportChoice};
+
+#[cfg(test)]
+mod tests;

@@ -181,7 +181,7 @@ impl<'a> Keys<'a> {
         self.world.device(|| eventually("the rules are there", || table().then_some(())));
         if more.contains(&"closed") {
             // Until the gateway has answered, they refuse all.
-            end.says("taken in");
+            end.says("intercepted");
         }
         end
     }

@@ -35,7 +35,7 @@ fn where_tcp_does_not_get_through_quic_does() {
         assert_eq!((over("path 1 from", "over tcp"), over("path 1 from", "over quic")), (0, 1));
         assert_eq!(networks(&world, "default", "carrier"), ["tcp", "quic"]);
         download_while(&world, |_| world.set("wifi", "state=no-carrier"));
-        assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+        assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
     }
 }
 
@@ -105,8 +105,8 @@ fn a_connection_that_is_idle_for_longer_than_quic_goes_on() {
     client.says("wifi is down");
     client.says("lte is down");
     speak(&mut application, &mut server);
-    assert_eq!(gateway.times("a session begins"), 1, "{}", gateway.said());
-    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+    assert_eq!(gateway.times("session started"), 1, "{}", gateway.said());
+    assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
 /// One is woken while the gateway still knows it, and another after it was forgotten there.
@@ -129,7 +129,7 @@ fn quic_that_sleeps_wakes_without_a_word() {
             (networks(&world, name, "state") == ["asleep", "asleep"]).then_some(())
         });
     }
-    let forgotten = "the session ends, its client is gone";
+    let forgotten = "session closed: its client is gone";
     let listener = world.listen(SERVER[0], 7);
     let mut application = plain(&world, at(SERVER[0], 7));
     let (mut server, from) = accept(&listener);
@@ -143,5 +143,10 @@ fn quic_that_sleeps_wakes_without_a_word() {
     let mut application = socks(&world, at(SERVER[0], 7));
     let (mut server, _) = accept(&listener);
     speak(&mut application, &mut server);
-    assert_eq!(deep.times("is down") + deep.times("forgotten"), 0, "{}", deep.said());
+    assert_eq!(
+        deep.times("is down") + deep.times("does not know the session"),
+        0,
+        "{}",
+        deep.said()
+    );
 }

@@ -54,12 +54,12 @@ fn a_server_that_is_not_there_resets() {
         is_reset(try_plain(&world, at(server, 1)));
         is_reset(try_socks(&world, &To::Address(at(server, 1))));
     }
-    gateway.says_times("is not reached: Refused", 4);
+    gateway.says_times("connection refused", 4);
     // A neighbour of the servers' that does not exist: the last router says so.
     is_reset(try_plain(&world, at("203.0.113.99", 80)));
-    gateway.says("203.0.113.99:80 is not reached: Unreachable");
+    gateway.says("cannot connect to 203.0.113.99:80: no route to the server");
     is_reset(try_socks(&world, &To::Name("nobody.example", 80)));
-    gateway.says("nobody.example:80 is not reached: NoName");
+    gateway.says("cannot connect to nobody.example:80: name not resolved");
     carries(&world);
 }
 
@@ -76,9 +76,9 @@ fn a_name_that_takes_long_holds_up_nobody() {
     let listener = world.listen(SERVER[0], 7);
     let _application = try_socks(&world, &To::Name("www.example", 7)).expect("the proxy is there");
     accept(&listener);
-    assert_eq!(gateway.times("slow.example:80 is not reached"), 0, "{}", gateway.said());
+    assert_eq!(gateway.times("cannot connect to slow.example:80"), 0, "{}", gateway.said());
     slow.into_iter().for_each(is_reset);
-    gateway.says_times("slow.example:80 is not reached", 20);
+    gateway.says_times("cannot connect to slow.example:80", 20);
 }
 
 /// Every way to say "the gateway itself, or what stands next to it".
@@ -123,12 +123,12 @@ fn the_gateway_is_no_way_to_itself_or_its_neighbours() {
     private.set_nonblocking(true).expect("a socket can be told");
     for (count, address) in (1..).zip(CLOSED) {
         is_reset(try_socks(&world, &To::Address(at(address, 8080))));
-        gateway.says_times("is not reached: Forbidden", count);
+        gateway.says_times("destination not permitted", count);
         assert!(listener.accept().is_err() && private.accept().is_err(), "{address}");
     }
     for name in ["localhost", "inside.example", "self.example"] {
         is_reset(try_socks(&world, &To::Name(name, 8080)));
-        gateway.says(&format!("{name}:8080 is not reached: Forbidden"));
+        gateway.says(&format!("cannot connect to {name}:8080: destination not permitted"));
     }
     let association = Association::new(&world);
     for address in CLOSED {
@@ -149,7 +149,7 @@ fn what_is_opened_is_open_and_nothing_else() {
     needs_bond!();
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
-    let gateway = keys.gateway(&["--open", "192.168.77.0/24", "--open", "::1"]);
+    let gateway = keys.gateway(&["--permit", "192.168.77.0/24", "--permit", "::1"]);
     let _client = keys.client();
     let (listener, _socket, private) = listen_everywhere(&world);
     let _application = socks(&world, at(PRIVATE, 8080));
@@ -157,8 +157,8 @@ fn what_is_opened_is_open_and_nothing_else() {
     let _application = socks(&world, at("::1", 8080));
     accept(&listener);
     is_reset(try_socks(&world, &To::Address(at("127.0.0.1", 8080))));
-    gateway.says("127.0.0.1:8080 is not reached: Forbidden");
-    assert_eq!(gateway.times("Forbidden"), 1, "{}", gateway.said());
+    gateway.says("cannot connect to 127.0.0.1:8080: destination not permitted");
+    assert_eq!(gateway.times("destination not permitted"), 1, "{}", gateway.said());
 }
 
 /// Both ways by themselves, however many connections and sessions share it.
@@ -218,15 +218,15 @@ fn a_rate_that_changes_is_for_connections_that_are_there_too() {
     server.write_all(&[1; 100_000]).expect("the other side listens");
     hear(1);
     limits("rate=80mbit streams=7");
-    gateway.says("phone: the rate is 80 Mbit/s now");
-    gateway.says("phone: the new limits of streams and flows are for its next session");
+    gateway.says("phone: rate limit changed to 80 Mbit/s");
+    gateway.says("phone: new limits of streams and flows apply to the next session");
     hear(99_999);
     limits("rate=100bit");
-    gateway.says("phone: the rate is 100 bit/s now");
+    gateway.says("phone: rate limit changed to 100 bit/s");
     server.write_all(&[1; 100_000]).expect("the other side listens");
     hear(1);
     limits("");
-    gateway.says("phone: the rate is without a limit now");
+    gateway.says("phone: rate limit removed");
     hear(99_999);
 }
 
@@ -254,7 +254,7 @@ fn a_client_may_have_so_many_streams_and_sessions() {
     });
     let second = keys.doorless(&["--intercept", "none"]);
     second.says_times("the gateway refuses: phone has 1 session already", 2);
-    gateway.says("is not let in: phone has 1 session already");
+    gateway.says("phone has 1 session already");
     // When the first one goes, the second one may come.
     drop(client);
     second.says("is up");

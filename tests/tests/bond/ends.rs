@@ -90,9 +90,9 @@ fn a_gateway_that_is_started_anew_resets_what_was_and_serves_what_comes() {
     drop(gateway);
     let _gateway = keys.gateway(&[]);
     ends_with_a_reset(application);
-    client.says("the gateway has forgotten the session; connections ended");
+    client.says("the gateway does not know the session any more");
     carries(&world);
-    assert_eq!(client.times("forgotten"), 1, "{}", client.said());
+    assert_eq!(client.times("does not know the session"), 1, "{}", client.said());
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_gateway_is_killed(carrier: &str) {
     let _gateway = keys.gateway(&[]);
     ends_with_a_reset(application);
     carries(&world);
-    assert_eq!(client.times("forgotten"), 1, "{}", client.said());
+    assert_eq!(client.times("does not know the session"), 1, "{}", client.said());
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_client_that_ends_takes_its_connections_along_and_is_gone_at_once() {
     let application = under_way(&world, socks);
     drop(client);
     ends_with_a_reset(application);
-    gateway.says("phone: the session ends");
+    gateway.says("phone: session closed");
     eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
 }
 
@@ -156,7 +156,7 @@ fn a_client_that_is_killed_is_forgotten_by_the_gateway() {
     assert!(gateway.descriptors() >= before + 12, "ten streams, two carriers");
     client.process.signal(Signal::SIGKILL);
     applications.into_iter().for_each(ends);
-    gateway.says("the session ends, its client is gone");
+    gateway.says("session closed: its client is gone");
     eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
     for mut server in servers {
         let error = server.read(&mut [0; 1]).expect_err("it did not end well");
@@ -183,8 +183,8 @@ fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
     for link in ["wifi", "lte"] {
         world.set(link, "state=no-carrier");
     }
-    gateway.says_times("has ended: the other end has said nothing for long", 2);
-    gateway.says("the session ends, its client is gone");
+    gateway.says_times("closed: the other end has said nothing for long", 2);
+    gateway.says("session closed: its client is gone");
     eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
     for link in ["wifi", "lte"] {
         world.set(link, "state=up");
@@ -192,7 +192,7 @@ fn a_client_that_slept_for_long_learns_that_it_was_forgotten() {
     client.process.signal(Signal::SIGCONT);
     ends_with_a_reset(application);
     carries(&world);
-    assert_eq!(client.times("forgotten"), 1, "{}", client.said());
+    assert_eq!(client.times("does not know the session"), 1, "{}", client.said());
 }
 
 /// Whoever starts it anew does so faster than the gateway forgets.
@@ -214,10 +214,10 @@ fn a_client_that_is_killed_again_and_again_is_let_in_beside_one_that_lives() {
         short.says("lte is up");
         short.process.signal(Signal::SIGKILL);
         short.process.wait(PATIENCE).expect("it ends");
-        gateway.says_times("phone: path 0 has ended", kills);
-        gateway.says_times("phone: path 1 has ended", kills);
+        gateway.says_times("phone: path 0 closed", kills);
+        gateway.says_times("phone: path 1 closed", kills);
     }
-    const ROOM: &str = "phone: a session ends, its client is gone";
+    const ROOM: &str = "phone: session evicted";
     assert_eq!(gateway.times(ROOM), KILLS - 1, "each makes room for the next one");
     let second = keys.doorless(&["--intercept", "none"]);
     second.says("is up");
@@ -269,18 +269,18 @@ fn a_client_that_vanishes_again_and_again_is_let_in_beside_one_that_lives() {
             vanishing.process.wait(PATIENCE).expect("it ends");
         }
         keys.doorless(&more).says("is up");
-        assert_eq!(gateway.times("phone: a session ends, its client is silent"), 2);
+        assert_eq!(gateway.times("phone: session closed: its client gives no sign of life"), 2);
         application.write_all(b"hello").expect("it is taken");
         let mut heard = [0; 5];
         server.read_exact(&mut heard).expect("its session was there all the time");
         assert_eq!(&heard, b"hello");
-        assert_eq!(living.times("forgotten"), 0, "{}", living.said());
+        assert_eq!(living.times("does not know the session"), 0, "{}", living.said());
     }
 }
 
 /// The first connection after a client was killed: the kernel sends its first packet again.
 fn killed(when_dead: &str, world: &World, keys: &Keys<'_>) {
-    let mut client = keys.transparent(&["--when-dead", when_dead]);
+    let mut client = keys.transparent(&["--fail-mode", when_dead]);
     let application = under_way(world, plain);
     client.process.signal(Signal::SIGKILL);
     ends(application);
@@ -346,7 +346,7 @@ fn where_a_killed_client_fails_closed_everything_is_refused_at_once() {
         listener.set_nonblocking(true).expect("a socket can be told");
         assert!(listener.accept().is_err(), "somebody came");
     }
-    let client = keys.transparent(&["--when-dead", "closed"]);
+    let client = keys.transparent(&["--fail-mode", "closed"]);
     let listener = world.listen(SERVER[0], 9);
     let _application = plain(&world, at(SERVER[0], 9));
     assert_eq!(accept(&listener).1.ip().to_string(), OUTSIDE[0]);

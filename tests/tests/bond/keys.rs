@@ -42,7 +42,7 @@ fn a_private_key_is_there_and_its_owners_alone() {
     fs::write(file("allow"), format!("{NOBODY} phone\n")).expect("room for a line");
     for (name, sentence, hint) in [
         ("missing", "No such file", "manyways bond keygen"),
-        ("open", "can be read by others", "chmod 600"),
+        ("open", "can be read by other users", "chmod 600"),
         ("garbage", "holds no Ed25519 private key", "manyways bond keygen"),
         ("letter", "holds no Ed25519 private key", "manyways bond keygen"),
     ] {
@@ -74,8 +74,8 @@ fn a_list_that_does_not_read_says_its_line() {
     key(&folder.path().join("key"));
     for (list, sentence) in [
         ("\u{0}\u{1}garbage", "allow:1: "),
-        ("# nothing\nkey phone", "allow:2: \"key\" is no public key"),
-        (&format!("{NOBODY} phone streams=many"), "\"many\" is no number"),
+        ("# nothing\nkey phone", "allow:2: \"key\" is not a public key"),
+        (&format!("{NOBODY} phone streams=many"), "\"many\" is not a number"),
         (&format!("{NOBODY} one\n{NOBODY} two"), "is there twice"),
     ] {
         fs::write(file("allow"), list).expect("room for a line");
@@ -119,10 +119,10 @@ fn a_gateway_with_another_key_gets_nothing() {
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
     client.says_times("the gateway has another key than the one that was given", 2);
     client.says("hint: compare --gateway-key");
-    gateway.says_times("is not let in: it expects a gateway with another key", 2);
-    assert_eq!(client.times("is up") + gateway.times("a session begins"), 0);
+    gateway.says_times("it expects a gateway with another key", 2);
+    assert_eq!(client.times("is up") + gateway.times("session started"), 0);
     // Each network says it once, however often it is tried.
-    gateway.says_times("is not let in", 5);
+    gateway.says_times("refused ", 5);
     assert_eq!(client.times("another key"), 2, "{}", client.said());
 }
 
@@ -136,16 +136,16 @@ fn a_client_that_is_not_known_is_told_and_let_in_once_it_is() {
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
     client.says_times("the gateway does not know this key", 2);
     client.says("hint: add this client's public key");
-    gateway.says(&format!("{} is not in the allow-file", keys.client));
-    gateway.says_times("is not let in: its key is not in the allow-file", 2);
+    gateway.says(&format!("unknown key {}: not in the allow file", keys.client));
+    gateway.says_times("its key is not in the allow file", 2);
     assert_eq!(gateway.times(&keys.client), 1, "{}", gateway.said());
-    assert_eq!(client.times("is up") + gateway.times("a session begins"), 0);
+    assert_eq!(client.times("is up") + gateway.times("session started"), 0);
     // One that does not read leaves all as it was.
     keys.allow("garbage\n");
-    gateway.says("the allow-file of before stays in force");
+    gateway.says("the previous list stays in force");
     keys.allow(&format!("{} phone\n", keys.client));
     client.says("is up");
-    gateway.says("phone: a session begins");
+    gateway.says("phone: session started");
 }
 
 /// A device that was lost: what it has goes, and it does not come back until it may.
@@ -171,7 +171,7 @@ fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
         let association = Association::new(&world);
         arrives(&echo, b"hello", || association.send(at(SERVER[0], 4000), b"hello"));
         keys.allow(&others);
-        gateway.says("phone: the session ends, its key is not in the allow-file any more");
+        gateway.says("phone: session closed: its key is not in the allow file any more");
         let ended = application.read(&mut [0; 1]).expect_err("it ends");
         assert_eq!(ended.kind(), io::ErrorKind::ConnectionReset, "{ended}");
         let ended = server.read(&mut [0; 1]).expect_err("it ends");
@@ -180,10 +180,10 @@ fn a_key_that_is_taken_out_ends_its_sessions_and_no_others() {
         client.says("hint: add this client's public key");
         // The sockets of its datagrams too.
         eventually("all is closed", || (gateway.descriptors() == before).then_some(()));
-        assert_eq!(gateway.times("other: the session ends") + other.times("is down"), 0);
+        assert_eq!(gateway.times("other: session closed") + other.times("is down"), 0);
         keys.allow(&format!("{} phone\n", keys.client));
         client.says_times("is up", 3);
-        gateway.says("other: the session ends");
+        gateway.says("other: session closed");
     }
 }
 
@@ -201,7 +201,7 @@ fn a_list_that_is_empty_for_a_moment_ends_no_session() {
     keys.allow(&format!("{} phone\n", keys.client));
     gateway.says("allow: 1 key");
     speak(&mut application, &mut server);
-    assert_eq!(gateway.times("the session ends"), 0, "{}", gateway.said());
+    assert_eq!(gateway.times("session closed"), 0, "{}", gateway.said());
 }
 
 /// What the bond does not carry yet flows as ever, however long that takes.
@@ -214,7 +214,7 @@ fn a_client_that_is_not_let_in_keeps_nobody_from_the_internet() {
     let gateway = keys.gateway(&[]);
     let mut client = keys.client_at(&format!("{GATEWAY}:4433"), &[]);
     // With its pauses that grow, this is long after a client has given up waiting.
-    gateway.says_times("is not let in", 14);
+    gateway.says_times("refused ", 14);
     let listener = world.listen(SERVER[0], 7);
     let _application = plain(&world, at(SERVER[0], 7));
     assert_eq!(accept(&listener).1.ip().to_string(), "10.64.1.2");

@@ -131,7 +131,7 @@ fn a_download_survives_a_link_that_flaps() {
     });
     // How many of them last until a carrier is there is a matter of what else the machine does.
     assert!(client.times("wifi is down") > 0, "{}", client.said());
-    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+    assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_download_waits_for_networks_when_there_are_none() {
         client.says("lte is down");
         world.set("lte", "state=up");
     });
-    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+    assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
 /// Carriers are TCP: what their path carries is their affair, and of no application.
@@ -210,7 +210,7 @@ fn a_nat_that_forgets_costs_no_connection() {
         thread::sleep(LONGER);
         speak(&mut application, &mut server);
     }
-    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
+    assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
 }
 
 /// A device that sleeps: nothing of it runs, and what it finds when it wakes is dead.
@@ -240,6 +240,6 @@ fn a_client_that_slept_goes_on_where_it_was() {
     assert_eq!(&heard[..4], b"I am");
     speak(&mut application, &mut server);
     eventually("both networks are used again", || (client.times("is up") >= 4).then_some(()));
-    assert_eq!(client.times("forgotten"), 0, "{}", client.said());
-    assert_eq!(gateway.times("a session begins"), 1, "{}", gateway.said());
+    assert_eq!(client.times("does not know the session"), 0, "{}", client.said());
+    assert_eq!(gateway.times("session started"), 1, "{}", gateway.said());
 }

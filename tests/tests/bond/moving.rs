@@ -84,12 +84,12 @@ fn a_gateway_that_moved_is_found_by_its_name() {
     let gateway = keys.gateway(&[]);
     let client = keys.client_at(NAME, &[]);
     client.says_times("is up", 2);
-    client.says("IPv4 and IPv6 are taken in");
+    client.says("IPv4 and IPv6 are intercepted");
     drop(gateway);
     client.says_times("no connection to", 2);
     name(&world, &[OUTSIDE[0]]);
     let _gateway = keys.gateway_at(&format!("{}:4433", OUTSIDE[0]), &[]);
-    client.says(&format!("the gateway's name stands for {}:4433 now", OUTSIDE[0]));
+    client.says(&format!("the gateway's name now resolves to {}:4433", OUTSIDE[0]));
     client.says_times("is up", 4);
     let listener = world.listen(SERVER[0], 7);
     let _application = plain(&world, at(SERVER[0], 7));
@@ -108,7 +108,7 @@ fn a_family_that_the_gateway_gains_or_loses_is_taken_in_or_refused() {
     world.host(|| ip(&format!("-6 {}", route.replace("add", "del"))));
     let _gateway = keys.gateway(&[]);
     let client = keys.transparent(&[]);
-    client.says("IPv4 is taken in; IPv6 is refused, since the gateway does not reach it");
+    client.says("IPv4 is intercepted; IPv6 is refused, since the gateway does not reach it");
     let four = world.listen(SERVER[0], 7);
     let mut before = plain(&world, at(SERVER[0], 7));
     let (mut server, _) = accept(&four);
@@ -127,12 +127,12 @@ fn a_family_that_the_gateway_gains_or_loses_is_taken_in_or_refused() {
     };
     world.host(|| ip(&format!("-6 {route}")));
     again(1);
-    client.says("IPv4 and IPv6 are taken in");
+    client.says("IPv4 and IPv6 are intercepted");
     let _application = plain(&world, at(SERVER[1], 7));
     assert_eq!(accept(&six).1.ip().to_string(), OUTSIDE[1]);
     world.host(|| ip(&format!("-6 {}", route.replace("add", "del"))));
     again(2);
-    client.says_times("IPv4 is taken in; IPv6 is refused", 2);
+    client.says_times("IPv4 is intercepted; IPv6 is refused", 2);
     assert_eq!(refused(), Some(()), "it is refused again");
     // Nobody else noticed.
     speak(&mut before, &mut server);

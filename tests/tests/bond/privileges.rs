@@ -38,7 +38,7 @@ fn a_gateway_that_gives_up_root_keeps_nothing_of_it_and_serves() {
     keys.allow("");
     let gateway = keys.gateway(&["--user", "nobody"]);
     let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--intercept", "none"]);
-    gateway.says("is not let in");
+    gateway.says("refused ");
     keys.allow(&format!("{} phone\n", keys.client));
     client.says("is up");
     let _resolver = Resolver::start(&world);
@@ -111,7 +111,7 @@ fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     fs::set_permissions(world.path(""), Permissions::from_mode(0o711)).expect("its permissions");
     fs::set_permissions(world.path("allow"), Permissions::from_mode(0o600)).expect("the same");
     let gateway = keys.gateway(&["--user", "nobody"]);
-    const SAID: &str = "the allow-file of before stays in force";
+    const SAID: &str = "the previous list stays in force";
     gateway.says(SAID);
     assert!(gateway.said().contains("allow: Permission denied"), "{}", gateway.said());
     gateway.says("that of --user, must be able to read");
@@ -120,7 +120,7 @@ fn a_list_that_cannot_be_read_any_more_is_said_once_and_stays_in_force() {
     assert_eq!(gateway.times(SAID), 1, "{}", gateway.said());
     fs::set_permissions(world.path("allow"), Permissions::from_mode(0o644)).expect("the same");
     keys.allow("");
-    gateway.says("phone: the session ends, its key is not in the allow-file any more");
+    gateway.says("phone: session closed: its key is not in the allow file any more");
     client.says("the gateway does not know this key");
     // And again, since it could be read meanwhile.
     fs::remove_file(world.path("allow")).expect("it is there");

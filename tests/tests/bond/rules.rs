@@ -48,14 +48,14 @@ fn rules_that_are_flushed_come_back() {
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
     let _gateway = keys.gateway(&[]);
-    let client = keys.transparent(&["--when-dead", "closed"]);
-    client.says("IPv4 and IPv6 are taken in");
+    let client = keys.transparent(&["--fail-mode", "closed"]);
+    client.says("IPv4 and IPv6 are intercepted");
     for times in 1..=2 {
         world.device(|| nft("flush ruleset"));
-        client.says_times("which are put back: the nftables table is missing", times);
+        client.says_times("and are restored: the nftables table is missing", times);
         goes_through(&world);
     }
-    assert_eq!(client.times("which are put back"), 2, "{}", client.said());
+    assert_eq!(client.times("and are restored"), 2, "{}", client.said());
     drop(client);
     assert_eq!(left(&world), "");
 }
@@ -68,7 +68,7 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
     let keys = Keys::new(&world);
     let _gateway = keys.gateway(&[]);
     let client = keys.transparent(&[]);
-    client.says("IPv4 and IPv6 are taken in");
+    client.says("IPv4 and IPv6 are intercepted");
     for (words, part) in [
         ("-4 rule del pref 417", "an IPv4 routing rule"),
         ("-6 rule del pref 417", "an IPv6 routing rule"),
@@ -76,10 +76,10 @@ fn routing_rules_and_routes_that_are_removed_come_back() {
         ("-6 route flush table 4917", "the IPv6 route"),
     ] {
         world.device(|| ip(words));
-        client.says(&format!("which are put back: {part} is missing"));
+        client.says(&format!("and are restored: {part} is missing"));
         goes_through(&world);
     }
-    assert_eq!(client.times("which are put back"), 4, "{}", client.said());
+    assert_eq!(client.times("and are restored"), 4, "{}", client.said());
     drop(client);
     assert_eq!(left(&world), "");
 }
@@ -173,7 +173,7 @@ fn a_client_takes_its_rules_out_though_the_program_that_does_it_is_ended() {
     slow.let_go();
     client.process.wait(PATIENCE).expect("it ends");
     assert_eq!(left(&world), "");
-    assert_eq!(client.times("cannot be taken out"), 0, "{}", client.said());
+    assert_eq!(client.times("cannot remove the packet filter rules"), 0, "{}", client.said());
 }
 
 #[test]
@@ -189,8 +189,8 @@ fn a_client_that_cannot_take_its_rules_out_says_so() {
         kill(slow.waiter(others), Signal::SIGTERM).expect("it waits");
     }
     client.process.wait(PATIENCE).expect("it ends");
-    client.says("the rules cannot be taken out");
-    client.says("hint: `nft delete table inet manyways-bond` does it");
+    client.says("cannot remove the packet filter rules");
+    client.says("`nft delete table inet manyways-bond` removes them");
 }
 
 /// The device opens nothing, and hears so at once.
@@ -210,14 +210,14 @@ fn where_nothing_may_go_past_all_is_refused_until_the_gateway_answers() {
     needs_bond!();
     let world = World::new(&TWO_LINKS);
     let keys = Keys::new(&world);
-    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--when-dead", "closed"]);
+    let client = keys.client_at(&format!("{GATEWAY}:4433"), &["--fail-mode", "closed"]);
     client.says("the gateway has not answered yet: all is refused");
     is_refused(&world);
     // Long enough for it to be as good as dead.
     client.says("no network leads to the gateway");
     is_refused(&world);
     let _gateway = keys.gateway(&[]);
-    client.says("IPv4 and IPv6 are taken in");
+    client.says("IPv4 and IPv6 are intercepted");
     goes_through(&world);
     assert_eq!(client.times("since the gateway does not reach it"), 0, "{}", client.said());
     drop(client);
@@ -233,22 +233,22 @@ fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
     let _resolver = Resolver::start(&world);
     let keys = Keys::new(&world);
     let _gateway = keys.gateway(&[]);
-    let closed = ["--when-dead", "closed"];
+    let closed = ["--fail-mode", "closed"];
     for _ in 0..2 {
         let mut client = keys.client_at(NAME, &closed);
-        client.says("IPv4 and IPv6 are taken in");
+        client.says("IPv4 and IPv6 are intercepted");
         client.process.signal(Signal::SIGKILL);
         client.process.wait(PATIENCE).expect("it ends");
     }
     let client = keys.client_at(NAME, &closed);
     client.says("it is tried where it was last, at 198.18.0.1:4433");
-    client.says("IPv4 and IPv6 are taken in");
+    client.says("IPv4 and IPv6 are intercepted");
     goes_through(&world);
     drop(client);
     assert_eq!(left(&world), "");
     // Whoever remembers nothing hears what to do.
     let mut client = keys.client_at(NAME, &closed);
-    client.says("IPv4 and IPv6 are taken in");
+    client.says("IPv4 and IPv6 are intercepted");
     client.process.signal(Signal::SIGKILL);
     client.process.wait(PATIENCE).expect("it ends");
     fs::remove_dir_all(world.path("state")).expect("it is there");
@@ -256,7 +256,7 @@ fn a_client_that_fails_closed_finds_its_gateway_again_where_it_was() {
     client.says("the gateway \"gw.example:4433\" is not found yet");
     client.says("refuse the question: `nft delete table inet manyways-bond` takes them away");
     world.device(|| nft("delete table inet manyways-bond"));
-    client.says("IPv4 and IPv6 are taken in");
+    client.says("IPv4 and IPv6 are intercepted");
     goes_through(&world);
 }
 
@@ -268,20 +268,20 @@ fn destinations_that_are_selected_in_vain_are_said() {
     let vain = ["to:10.88.0.0/16", "to:127.0.0.0/8", "to:198.18.0.1", "to:0.0.0.0/0"];
     let words: Vec<&str> = vain.iter().flat_map(|to| ["--intercept", *to]).collect();
     let to = format!("{GATEWAY}:4433");
-    let client = keys.client_at(&to, &[&words[..], &["--when-dead", "closed"]].concat());
+    let client = keys.client_at(&to, &[&words[..], &["--fail-mode", "closed"]].concat());
     client.says("the gateway has not answered yet");
     for words in [
-        "to:10.88.0.0/16 takes nothing in: 10.0.0.0/8 is private, or a network that this host is on",
-        "hint: --private takes such networks in too",
-        "to:127.0.0.0/8 takes nothing in: it is loopback (127.0.0.0/8)",
-        "to:198.18.0.1 takes nothing in: it is the gateway itself",
+        "to:10.88.0.0/16 intercepts nothing: 10.0.0.0/8 is private, or a network that this host is on",
+        "hint: --include-private intercepts such networks too",
+        "to:127.0.0.0/8 intercepts nothing: it is loopback (127.0.0.0/8)",
+        "to:198.18.0.1 intercepts nothing: it is the gateway itself",
     ] {
         assert_eq!(client.times(words), 1, "{words}: {}", client.said());
     }
-    assert_eq!(client.times("takes nothing in"), 3, "{}", client.said());
+    assert_eq!(client.times("intercepts nothing"), 3, "{}", client.said());
     drop(client);
-    let client =
-        keys.client_at(&to, &["--intercept", vain[0], "--private", "--when-dead", "closed"]);
+    let client = keys
+        .client_at(&to, &["--intercept", vain[0], "--include-private", "--fail-mode", "closed"]);
     client.says("the gateway has not answered yet");
-    assert_eq!(client.times("takes nothing in"), 0, "{}", client.said());
+    assert_eq!(client.times("intercepts nothing"), 0, "{}", client.said());
 }

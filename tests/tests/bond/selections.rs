@@ -61,21 +61,21 @@ fn who_asks_why_hears_what_is_not_taken_in() {
         world.device(|| finish(&mut ask)).succeeded().stdout
     };
     // The rules are there a moment before the client knows.
-    let loopback = "not taken in: 127.0.0.1 is loopback (127.0.0.0/8)\n";
+    let loopback = "not intercepted: 127.0.0.1 is loopback (127.0.0.0/8)\n";
     eventually("it is said", || why("localhost").starts_with(loopback).then_some(()));
     for (host, words) in [
         (GATEWAY, "is the gateway itself"),
-        (PRIVATE, "is private (192.168.0.0/16), and --private is not given"),
+        (PRIVATE, "is private (192.168.0.0/16), and --include-private is not given"),
         ("10.64.1.2", "is this host itself"),
         ("10.64.1.77", "is on a network of this host (10.64.1.0/24)"),
     ] {
         let said = why(host);
-        assert!(said.starts_with(&format!("not taken in: {host} {words}\n")), "{said}");
-        assert!(said.contains("where the client is asked as a proxy"), "{said}");
+        assert!(said.starts_with(&format!("not intercepted: {host} {words}\n")), "{said}");
+        assert!(said.contains("through the client's proxy"), "{said}");
     }
     for taken in [SERVER[0], &format!("http://{}/object", SERVER[0]), "www.example.com"] {
         let said = why(taken);
-        assert!(said.starts_with("buffer-aware over all, says the default\n"), "{said}");
+        assert!(said.starts_with("buffer-aware over all, by the default\n"), "{said}");
     }
 }
 
@@ -92,20 +92,20 @@ fn who_asks_why_hears_what_it_depends_on_and_what_is_without_a_network() {
     let gateway = keys.gateway(&[]);
     let _client = keys.transparent(&["--intercept", "user:root"]);
     let _nothing = keys.doorless(&["--intercept", "none", "--name", "nothing"]);
-    let depends = "taken in if user root sends it\nbuffer-aware over all";
+    let depends = "intercepted if user root sends it\nbuffer-aware over all";
     let why = ["why", SERVER[0]];
     eventually("it is said", || ask(&why).starts_with(depends).then_some(()));
     let asked = ask(&["why", SERVER[0], "--user", "root"]);
-    assert!(asked.starts_with("buffer-aware over all, says the default\npaths: "), "{asked}");
-    let refused = format!("\nthe gateway refuses {PRIVATE}, unless its --open names it\n");
+    assert!(asked.starts_with("buffer-aware over all, by the default\npaths: "), "{asked}");
+    let refused = format!("\nthe gateway refuses {PRIVATE}, unless its --permit names it\n");
     assert!(ask(&["why", PRIVATE]).contains(&refused), "{}", ask(&["why", PRIVATE]));
     let nothing = ["why", SERVER[0], "--name", "nothing"];
-    let words = "not taken in: nothing is, and there is no proxy to ask";
+    let words = "not intercepted: nothing is, and there is no proxy";
     eventually("it is said", || ask(&nothing).starts_with(words).then_some(()));
     assert!(!ask(&["status"]).contains("no network leads"), "{}", ask(&["status"]));
     drop(gateway);
-    let words = "\nno network leads to the gateway: what is taken in goes directly after some 8 s of \
-                 that (--when-dead open), and what asks the proxy waits\n";
+    let words = "\nno network leads to the gateway: intercepted traffic goes directly after 8 s without one \
+                 (--fail-mode open), and connections to the proxy wait\n";
     eventually("it is said", || ask(&why).contains(words).then_some(()));
     eventually("it is said", || ask(&["status"]).contains(words).then_some(()));
 }

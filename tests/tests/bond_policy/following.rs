@@ -160,10 +160,10 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
             FETCH=$!
             wait_for '[ "$(stat -c %s out)" -gt 300000 ]'
             cp broken.toml policy.toml
-            wait_for 'grep "still followed" client.log'
+            wait_for 'grep "the previous policy stays in force" client.log'
             "$M" bond why example.com
             cp lte.toml new.toml && mv new.toml policy.toml
-            wait_for 'grep "is followed now" client.log'
+            wait_for 'grep "is in force now" client.log'
             "$M" bond why example.com
             wait $FETCH && cmp out "$LAB_DIR/nginx-origin/www/8M" && echo intact
             end
@@ -173,7 +173,7 @@ fn a_policy_that_changes_moves_what_is_under_way_and_one_that_is_broken_changes_
     let paths: Vec<&str> = done.stdout.lines().filter(|line| line.starts_with("path: ")).collect();
     assert_eq!(paths, ["path: wifi", "path: lte"], "{}", done.stdout);
     assert!(done.stdout.ends_with("intact\n"), "{}", done.stdout);
-    let warnings = world.read("client.log").matches("still followed").count();
+    let warnings = world.read("client.log").matches("the previous policy stays in force").count();
     assert_eq!(warnings, 1, "{}", world.read("client.log"));
     let [(wifi, lte)] = shares(&world.read("events"))[..] else { panic!("one connection") };
     assert!(wifi.received > 300_000 && lte.received > 500_000, "{wifi:?} {lte:?}");

@@ -87,9 +87,9 @@ fn what_can_wait_does_until_something_else_wakes_the_radio() {
     assert_eq!(size, "1000000");
     let status: Value = serde_json::from_str(status).expect("a status");
     let [stream] = &status["streams"].as_array().expect("streams")[..] else { panic!("{status}") };
-    assert_eq!((&stream["rule"], &stream["held"]), (&"backup".into(), &true.into()));
+    assert_eq!((&stream["rule"], &stream["delayed"]), (&"backup".into(), &true.into()));
     assert_eq!((&stream["decision"], &stream["stream"]), (&"bond".into(), &Value::Null));
-    assert!(world.read("status.txt").contains("held back"));
+    assert!(world.read("status.txt").contains("delayed"));
     let events = events(&world);
     assert_eq!(only(&events, "radio-hold")["seconds"], 600.0);
     let waited = only(&events, "radio-pass")["waited_seconds"].as_f64().expect("seconds");
@@ -183,7 +183,7 @@ fn a_bond_that_comes_back_is_found() {
             wait_for 'sed "1,/radio-bond.*true/d" control.log | grep radio-sleep'
             backup b &
             FETCH=$!
-            wait_for '"$M" bond status --json | grep ".held.:true"'
+            wait_for '"$M" bond status --json | grep ".delayed.:true"'
             now > c || exit 5
             wait $FETCH || exit 6
             kill $CONTROL; wait $CONTROL

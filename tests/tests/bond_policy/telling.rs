@@ -47,7 +47,7 @@ fn a_status_names_networks_applications_and_rules() {
     let lines: Vec<&str> = done.stdout.lines().collect();
     let [idle, busy, "ended with 1"] = lines[..] else { panic!("{}", done.stdout) };
     let (idle, busy) = (json(idle), json(busy));
-    assert_eq!(idle["schema"], "manyways.bond-status/1");
+    assert_eq!(idle["schema"], "manyways.bond-status/2");
     assert_eq!((&idle["name"], &idle["policy"]), (&"default".into(), &"policy.toml".into()));
     assert_eq!(idle["streams"], Value::Array(Vec::new()));
     let names: Vec<&Value> =
@@ -57,8 +57,10 @@ fn a_status_names_networks_applications_and_rules() {
         assert_eq!(path["state"], "up");
         assert!(path["rtt_seconds"].as_f64().is_some_and(|rtt| rtt > 0.005), "{path}");
     }
-    assert!(busy["paths"][1]["left_bytes"].as_u64().is_some_and(|left| left < 1_000_000_000));
-    assert_eq!(busy["paths"][0]["left_bytes"], Value::Null);
+    assert!(
+        busy["paths"][1]["plan_remaining_bytes"].as_u64().is_some_and(|left| left < 1_000_000_000)
+    );
+    assert_eq!(busy["paths"][0]["plan_remaining_bytes"], Value::Null);
     let stream = &busy["streams"][0];
     assert_eq!(stream["domain"], "files.example");
     assert_eq!(stream["rule"], "downloads");
@@ -111,10 +113,10 @@ fn why_says_what_each_rule_says() {
     assert_eq!((&zoom["decision"], &zoom["rule"]), (&"bond".into(), &"calls".into()));
     assert_eq!(zoom["paths"], json("[\"wifi\"]"));
     assert_eq!(zoom["steps"].as_array().map(Vec::len), Some(1));
-    assert_eq!(lines[1], "direct, says the rule `intranet`");
+    assert_eq!(lines[1], "direct, by the rule `intranet`");
     assert!(lines[2].contains("`calls` does not match: protocol is tcp, not udp"), "{}", lines[2]);
     let nowhere = json(lines[lines.len() - 2]);
-    assert_eq!((&nowhere["waits"], &nowhere["rule"]), (&true.into(), &"nowhere".into()));
+    assert_eq!((&nowhere["waiting_for_path"], &nowhere["rule"]), (&true.into(), &"nowhere".into()));
     assert_eq!(lines.last(), Some(&"usage 2"));
 }
 
@@ -150,7 +152,7 @@ fn two_clients_on_a_host_do_not_fight_and_one_that_was_killed_leaves_its_name() 
     assert_eq!(lines[1], "1");
     assert!(lines[2].starts_with("manyways bond `default`"), "{}", lines[2]);
     assert!(lines[3].starts_with("manyways bond `second`"), "{}", lines[3]);
-    assert!(lines[4].starts_with("{\"schema\":\"manyways.bond-status/1\""), "{}", lines[4]);
+    assert!(lines[4].starts_with("{\"schema\":\"manyways.bond-status/2\""), "{}", lines[4]);
     assert_eq!(lines[5], "usage 2");
 }
 
@@ -245,7 +247,7 @@ fn a_client_warns_of_names_that_its_host_does_not_have() {
             r#"
             client --policy policy.toml
             mv other.toml policy.toml
-            wait_for 'grep "is followed now" client.log'
+            wait_for 'grep "is in force now" client.log'
             end
             "#,
         )

@@ -76,7 +76,7 @@ impl World {
         // Its own addresses are closed by default, and so are those of the lab.
         let gateway = format!(
             "cd {files} && exec {program} bond gateway --listen 0.0.0.0:4433 --key gateway.key \
-             --allow allow --open 0.0.0.0/0 > gateway.log 2>&1"
+             --allow allow --permit 0.0.0.0/0 > gateway.log 2>&1"
         );
         let mut command = manyways();
         command.args(["lab", "shell"]);

@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         println!("{}", serde_json::to_string(&report(&read, &warnings))?);
     } else {
         let policy = read.map_err(|error| policy::failure(&args.file, &error))?;
-        policy::say(&args.file, &warnings);
+        policy::print_warnings(&args.file, &warnings);
         let rules = counted(policy.rules().count(), "rule");
         let warnings = counted(warnings.len(), "warning");
         println!("{}: {rules}, {warnings}", args.file.display());

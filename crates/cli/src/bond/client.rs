@@ -9,16 +9,23 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueHint;
 use manyways_net::bond::client::{Client, ClientEvent, ClientOptions};
-use manyways_net::bond::control::{Answer, Control, ControlError, End, Reply, Request};
-use manyways_net::bond::intercept::Doors;
+use manyways_net::bond::control::{
+    BondRole, ControlReply, ControlRequest, ControlResponse, ControlServer, ControlSocketError,
+};
+use manyways_net::bond::enforcer::PolicyEnforcer;
+use manyways_net::bond::host_networks::{HostNetworks, find_networks};
+use manyways_net::bond::interception::{
+    self, InterceptionHandle, InterceptionOptions, SharedScope, describe, excluded_selections,
+};
 use manyways_net::bond::journal::Journal;
 use manyways_net::bond::key::PublicKey;
+use manyways_net::bond::listeners::Listeners;
 use manyways_net::bond::metrics;
-use manyways_net::bond::networks::{Networks, Wanted};
-use manyways_net::bond::rules::Rules;
-use manyways_net::bond::usage::{Usage, state_folder};
-use manyways_net::bond::why::Entrances;
+use manyways_net::bond::usage::{UsageFile, state_folder};
+use manyways_net::bond::why::EntryPoints;
 use manyways_net::bond::{CarrierTransport, TransportChoice};
+use manyways_proto::bond::interception::AddressFamilies;
+use manyways_proto::bond::networks::NetworkSelection;
 use manyways_proto::policy::Policy;
 use manyways_proto::sched::Kind;
 use manyways_sys::interface;
@@ -28,12 +35,8 @@ use manyways_unit::PrefixError;
 use manyways_unit::nearest::nearest;
 use tokio::sync::mpsc;
 
-use super::interception::{Interception, Told};
 use super::{event_log, keygen, listening, lookup, policy};
 use crate::failure::Failure;
-
-/// Whoever asks for the status waits so long for the owners of connections.
-const OWNERS: Duration = Duration::from_millis(300);
 
 /// Run the end of a bond that is on the device.
 #[derive(clap::Args)]
@@ -54,79 +57,78 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     key: PathBuf,
     /// Use only these networks, by their names in `manyways paths`; the first is preferred.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = network)]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = network_name)]
     via: Vec<String>,
-    /// Which traffic is taken in without its knowing: all, none, user:NAME, cgroup:PATH,
-    /// from:INTERFACE (what the host forwards), to:PREFIX. May be given more than once. Without it:
-    /// all for root, none for others.
-    #[arg(long, value_name = "WHAT", value_parser = intercept)]
-    intercept: Vec<Intercept>,
+    /// Which traffic to intercept: all, none, user:NAME, cgroup:PATH, from:INTERFACE (what the host
+    /// forwards), to:PREFIX. May be given more than once. Without it: all for root, none for others.
+    #[arg(long, value_name = "WHAT", value_parser = parse_intercept)]
+    intercept: Vec<InterceptArg>,
     /// Also listen for SOCKS5 here.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     socks: Option<SocketAddr>,
     /// Also listen for HTTP CONNECT here.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     http_proxy: Option<SocketAddr>,
-    /// Which traffic goes over which networks: docs/bond-policy.md. It is read again when it
-    /// changes; `manyways bond check` says whether it reads.
+    /// Which traffic goes over which networks: docs/bond-policy.md. The file is read again when it
+    /// changes; `manyways bond check` checks it.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     policy: Option<PathBuf>,
-    /// Who chooses among the networks, where no policy says it [default: buffer-aware]
+    /// The scheduler that chooses among the networks, without a policy [default: buffer-aware]
     #[arg(long, value_name = "NAME", conflicts_with = "policy")]
     scheduler: Option<Kind>,
-    /// Write what happens to this file (JSON lines), which it replaces: docs/event-log.md.
+    /// Write events to this file (JSON lines), which is replaced: docs/event-log.md.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     events: Option<PathBuf>,
-    /// What it is called, for `manyways bond status` and `why`, where several run on a host.
+    /// The client's name, for `manyways bond status` and `why`, where several run on a host.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
-    /// Serve metrics for Prometheus here, at /metrics: counts, and nothing of where anybody goes.
+    /// Serve metrics for Prometheus here, at /metrics: counts, without destinations.
     #[arg(long, value_name = "ADDR:PORT", value_parser = listening::here)]
     metrics: Option<SocketAddr>,
     /// What carries the traffic: tcp (with TLS), quic, or auto: TCP, and QUIC where TCP does not get
     /// through.
-    #[arg(long, value_name = "tcp|quic|auto", default_value = "auto", value_parser = carrier)]
+    #[arg(long, value_name = "tcp|quic|auto", default_value = "auto", value_parser = parse_transport)]
     carrier: TransportChoice,
-    /// An idle TCP carrier sends a packet so often, in seconds, so that no NAT on the way forgets it;
+    /// An idle TCP carrier sends a packet this often, in seconds, so that no NAT on the way forgets it;
     /// 0 is never.
     #[arg(long, value_name = "SECONDS", default_value_t = 240)]
     keepalive: u64,
-    /// What happens to traffic while this client does not run, after a crash: open (it goes
-    /// directly) or closed (it is refused).
-    #[arg(long, value_name = "open|closed", default_value = "open", value_parser = when_dead)]
-    when_dead: WhenDead,
-    /// Take traffic to private networks in too.
+    /// What happens to intercepted traffic while this client does not run, after a crash: open (it
+    /// goes directly) or closed (it is refused).
+    #[arg(long, value_name = "open|closed", default_value = "open", value_parser = parse_fail_mode)]
+    fail_mode: WhenDead,
+    /// Intercept traffic to private networks too.
     #[arg(long)]
-    private: bool,
-    /// Say nothing but errors and warnings.
+    include_private: bool,
+    /// Print only errors and warnings.
     #[arg(short, long)]
     quiet: bool,
 }
 
-/// Traffic that is taken in.
+/// A value of `--intercept`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Intercept {
+enum InterceptArg {
     None,
     Some(Selection),
 }
 
-fn network(name: &str) -> Result<String, String> {
+fn network_name(name: &str) -> Result<String, String> {
     match name.trim() {
         "" => Err("a name is missing: it is a list of names like wlan0,wwan0".to_owned()),
         name => Ok(name.to_owned()),
     }
 }
 
-fn intercept(text: &str) -> Result<Intercept, String> {
+fn parse_intercept(text: &str) -> Result<InterceptArg, String> {
     let selection = match text.split_once(':') {
-        None if text == "none" => return Ok(Intercept::None),
+        None if text == "none" => return Ok(InterceptArg::None),
         None if text == "all" => Selection::All,
         Some(("user", "")) => return Err("a user is missing, as in user:ann".to_owned()),
         Some(("cgroup", "")) => {
             return Err("a cgroup is missing, as in cgroup:/user.slice".to_owned());
         }
         Some(("from", "")) => return Err("an interface is missing, as in from:lan0".to_owned()),
-        Some(("user", name)) => Selection::Users(vec![user(name)?]),
+        Some(("user", name)) => Selection::Users(vec![parse_user(name)?]),
         Some(("cgroup", path)) => Selection::Cgroup(path.to_owned()),
         Some(("from", interface)) => Selection::From(vec![interface.to_owned()]),
         Some(("to", range)) => {
@@ -139,10 +141,10 @@ fn intercept(text: &str) -> Result<Intercept, String> {
             );
         }
     };
-    Ok(Intercept::Some(selection))
+    Ok(InterceptArg::Some(selection))
 }
 
-pub fn user(name: &str) -> Result<u32, String> {
+pub fn parse_user(name: &str) -> Result<u32, String> {
     if let Ok(uid) = name.parse() {
         return Ok(uid);
     }
@@ -154,7 +156,7 @@ pub fn user(name: &str) -> Result<u32, String> {
     uid.ok_or_else(|| format!("there is no user {name}"))
 }
 
-fn carrier(text: &str) -> Result<TransportChoice, String> {
+fn parse_transport(text: &str) -> Result<TransportChoice, String> {
     match text {
         "tcp" => Ok(TransportChoice::Only(CarrierTransport::Tcp)),
         "quic" => Ok(TransportChoice::Only(CarrierTransport::Quic)),
@@ -163,7 +165,7 @@ fn carrier(text: &str) -> Result<TransportChoice, String> {
     }
 }
 
-fn when_dead(text: &str) -> Result<WhenDead, String> {
+fn parse_fail_mode(text: &str) -> Result<WhenDead, String> {
     match text {
         "open" => Ok(WhenDead::Open),
         "closed" => Ok(WhenDead::Closed),
@@ -175,16 +177,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let key = keygen::read(&args.key)?;
     let policy = match &args.policy {
         Some(path) => policy::read(path)?,
-        None => policy::plain(args.scheduler),
+        None => policy::default_policy(args.scheduler),
     };
     if let Some(path) = &args.policy
         && !args.quiet
     {
-        policy::say(path, &policy::warnings(&policy));
+        policy::print_warnings(path, &policy::warnings(&policy));
     }
     let gateway = lookup::find(&args.gateway)?;
     if let Err(error) = privilege::raise_file_limit() {
-        tracing::warn!("the limit of open files stays as it is: {error}");
+        tracing::warn!("cannot raise the limit of open files: {error}");
     }
     super::local(serve(args, policy, key, gateway))
 }
@@ -196,8 +198,8 @@ async fn serve(
     gateway: Vec<SocketAddr>,
 ) -> Result<ExitCode> {
     let mut stop = std::pin::pin!(super::stopped()?);
-    let taken = taken(&args);
-    let mark = (!taken.is_empty()).then(|| Names::default().own_mark);
+    let intercepted = intercepted(&args);
+    let mark = (!intercepted.is_empty()).then(|| Names::default().own_mark);
     let mut options = ClientOptions::new(gateway, args.gateway_key, key);
     options.transport = args.carrier;
     options.keepalive = (args.keepalive > 0).then(|| Duration::from_secs(args.keepalive));
@@ -206,88 +208,141 @@ async fn serve(
     let is_name = args.gateway.parse::<SocketAddr>().is_err();
     options.gateway_name = is_name.then(|| args.gateway.clone());
     let (client, events) = Client::new(options).context("TLS cannot be set up")?;
-    let wanted = Wanted { via: args.via.clone() };
-    let found = wanted.find(&client.gateway())?;
+    let selection = NetworkSelection { via: args.via.clone() };
+    let found = find_networks(&selection, &client.gateway())?;
     if !args.quiet {
-        say_strangers(&args, &wanted.via);
+        warn_unknown_networks(&args, &selection.via);
     }
     if found.is_empty() && !args.quiet {
         eprintln!("manyways: no network leads to the gateway yet; `manyways paths` says why");
     }
-    let networks = Networks::follow(client.clone(), wanted, found);
-    tokio::task::spawn_local(report(events, args.gateway.clone(), args.quiet));
+    let networks = HostNetworks::follow(client.clone(), selection, found);
+    tokio::task::spawn_local(print_events(events, args.gateway.clone(), args.quiet));
     let journal = match &args.events {
-        Some(path) => event_log::keep(path, &client)?,
+        Some(path) => event_log::start(path, &client)?,
         None => Journal::default(),
     };
-    let usage = Usage::open(state_folder().as_deref());
-    let rules = Rules::follow(client.clone(), networks, policy, usage, journal);
+    let usage_file = UsageFile::within(state_folder().as_deref());
+    let enforcer = PolicyEnforcer::start(client.clone(), networks, policy, usage_file, journal);
     if let Some(path) = &args.policy {
-        tokio::task::spawn_local(policy::follow(path.clone(), rules.clone(), args.quiet));
+        tokio::task::spawn_local(policy::watch_file(path.clone(), enforcer.clone(), args.quiet));
     }
-    let intake = Told::default();
-    let _control = control(&args, !taken.is_empty(), &rules, &intake)?;
+    let scope = SharedScope::default();
+    let _control = control(&args, !intercepted.is_empty(), &enforcer, &scope)?;
     if let Some(at) = args.metrics {
-        let (rules, name) = (rules.clone(), args.name.clone());
+        let (enforcer, name) = (enforcer.clone(), args.name.clone());
         let text = move || {
-            let text = metrics::client(&rules.status(&name, None));
+            let text = metrics::client(&enforcer.status(&name, None));
             async move { text }
         };
         super::serve_metrics(at, args.quiet, text).await?;
     }
-    let doors = Doors::new(rules.clone(), mark);
+    let listeners = Listeners::new(enforcer.clone(), mark);
     let proxies = [(args.socks, "SOCKS5"), (args.http_proxy, "HTTP CONNECT")];
     for (at, what) in proxies {
         let Some(at) = at else { continue };
         let bound = match what {
-            "SOCKS5" => doors.socks(at).await,
-            _ => doors.connect(at).await,
+            "SOCKS5" => listeners.socks(at).await,
+            _ => listeners.http_connect(at).await,
         };
         let bound = bound.map_err(|error| {
-            Failure::new(format!("cannot listen on {at} for {what}: {error}"))
-                .hint(listening::hint(at, &error, "another program is there: name another port"))
+            Failure::new(format!("cannot listen on {at} for {what}: {error}")).hint(
+                listening::hint(at, &error, "another program listens there: name another port"),
+            )
         })?;
         if !args.quiet {
             eprintln!("manyways: {what} on {bound}");
         }
     }
-    if taken.is_empty() && !has_proxy(&args) && !args.quiet {
-        eprintln!("manyways: nothing is taken in, so no application uses this bond");
+    if intercepted.is_empty() && !has_proxy(&args) && !args.quiet {
+        eprintln!("manyways: nothing is intercepted, so no application uses this bond");
         eprintln!(
             "hint: --socks 127.0.0.1:1080 and --http-proxy 127.0.0.1:3128 are for applications \
-             that are told to; --intercept all, as root, takes in everything"
+             that can use a proxy; --intercept all, as root, intercepts everything"
         );
     }
-    let wants = Interception {
-        what: taken,
-        when_dead: args.when_dead,
-        private: args.private,
-        quiet: args.quiet,
-        gateway: args.gateway.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
-        told: intake,
-    };
-    let kept = match wants.what.is_empty() {
+    let interception = match intercepted.is_empty() {
         true => None,
         false => tokio::select! {
-            kept = wants.begin(&doors, &client) => Some(kept?),
+            started = intercept(&args, intercepted, &listeners, &client, scope) => Some(started?),
             () = &mut stop => return Ok(ExitCode::SUCCESS),
         },
     };
     client.run(stop).await;
-    rules.finish().await;
-    drop(kept);
+    enforcer.finish().await;
+    if let Some(Err(error)) = interception.map(InterceptionHandle::stop) {
+        eprintln!("manyways: cannot remove the packet filter rules: {error}");
+        eprintln!("hint: `nft delete table inet {}` removes them", Names::default().nft);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says which names no network has: it may come later, or be a mistake.
-fn say_strangers(args: &Args, via: &[String]) {
+/// Installs the rules of the kernel, and tells the user what they intercept.
+async fn intercept(
+    args: &Args,
+    selections: Vec<Selection>,
+    listeners: &Listeners,
+    client: &Client,
+    scope: SharedScope,
+) -> Result<InterceptionHandle> {
+    let host = args.gateway.rsplit_once(':').map_or("", |(host, _)| host);
+    let mut options = InterceptionOptions::new(selections, host);
+    options.fail_mode = args.fail_mode;
+    options.include_private = args.include_private;
+    let quiet = args.quiet;
+    if !quiet {
+        let what: Vec<String> = options.selections.iter().map(describe).collect();
+        let what = what.join(", and ");
+        eprintln!("manyways: intercepts {what}, TCP and UDP, once the gateway has answered");
+        for excluded in excluded_selections(&options, client)? {
+            eprintln!("manyways: {excluded}");
+            if let Some(hint) = excluded.reason.hint() {
+                eprintln!("hint: {hint}");
+            }
+        }
+    }
+    let print = move |families| {
+        if !quiet {
+            print_families(families);
+        }
+    };
+    let started = interception::start(options, listeners, client, scope, print).await;
+    Ok(started.map_err(|error| {
+        let failure = Failure::new(error.to_string());
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    })?)
+}
+
+fn print_families(families: Option<AddressFamilies>) {
+    match families {
+        None => eprintln!("manyways: the gateway has not answered yet: all is refused"),
+        Some(AddressFamilies { v4: true, v6: true }) => {
+            eprintln!("manyways: IPv4 and IPv6 are intercepted");
+        }
+        Some(AddressFamilies { v4: false, v6: false }) => {
+            eprintln!("manyways: all is refused: the gateway reaches nothing");
+        }
+        Some(AddressFamilies { v4, .. }) => {
+            let (has, lacks) = if v4 { ("IPv4", "IPv6") } else { ("IPv6", "IPv4") };
+            eprintln!(
+                "manyways: {has} is intercepted; {lacks} is refused, since the gateway does not \
+                 reach it"
+            );
+        }
+    }
+}
+
+/// Warns of names that no network has: the network may come later, or the name be a mistake.
+fn warn_unknown_networks(args: &Args, via: &[String]) {
     let from = args.intercept.iter().filter_map(|what| match what {
-        Intercept::Some(Selection::From(names)) => Some(names),
+        InterceptArg::Some(Selection::From(names)) => Some(names),
         _ => None,
     });
     let via = via.iter().map(|name| ("--via", name));
     let asked: Vec<_> = via.chain(from.flatten().map(|name| ("--intercept", name))).collect();
-    // What cannot be listed is not known to be missing.
     let Ok(known) = interface::list() else { return };
     let known: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
     for (option, name) in asked.into_iter().filter(|(_, name)| !known.contains(&name.as_str())) {
@@ -299,34 +354,39 @@ fn say_strangers(args: &Args, via: &[String]) {
     }
 }
 
-/// Answers `bond status` and `bond why`. A bond does not fail for want of that.
-fn control(args: &Args, takes_in: bool, rules: &Rules, intake: &Told) -> Result<Option<Control>> {
-    let (rules, name, intake) = (rules.clone(), args.name.clone(), Rc::clone(intake));
+/// Answers `bond status` and `bond why`. Without it the client runs all the same.
+fn control(
+    args: &Args,
+    intercepts: bool,
+    enforcer: &PolicyEnforcer,
+    scope: &SharedScope,
+) -> Result<Option<ControlServer>> {
+    let (enforcer, name, scope) = (enforcer.clone(), args.name.clone(), Rc::clone(scope));
     let has_proxy = has_proxy(args);
     let policy = args.policy.as_ref().map(|path| path.display().to_string());
-    let started = Control::start(End::Client, &args.name, None, move |request| {
-        let (rules, name, policy) = (rules.clone(), name.clone(), policy.clone());
-        let intake = Rc::clone(&intake);
+    let started = ControlServer::start(BondRole::Client, &args.name, None, move |request| {
+        let (enforcer, name, policy) = (enforcer.clone(), name.clone(), policy.clone());
+        let scope = Rc::clone(&scope);
         async move {
-            if matches!(request, Request::Status) {
-                rules.find_owners(OWNERS).await;
+            if matches!(request, ControlRequest::Status) {
+                enforcer.find_owners().await;
             }
-            let intake = intake.borrow();
-            let entrances = Entrances { intake: intake.as_ref(), takes_in, has_proxy };
+            let scope = scope.borrow();
+            let entry_points = EntryPoints { interception: scope.as_ref(), intercepts, has_proxy };
             match request {
-                Request::Status => {
-                    let mut status = rules.status(&name, policy.as_deref());
-                    status.cut_off = rules.cut_off(entrances);
-                    Answer::Status(Box::new(status)).into()
+                ControlRequest::Status => {
+                    let mut status = enforcer.status(&name, policy.as_deref());
+                    status.no_path_action = enforcer.no_path_action(entry_points);
+                    ControlResponse::Status(Box::new(status)).into()
                 }
-                Request::Why(question) => {
-                    Answer::Why(Box::new(rules.why(&question, entrances))).into()
+                ControlRequest::Why(query) => {
+                    ControlResponse::Why(Box::new(enforcer.why(&query, entry_points))).into()
                 }
-                Request::Hold(hold) => match rules.hold(&hold) {
-                    Ok(holding) => Reply::Holds(holding),
+                ControlRequest::Delay(request) => match enforcer.delay(&request) {
+                    Ok(grant) => ControlReply::KeepOpen(grant),
                     Err(error) => {
                         let hint = error.hint();
-                        Answer::Refused { sentence: error.to_string(), hint }.into()
+                        ControlResponse::Refused { message: error.to_string(), hint }.into()
                     }
                 },
             }
@@ -334,36 +394,42 @@ fn control(args: &Args, takes_in: bool, rules: &Rules, intake: &Told) -> Result<
     });
     match started {
         Ok(control) => Ok(Some(control)),
-        Err(error @ ControlError::Name(_)) => Err(Failure::usage(error.to_string()).into()),
+        Err(error @ ControlSocketError::InvalidName(_)) => {
+            Err(Failure::usage(error.to_string()).into())
+        }
         Err(error) => {
-            eprintln!("manyways: {error}, so that `bond status` does not show this one");
-            if let ControlError::Taken { .. } = error {
-                eprintln!("hint: give this one another name with --name");
+            eprintln!("manyways: {error}, so `bond status` does not show this client");
+            if let ControlSocketError::NameInUse { .. } = error {
+                eprintln!("hint: give this client another name with --name");
             }
             Ok(None)
         }
     }
 }
 
-/// Applications may ask it as a proxy.
+/// Whether the client is a proxy that applications may use.
 fn has_proxy(args: &Args) -> bool {
     args.socks.is_some() || args.http_proxy.is_some()
 }
 
-fn taken(args: &Args) -> Vec<Selection> {
+fn intercepted(args: &Args) -> Vec<Selection> {
     if args.intercept.is_empty() {
         return if privilege::is_root() { vec![Selection::All] } else { Vec::new() };
     }
     args.intercept
         .iter()
         .filter_map(|what| match what {
-            Intercept::None => None,
-            Intercept::Some(selection) => Some(selection.clone()),
+            InterceptArg::None => None,
+            InterceptArg::Some(selection) => Some(selection.clone()),
         })
         .collect()
 }
 
-async fn report(mut events: mpsc::UnboundedReceiver<ClientEvent>, gateway: String, quiet: bool) {
+async fn print_events(
+    mut events: mpsc::UnboundedReceiver<ClientEvent>,
+    gateway: String,
+    quiet: bool,
+) {
     while let Some(events) = events.recv().await {
         if let ClientEvent::GatewayMoved { addresses: to } = &events {
             lookup::remember(&gateway, to);
@@ -378,14 +444,16 @@ async fn report(mut events: mpsc::UnboundedReceiver<ClientEvent>, gateway: Strin
             _ if quiet => {}
             ClientEvent::GatewayMoved { addresses: to } => {
                 let to: Vec<String> = to.iter().map(ToString::to_string).collect();
-                eprintln!("manyways: the gateway's name stands for {} now", to.join(", "));
+                eprintln!("manyways: the gateway's name now resolves to {}", to.join(", "));
             }
             ClientEvent::PathUp { path } => eprintln!("manyways: {path} is up"),
             ClientEvent::PathDown { path, reason } => {
                 eprintln!("manyways: {path} is down: {reason}")
             }
             ClientEvent::SessionRenewed => {
-                eprintln!("manyways: the gateway has forgotten the session; connections ended");
+                eprintln!(
+                    "manyways: the gateway does not know the session any more; its connections have ended"
+                );
             }
             _ => {}
         }
@@ -397,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_said_with_an_example() {
+    fn a_missing_part_is_told_with_an_example() {
         for (text, words) in [
             ("user:", "a user is missing, as in user:ann"),
             ("cgroup:", "a cgroup is missing, as in cgroup:/user.slice"),
@@ -407,9 +475,9 @@ mod tests {
                 "`10.0.0.1/8` has bits set after its length: the network is 10.0.0.0/8",
             ),
         ] {
-            assert_eq!(intercept(text).unwrap_err(), words);
+            assert_eq!(parse_intercept(text).unwrap_err(), words);
         }
-        assert!(network(" ").unwrap_err().contains("wlan0,wwan0"));
-        assert_eq!(network(" wlan0").unwrap(), "wlan0");
+        assert!(network_name(" ").unwrap_err().contains("wlan0,wwan0"));
+        assert_eq!(network_name(" wlan0").unwrap(), "wlan0");
     }
 }

@@ -1,4 +1,4 @@
-//! `--events`: what a client did, as an event log.
+//! `--events`: what a client does, as an event log.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -13,11 +13,11 @@ use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 
-/// Keeps a log, which replaces what is there. Runs on the calling thread's local tasks.
-pub fn keep(path: &Path, client: &Client) -> Result<Journal, Failure> {
+/// Writes an event log, in place of what is there. Runs on the calling thread's local tasks.
+pub fn start(path: &Path, client: &Client) -> Result<Journal, Failure> {
     let header = Header::new("bond", env!("CARGO_PKG_VERSION"), client.epoch());
     let begin = || -> io::Result<BufWriter<File>> {
-        // It says where everybody goes.
+        // It names destinations.
         let file =
             File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut out = BufWriter::new(file);
@@ -33,7 +33,7 @@ pub fn keep(path: &Path, client: &Client) -> Result<Journal, Failure> {
     let path = path.to_owned();
     tokio::task::spawn_local(async move {
         while let Some(record) = records.recv().await {
-            // A bond does not end for its log.
+            // The bond goes on without its log.
             if let Err(error) = write(&mut out, &record, &mut records) {
                 return tracing::warn!("the event log {} ends here: {error}", path.display());
             }

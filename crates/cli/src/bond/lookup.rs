@@ -5,16 +5,13 @@ use std::fs;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Result;
 use manyways_net::bond::usage::state_folder;
+use manyways_proto::bond::io_limits::IoLimits;
 use manyways_sys::tproxy::{self, Names};
 
 use crate::failure::Failure;
-
-/// The name is looked up again so soon.
-const AGAIN: Duration = Duration::from_secs(2);
 
 /// Looks a host and its port up. Whoever is at an address of before has to know the gateway's key,
 /// so that it does no harm to try it. Where there is none and nobody can say what the name stands
@@ -50,7 +47,7 @@ pub fn find(gateway: &str) -> Result<Vec<SocketAddr>> {
             );
         }
         waits = true;
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(IoLimits::default().gateway_lookup_retry.into());
     }
 }
 

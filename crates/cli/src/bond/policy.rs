@@ -1,23 +1,21 @@
-//! The policy file of a client: read at the beginning, and again when it changes.
+//! The policy file of a client: read at the start, and again when it changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use manyways_net::bond::rules::Rules;
+use manyways_net::bond::enforcer::PolicyEnforcer;
+use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::policy::{PathFacts, Policy, PolicyError, Warning};
 use manyways_proto::sched::{Kind, PathId};
 use manyways_sys::interface;
 
 use crate::failure::Failure;
 
-/// The file is looked at so often.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// The policy of a client without one.
-pub fn plain(scheduler: Option<Kind>) -> Policy {
+/// The policy of a client without a policy file.
+pub fn default_policy(scheduler: Option<Kind>) -> Policy {
     let text = format!("[default]\nscheduler = \"{}\"\n", scheduler.unwrap_or_default());
-    // The words of schedulers are those of the file; its own default is the same.
+    // Schedulers have the same names in the file.
     Policy::parse(&text).unwrap_or_default()
 }
 
@@ -35,7 +33,7 @@ pub fn text(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// What is wrong with a file, and where.
+/// Where the policy is wrong.
 pub fn failure(path: &Path, error: &PolicyError) -> Failure {
     let (line, column) = (error.line, error.column);
     let words = format!("{}:{line}:{column}: {}", path.display(), error.sentence);
@@ -45,12 +43,12 @@ pub fn failure(path: &Path, error: &PolicyError) -> Failure {
     }
 }
 
-/// What of a policy is probably not meant on this host.
+/// What in a policy is probably a mistake on this host.
 pub fn warnings(policy: &Policy) -> Vec<Warning> {
     policy.lint(&paths())
 }
 
-/// The networks of this host; none where they cannot be listed.
+/// The networks of this host; empty where they cannot be listed.
 fn paths() -> Vec<PathFacts> {
     let mut found = interface::list().unwrap_or_default();
     found.retain(|found| found.kind != interface::Kind::Loopback);
@@ -61,8 +59,8 @@ fn paths() -> Vec<PathFacts> {
     paths.collect()
 }
 
-/// Says it.
-pub fn say(path: &Path, warnings: &[Warning]) {
+/// Prints warnings.
+pub fn print_warnings(path: &Path, warnings: &[Warning]) {
     for warning in warnings {
         let (file, sentence) = (path.display(), &warning.sentence);
         match warning.line {
@@ -75,20 +73,21 @@ pub fn say(path: &Path, warnings: &[Warning]) {
     }
 }
 
-/// What tells one version of a file from another: editors replace files, or write into them.
-type Version = Option<(SystemTime, u64)>;
+/// Tells one version of a file from another: editors replace files, or write into them.
+type FileVersion = Option<(SystemTime, u64)>;
 
-fn version(path: &Path) -> Version {
+fn version(path: &Path) -> FileVersion {
     let facts = fs::metadata(path).ok()?;
     Some((facts.modified().ok()?, facts.len()))
 }
 
-/// Gives `rules` the policy in the file whenever it has changed. One that does not read leaves the
-/// old one in force.
-pub async fn follow(path: PathBuf, rules: Rules, quiet: bool) {
+/// Enforces the policy in the file whenever the file has changed. While it cannot be parsed, the
+/// previous policy stays in force.
+pub async fn watch_file(path: PathBuf, enforcer: PolicyEnforcer, quiet: bool) {
+    let interval = Duration::from(IoLimits::default().policy_poll_interval);
     let mut known = version(&path);
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(interval).await;
         let found = version(&path);
         if found == known {
             continue;
@@ -97,14 +96,14 @@ pub async fn follow(path: PathBuf, rules: Rules, quiet: bool) {
         match read(&path) {
             Ok(policy) => {
                 let warnings = warnings(&policy);
-                rules.replace(policy);
+                enforcer.replace_policy(policy);
                 if !quiet {
-                    say(&path, &warnings);
-                    eprintln!("manyways: {} has changed and is followed now", path.display());
+                    print_warnings(&path, &warnings);
+                    eprintln!("manyways: {} has changed and is in force now", path.display());
                 }
             }
             Err(failure) => {
-                eprintln!("manyways: {failure}; the policy of before is still followed");
+                eprintln!("manyways: {failure}; the previous policy stays in force");
                 if let Some(hint) = failure.hinted() {
                     eprintln!("hint: {hint}");
                 }

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use manyways_net::bond::control::{self, Answer, ControlError, End, Request};
+use manyways_net::bond::control::{
+    self, BondRole, ControlRequest, ControlResponse, ControlSocketError,
+};
 
 use crate::failure::Failure;
 use crate::output;
@@ -59,41 +61,43 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn text(args: &Args) -> Result<String> {
-    let end = if args.gateway { End::Gateway } else { End::Client };
-    let answer = control::ask(end, &args.name, &Request::Status).map_err(failure)?;
+    let role = if args.gateway { BondRole::Gateway } else { BondRole::Client };
+    let response = control::ask(role, &args.name, &ControlRequest::Status).map_err(failure)?;
     let json = |text: serde_json::Result<String>| text.map(|text| text + "\n");
-    Ok(match answer {
-        Answer::Status(status) if args.json => json(serde_json::to_string(&status))?,
-        Answer::Status(status) => screen::client(&status),
-        Answer::GatewayStatus(status) if args.json => json(serde_json::to_string(&status))?,
-        Answer::GatewayStatus(status) => screen::gateway(&status),
-        answer => return Err(unexpected(answer).into()),
+    Ok(match response {
+        ControlResponse::Status(status) if args.json => json(serde_json::to_string(&status))?,
+        ControlResponse::Status(status) => screen::client(&status),
+        ControlResponse::GatewayStatus(status) if args.json => {
+            json(serde_json::to_string(&status))?
+        }
+        ControlResponse::GatewayStatus(status) => screen::gateway(&status),
+        response => return Err(unexpected(response).into()),
     })
 }
 
 /// What a user hears where nobody answers.
-pub fn failure(error: ControlError) -> Failure {
+pub fn failure(error: ControlSocketError) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
-        ControlError::Nobody { end, name } if control::is_roots(end, &name) => {
+        ControlSocketError::NotRunning { role, name } if control::is_run_by_root(role, &name) => {
             failure.hint("root runs one of that name: ask as root, as with sudo")
         }
-        ControlError::Nobody { end: End::Client, .. } => {
+        ControlSocketError::NotRunning { role: BondRole::Client, .. } => {
             failure.hint("start one with `manyways bond client`, as the same user; --name names it")
         }
-        ControlError::Nobody { .. } => failure
+        ControlSocketError::NotRunning { .. } => failure
             .hint("start one with `manyways bond gateway`, as the same user; --name names it"),
-        ControlError::Name(_) => failure.code(2),
+        ControlSocketError::InvalidName(_) => failure.code(2),
         _ => failure,
     }
 }
 
 /// What a user hears where something else was answered than was asked.
-pub fn unexpected(answer: Answer) -> Failure {
-    match answer {
-        Answer::Refused { sentence, hint } => match hint {
-            Some(hint) => Failure::new(sentence).hint(hint),
-            None => Failure::new(sentence),
+pub fn unexpected(response: ControlResponse) -> Failure {
+    match response {
+        ControlResponse::Refused { message, hint } => match hint {
+            Some(hint) => Failure::new(message).hint(hint),
+            None => Failure::new(message),
         },
         _ => Failure::new("the answer is not what was asked for")
             .hint("is it another version of manyways?"),

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use manyways_net::bond::control::{self, Answer, End, Request};
-use manyways_net::bond::why::{Question, Why};
+use manyways_net::bond::control::{self, BondRole, ControlRequest, ControlResponse};
+use manyways_net::bond::why::{WhyQuery, WhyReport};
 use manyways_unit::human::{self, printable};
 
-use super::client::user;
+use super::client::parse_user;
 use super::status::{failure, unexpected};
 use crate::failure::Failure;
 
@@ -110,24 +110,25 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {
-    let uid = args.user.as_deref().map(user).transpose();
+    let uid = args.user.as_deref().map(parse_user).transpose();
     let uid = uid.map_err(|words| {
         Failure::usage(words).hint("--user takes a name or a number of this host")
     })?;
     let is_number = args.user.as_deref().is_some_and(|user| user.parse::<u32>().is_ok());
-    let question = Question {
+    let query = WhyQuery {
         domain: args.to.host.clone().err(),
         address: args.to.host.ok().or(args.address),
         port: args.to.port,
-        udp: args.protocol == Carried::Udp,
+        is_udp: args.protocol == Carried::Udp,
         process: args.process,
         user: args.user.filter(|_| !is_number),
         uid,
         cgroup: args.cgroup,
         bytes: args.bytes.unwrap_or_default(),
     };
-    let answer = control::ask(End::Client, &args.name, &Request::Why(question)).map_err(failure)?;
-    let Answer::Why(why) = answer else { return Err(unexpected(answer).into()) };
+    let request = ControlRequest::Why(query);
+    let response = control::ask(BondRole::Client, &args.name, &request).map_err(failure)?;
+    let ControlResponse::Why(why) = response else { return Err(unexpected(response).into()) };
     if args.json {
         println!("{}", serde_json::to_string(&why)?);
     } else {
@@ -136,31 +137,33 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn words(why: &Why) -> String {
+fn words(why: &WhyReport) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         // Rules, names and labels in it are other people's text.
         text += &printable(&words);
         text.push('\n');
     };
-    if let Some(words) = &why.not_taken_in {
-        line(format!("not taken in: {words}"));
+    if let Some(words) = &why.not_intercepted {
+        line(format!("not intercepted: {words}"));
         if !why.has_proxy {
             return text;
         }
-        line("where the client is asked as a proxy (--socks, --http-proxy):".to_owned());
+        line("through the client's proxy (--socks, --http-proxy):".to_owned());
     }
-    if let Some(condition) = &why.taken_in_if {
-        line(format!("taken in if {condition}"));
+    if let Some(condition) = &why.intercepted_if {
+        line(format!("intercepted if {condition}"));
     }
     let by = match &why.rule {
         Some(rule) => format!("the rule `{rule}`"),
         None => "the default".to_owned(),
     };
-    line(format!("{}, says {by}", why.action));
+    line(format!("{}, by {by}", why.action));
     match why.decision.as_str() {
-        "bond" if why.cut_off.is_some() => line(why.cut_off.iter().cloned().collect()),
-        "bond" if why.waits => {
+        "bond" if why.no_path_action.is_some() => {
+            line(why.no_path_action.iter().cloned().collect());
+        }
+        "bond" if why.waiting_for_path => {
             line("it waits: none of the paths that it may use is up".to_owned());
         }
         "bond" => {
@@ -172,12 +175,12 @@ fn words(why: &Why) -> String {
     if let Some(words) = &why.gateway_refuses {
         line(words.clone());
     }
-    if let Some(name) = &why.known_as {
-        line(format!("the address was asked for as {name}"));
+    if let Some(name) = &why.resolved_from {
+        line(format!("the address was resolved from {name}"));
     }
     for step in &why.steps {
         let sign = if step.matched { "matches" } else { "does not match" };
-        line(format!("  line {}: `{}` {sign}: {}", step.line, step.rule, step.why));
+        line(format!("  line {}: `{}` {sign}: {}", step.line, step.rule, step.reason));
     }
     if why.rule.is_none() {
         line("  no rule matches: the default".to_owned());
@@ -190,49 +193,49 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_ask_a_proxy_hears_only_that_it_is_not_taken_in() {
-        let why = |has_proxy| Why {
+    fn without_a_proxy_only_the_reason_is_printed() {
+        let why = |has_proxy| WhyReport {
             schema: String::new(),
             decision: "bond".into(),
             rule: None,
             action: "minrtt over all".into(),
             paths: vec!["wifi".into()],
-            waits: false,
-            known_as: None,
+            waiting_for_path: false,
+            resolved_from: None,
             steps: Vec::new(),
-            not_taken_in: Some("::1 is loopback (::/127)".into()),
+            not_intercepted: Some("::1 is loopback (::/127)".into()),
             has_proxy,
-            taken_in_if: None,
+            intercepted_if: None,
             gateway_refuses: None,
-            cut_off: None,
+            no_path_action: None,
         };
-        let alone = "not taken in: ::1 is loopback (::/127)\n";
+        let alone = "not intercepted: ::1 is loopback (::/127)\n";
         assert_eq!(words(&why(false)), alone);
         let both = words(&why(true));
-        assert!(both.starts_with(alone) && both.contains("\nminrtt over all, says the"), "{both}");
-        let taken = words(&Why { not_taken_in: None, ..why(false) });
-        assert!(taken.starts_with("minrtt over all, says the default\npath: wifi\n"), "{taken}");
-        let taken_in_if = Some("user ann sends it".into());
-        let some = words(&Why { not_taken_in: None, taken_in_if, ..why(false) });
-        assert!(some.starts_with("taken in if user ann sends it\nminrtt over all"), "{some}");
+        assert!(both.starts_with(alone) && both.contains("\nminrtt over all, by the"), "{both}");
+        let taken = words(&WhyReport { not_intercepted: None, ..why(false) });
+        assert!(taken.starts_with("minrtt over all, by the default\npath: wifi\n"), "{taken}");
+        let intercepted_if = Some("user ann sends it".into());
+        let some = words(&WhyReport { not_intercepted: None, intercepted_if, ..why(false) });
+        assert!(some.starts_with("intercepted if user ann sends it\nminrtt over all"), "{some}");
     }
 
     #[test]
     fn what_becomes_of_it_without_a_network_and_at_the_gateway_is_said() {
-        let why = Why {
+        let why = WhyReport {
             schema: String::new(),
             decision: "bond".into(),
             rule: None,
             action: "minrtt over all".into(),
             paths: Vec::new(),
-            waits: true,
-            known_as: None,
+            waiting_for_path: true,
+            resolved_from: None,
             steps: Vec::new(),
-            not_taken_in: None,
+            not_intercepted: None,
             has_proxy: true,
-            taken_in_if: None,
+            intercepted_if: None,
             gateway_refuses: Some("the gateway refuses 10.1.2.3".into()),
-            cut_off: Some("no network leads to the gateway".into()),
+            no_path_action: Some("no network leads to the gateway".into()),
         };
         let said = words(&why);
         let lines = "the default\nno network leads to the gateway\nthe gateway refuses 10.1.2.3\n";

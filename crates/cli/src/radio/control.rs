@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use manyways_model::radio::Profile;
 use manyways_model::radio::plan::{Learned, Plan};
 use manyways_model::radio::policy::{NEVER, Policy};
-use manyways_net::bond::hold::Hold;
+use manyways_net::bond::delay_gate::DelayRequest as Hold;
 use manyways_net::radio::control::{
     self, Bond, BondError, ControlError, Ended, Event, Exec, How, Listener, OpenError, Options,
     Outcome, Source, Watch,
@@ -187,7 +187,7 @@ fn hold(rules: &[String], longest: Option<f64>) -> Result<Option<Hold>, Failure>
     match (longest, rules) {
         (None, []) => Ok(None),
         (Some(longest), [_, ..]) => {
-            Ok(Some(Hold { rules: rules.to_vec(), longest_seconds: longest + SLACK }))
+            Ok(Some(Hold { rules: rules.to_vec(), max_delay_seconds: longest + SLACK }))
         }
         (None, _) => {
             Err(Failure::usage("--hold has no effect: the policy does not delay connections")
@@ -542,9 +542,9 @@ mod tests {
         let rules = ["mail".to_owned()];
         assert!(hold(&[], None).unwrap().is_none());
         let wished = hold(&rules, Some(10.0)).unwrap().unwrap();
-        assert!(wished.rules == rules && wished.longest_seconds > 10.0);
+        assert!(wished.rules == rules && wished.max_delay_seconds > 10.0);
         // The maximum delay of any policy.
-        assert_eq!(hold(&rules, Some(86_400.0)).unwrap().unwrap().longest_seconds, 86_405.0);
+        assert_eq!(hold(&rules, Some(86_400.0)).unwrap().unwrap().max_delay_seconds, 86_405.0);
         for failure in [hold(&rules, None).unwrap_err(), hold(&[], Some(1.0)).unwrap_err()] {
             assert!(failure.is_usage() && failure.hinted().is_some());
         }

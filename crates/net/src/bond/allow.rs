@@ -1,4 +1,4 @@
-//! The list of those whom a gateway lets in: a line each, `KEY NAME [LIMIT=VALUE …]`.
+//! The allow file of a gateway: a line for each authorized client, `KEY NAME [LIMIT=VALUE …]`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,96 +8,78 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use manyways_proto::bond::session::ClientLimits;
 use manyways_unit::Rate;
 use manyways_unit::human::counted;
 
 use super::key::PublicKey;
 
-/// What a client may use at a time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Sessions, each with its carriers.
-    pub sessions: u32,
-    /// Streams of a session.
-    pub streams: u32,
-    /// Datagram flows of a session.
-    pub flows: u32,
-    /// What the applications of all sessions send together, and what they receive.
-    pub rate: Option<Rate>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { sessions: 4, streams: 32_768, flows: 4_096, rate: None }
-    }
-}
-
-/// Somebody who is let in.
+/// A client that may use the gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Guest {
-    /// What the log calls them.
+pub struct AuthorizedClient {
+    /// Its name in the log.
     pub name: String,
-    /// What they may use.
-    pub limits: Limits,
+    /// What it may use.
+    pub limits: ClientLimits,
 }
 
-/// Why a list does not read.
+/// Why a list cannot be parsed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{path}:{line}: {why}")]
+#[error("{path}:{line}: {reason}")]
 pub struct AllowError {
     path: String,
     line: usize,
-    why: String,
+    reason: String,
 }
 
-/// Everybody on a list.
+/// The clients that may use a gateway, by their keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Guests(HashMap<PublicKey, Guest>);
+pub struct AuthorizedClients(HashMap<PublicKey, AuthorizedClient>);
 
-impl Guests {
-    /// Reads the text of a list. `path` is for the words of errors.
+impl AuthorizedClients {
+    /// Parses a list. `path` is named in errors.
     ///
     /// # Errors
     /// With the line that is wrong.
     pub fn parse(text: &str, path: &str) -> Result<Self, AllowError> {
-        let mut guests = HashMap::new();
+        let mut clients = HashMap::new();
         let mut names = HashMap::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
             }
-            let wrong = |why: String| AllowError { path: path.to_owned(), line: number, why };
-            let (key, guest) = entry(line).map_err(wrong)?;
-            if guests.contains_key(&key) {
+            let wrong = |reason: String| AllowError { path: path.to_owned(), line: number, reason };
+            let (key, client) = entry(line).map_err(wrong)?;
+            if clients.contains_key(&key) {
                 return Err(wrong(format!("the key {key} is there twice")));
             }
-            if let Some(before) = names.insert(guest.name.clone(), number) {
-                let name = &guest.name;
-                return Err(wrong(format!("the name {name} is that of line {before} already")));
+            if let Some(before) = names.insert(client.name.clone(), number) {
+                let name = &client.name;
+                return Err(wrong(format!("line {before} has the name {name} already")));
             }
-            guests.insert(key, guest);
+            clients.insert(key, client);
         }
-        Ok(Self(guests))
+        Ok(Self(clients))
     }
 
-    /// Who has this key.
-    pub fn find(&self, key: &PublicKey) -> Option<&Guest> {
+    /// The client with this key.
+    pub fn find(&self, key: &PublicKey) -> Option<&AuthorizedClient> {
         self.0.get(key)
     }
 
-    /// How many there are.
+    /// How many clients there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nobody is let in.
+    /// Whether there is no client.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
+fn entry(line: &str) -> Result<(PublicKey, AuthorizedClient), String> {
     let mut words = line.split_whitespace();
     let key: PublicKey =
         words.next().unwrap_or_default().parse().map_err(|error| format!("{error}"))?;
@@ -105,12 +87,12 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
     if name.contains('=') {
         return Err(format!("a name for the key is needed before {name:?}"));
     }
-    let mut limits = Limits::default();
+    let mut limits = ClientLimits::default();
     let mut given = Vec::new();
     for word in words {
         let wrong = || {
             format!(
-                "{word:?} is no limit: there are sessions=N, streams=N, flows=N and rate=N as in \
+                "{word:?} is not a limit: there are sessions=N, streams=N, flows=N and rate=N as in \
                  rate=20mbit"
             )
         };
@@ -122,7 +104,7 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
         let number = || match value.parse() {
             Ok(0) => Err(format!("{word} lets nothing pass: leave it out")),
             Ok(number) => Ok(number),
-            Err(_) => Err(format!("{value:?} is no number")),
+            Err(_) => Err(format!("{value:?} is not a number")),
         };
         match what {
             "sessions" => limits.sessions = number()?,
@@ -138,11 +120,11 @@ fn entry(line: &str) -> Result<(PublicKey, Guest), String> {
             _ => return Err(wrong()),
         }
     }
-    Ok((key, Guest { name: name.to_owned(), limits }))
+    Ok((key, AuthorizedClient { name: name.to_owned(), limits }))
 }
 
-/// A list in a file, which is read again when it has changed. One that does not read any more
-/// leaves the old one in force.
+/// A list in a file, which is read again when it has changed. While the file cannot be parsed, the
+/// previous list stays in force.
 #[derive(Clone, Debug)]
 pub struct AllowFile(Arc<Inner>);
 
@@ -154,22 +136,22 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    guests: Arc<Guests>,
-    /// Of the file that they stand in.
-    stamp: Stamp,
-    /// Why they are of before, as it was said.
-    complaint: Option<String>,
+    clients: Arc<AuthorizedClients>,
+    /// Of the file that the list was read from.
+    stamp: FileStamp,
+    /// Why the list is a previous one, as it was logged.
+    last_error: Option<String>,
 }
 
-/// What tells a file from the one that was there before: one may take its place within the grain
-/// of the clock.
-type Stamp = (Option<SystemTime>, u64, u64);
+/// Tells a file from the previous one: the inode, as a file may be replaced within the resolution of
+/// its clock.
+type FileStamp = (Option<SystemTime>, u64, u64);
 
-/// Why a file is no list.
+/// Why an allow file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FileError {
-    /// It cannot be read.
+pub enum AllowFileError {
+    /// The file cannot be read.
     #[error("{path}: {why}", path = .0.display(), why = .1)]
     Read(PathBuf, #[source] std::io::Error),
     /// A line is wrong.
@@ -177,7 +159,7 @@ pub enum FileError {
     Line(#[from] AllowError),
 }
 
-impl FileError {
+impl AllowFileError {
     /// What the user can do about it.
     pub fn hint(&self) -> String {
         match self {
@@ -196,40 +178,46 @@ impl AllowFile {
     ///
     /// # Errors
     /// Where it cannot be read, or a line is wrong.
-    pub fn open(path: &Path) -> Result<Self, FileError> {
-        let (guests, stamp) = read_unless(path, None)?.unwrap_or_default();
-        let state = Mutex::new(State { guests: Arc::new(guests), stamp, complaint: None });
+    pub fn open(path: &Path) -> Result<Self, AllowFileError> {
+        let (clients, stamp) = read_unless(path, None)?.unwrap_or_default();
+        let state = Mutex::new(State { clients: Arc::new(clients), stamp, last_error: None });
         Ok(Self(Arc::new(Inner { path: path.to_owned(), state })))
     }
 
-    /// Those who are let in now.
-    pub fn guests(&self) -> Arc<Guests> {
+    /// The clients that are authorized now.
+    pub fn clients(&self) -> Arc<AuthorizedClients> {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         match read_unless(&self.0.path, Some(state.stamp)) {
-            Ok(None) => state.complaint = None,
-            Ok(Some((guests, stamp))) => {
-                let keys = counted(guests.len(), "key");
+            Ok(None) => state.last_error = None,
+            Ok(Some((clients, stamp))) => {
+                let keys = counted(clients.len(), "key");
                 tracing::info!("{}: {keys}", self.0.path.display());
-                *state = State { guests: Arc::new(guests), stamp, complaint: None };
+                *state = State { clients: Arc::new(clients), stamp, last_error: None };
             }
             Err(error) => {
-                // It is looked at often, and said once.
+                // The file is looked at often, and the error logged once.
                 let words = error.to_string();
-                if state.complaint.as_ref() != Some(&words) {
+                if state.last_error.as_ref() != Some(&words) {
                     let hint = error.hint();
-                    tracing::warn!("the allow-file of before stays in force: {words}; {hint}");
-                    state.complaint = Some(words);
+                    tracing::warn!(
+                        "the allow file can no longer be parsed, the previous list stays in \
+                         force: {words}; {hint}"
+                    );
+                    state.last_error = Some(words);
                 }
             }
         }
-        Arc::clone(&state.guests)
+        Arc::clone(&state.clients)
     }
 }
 
-/// Reads the file, unless it is still the one of that stamp. It is opened in any case: that it
-/// cannot be read any more is to be known before it changes.
-fn read_unless(path: &Path, before: Option<Stamp>) -> Result<Option<(Guests, Stamp)>, FileError> {
-    let failed = |error| FileError::Read(path.to_owned(), error);
+/// Reads the file, unless it has that stamp. The file is opened in any case: that it cannot be read any
+/// more is to be known before it changes.
+fn read_unless(
+    path: &Path,
+    before: Option<FileStamp>,
+) -> Result<Option<(AuthorizedClients, FileStamp)>, AllowFileError> {
+    let failed = |error| AllowFileError::Read(path.to_owned(), error);
     let mut file = File::open(path).map_err(failed)?;
     let found = file.metadata().map_err(failed)?;
     let stamp = (found.modified().ok(), found.ino(), found.len());
@@ -238,7 +226,7 @@ fn read_unless(path: &Path, before: Option<Stamp>) -> Result<Option<(Guests, Sta
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(failed)?;
-    Ok(Some((Guests::parse(&text, &path.display().to_string())?, stamp)))
+    Ok(Some((AuthorizedClients::parse(&text, &path.display().to_string())?, stamp)))
 }
 
 #[cfg(test)]
@@ -250,31 +238,31 @@ mod tests {
 
     #[test]
     fn a_line_is_a_key_a_name_and_limits() {
-        let text = format!("# those who may\n\n{KEY} phone streams=10 rate=20mbit # mine\n");
-        let guests = Guests::parse(&text, "allow").unwrap();
-        let guest = guests.find(&KEY.parse().unwrap()).unwrap();
-        assert_eq!((guest.name.as_str(), guest.limits.streams), ("phone", 10));
-        assert_eq!(guest.limits.rate, Some(Rate::from_mbps(20)));
-        assert_eq!(guest.limits.sessions, Limits::default().sessions);
-        assert_eq!(guests.find(&PublicKey([1; 32])), None);
+        let text = format!("# clients\n\n{KEY} phone streams=10 rate=20mbit # mine\n");
+        let clients = AuthorizedClients::parse(&text, "allow").unwrap();
+        let client = clients.find(&KEY.parse().unwrap()).unwrap();
+        assert_eq!((client.name.as_str(), client.limits.streams), ("phone", 10));
+        assert_eq!(client.limits.rate, Some(Rate::from_mbps(20)));
+        assert_eq!(client.limits.sessions, ClientLimits::default().sessions);
+        assert_eq!(clients.find(&PublicKey([1; 32])), None);
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn what_is_wrong_is_told_with_its_line() {
         for (text, words) in [
-            ("key phone".to_owned(), "allow:1: \"key\" is no public key"),
+            ("key phone".to_owned(), "allow:1: \"key\" is not a public key"),
             (KEY.to_owned(), "allow:1: a name"),
             (format!("{KEY} streams=1"), "allow:1: a name"),
-            (format!("\n{KEY} a b"), "allow:2: \"b\" is no limit"),
+            (format!("\n{KEY} a b"), "allow:2: \"b\" is not a limit"),
             (format!("{KEY} a streams=0"), "allow:1: streams=0 lets nothing pass"),
-            (format!("{KEY} a streams=x"), "allow:1: \"x\" is no number"),
+            (format!("{KEY} a streams=x"), "allow:1: \"x\" is not a number"),
             (format!("{KEY} a rate=fast"), "allow:1: `fast` is not a rate"),
             (format!("{KEY} a rate=0mbit"), "allow:1: rate=0mbit lets nothing pass"),
             (format!("{KEY} a\n{KEY} b"), "allow:2: the key"),
-            (format!("{KEY} a\n{OTHER} a"), "allow:2: the name a is that of line 1 already"),
+            (format!("{KEY} a\n{OTHER} a"), "allow:2: line 1 has the name a already"),
             (format!("{KEY} a flows=1 streams=2 flows=1"), "allow:1: flows is there twice"),
         ] {
-            let error = Guests::parse(&text, "allow").unwrap_err().to_string();
+            let error = AuthorizedClients::parse(&text, "allow").unwrap_err().to_string();
             assert!(error.starts_with(words), "{error}");
         }
     }

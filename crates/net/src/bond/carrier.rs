@@ -9,6 +9,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::{Buf, Bytes, BytesMut};
+use manyways_proto::bond::carrier::{INITIAL_RTT, MAX_UNSENT, UnsentLimit};
+use manyways_proto::bond::dial::CarrierTransport;
+use manyways_proto::bond::path::TransportStats;
 use manyways_proto::mux::{Condition, DecodeError, Message, Payload};
 use manyways_sys::socket::{is_writable, set_notsent_lowat, tcp_state};
 use manyways_unit::{Rate, Size, Span};
@@ -18,16 +21,11 @@ use tokio::net::TcpStream;
 
 use super::quic::QuicCarrier;
 
-/// One read takes so much at most.
-const READ: usize = 256 << 10;
-/// A message's bytes are copied out of what was read unless they are so many: a few of them would
-/// keep all of it.
-const COPIED: usize = 8 << 10;
-/// What waits in the kernel at this end: so long, but no less and no more than this.
-const UNSENT_TIME: Span = Span::from_millis(5);
-const LEAST_UNSENT: u64 = 6 << 10;
-const MOST_UNSENT: u64 = 1 << 20;
-
+/// One read takes this many bytes at most.
+const READ_CHUNK: usize = 256 << 10;
+/// A message's payload is copied out of what was read where it is shorter: a few bytes would keep all
+/// of what was read in memory.
+const COPY_BELOW: usize = 8 << 10;
 /// The bytes of applications.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk(pub(super) Bytes);
@@ -57,8 +55,10 @@ pub(super) struct TcpCarrier {
     /// Messages that were not encrypted yet.
     plain: Vec<u8>,
     decoder: Decoder,
-    limit: u64,
-    /// Bytes that wait in the kernel, as it said last, and those that were written since.
+    limit: UnsentLimit,
+    /// What the kernel was told of the limit.
+    lowat: u64,
+    /// Bytes that wait in the kernel, as it told last, and those that were written since.
     unsent: u64,
     /// Bytes of the connection that came and went, encrypted.
     received: u64,
@@ -99,37 +99,34 @@ impl TcpCarrier {
             tls,
             plain: Vec::new(),
             decoder: Decoder::default(),
-            limit: 0,
+            limit: UnsentLimit::default(),
+            lowat: 0,
             unsent: 0,
             received: 0,
             sent: 0,
         };
-        carrier.set_limit(LEAST_UNSENT);
+        carrier.set_lowat(UnsentLimit::default().bytes());
         carrier
     }
 
-    fn set_limit(&mut self, bytes: u64) {
-        if self.limit != bytes
-            && set_notsent_lowat(self.stream.as_fd(), Size::from_bytes(bytes)).is_ok()
-        {
-            self.limit = bytes;
+    fn set_lowat(&mut self, bytes: u64) {
+        if set_notsent_lowat(self.stream.as_fd(), Size::from_bytes(bytes)).is_ok() {
+            self.lowat = bytes;
         }
     }
 
-    /// What the kernel says of the connection now; nothing where it says nothing.
+    /// What the kernel tells of the connection now; `None` where it tells nothing.
     pub(super) fn condition(&mut self) -> Option<Condition> {
         let state = tcp_state(self.stream.as_fd()).ok()?;
-        let rtt = state.rtt.unwrap_or(Span::from_millis(100));
+        let rtt = state.rtt.unwrap_or(INITIAL_RTT);
         let bytes = |packets: u32| Size::from_bytes(u64::from(packets) * state.mss.as_bytes());
         let window = bytes(state.cwnd);
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
         self.unsent = state.unsent.as_bytes();
         let unsent = state.unsent + Size::from_bytes(self.waiting() as u64);
-        // The kernel says when half of this is free. Twice as much changes nothing there, so small
-        // differences are not worth a call.
-        let wanted = rate.size_in(UNSENT_TIME).as_bytes().clamp(LEAST_UNSENT, MOST_UNSENT);
-        if wanted > self.limit * 5 / 4 || wanted < self.limit * 3 / 4 {
-            self.set_limit(wanted);
+        // The kernel tells when half of this is free.
+        if let Some(bytes) = self.limit.observe(rate) {
+            self.set_lowat(bytes);
         }
         Some(Condition {
             rtt,
@@ -146,14 +143,14 @@ impl TcpCarrier {
         })
     }
 
-    /// How much it takes before it is to be written.
+    /// How many bytes it takes before it is to be flushed.
     pub(super) fn room(&self) -> usize {
-        usize::try_from(self.limit.saturating_sub(self.unsent)).unwrap_or(usize::MAX)
+        usize::try_from(self.lowat.saturating_sub(self.unsent)).unwrap_or(usize::MAX)
     }
 
-    /// Bytes that are encrypted and not with the kernel.
+    /// Bytes that are encrypted and not in the kernel.
     fn waiting(&self) -> usize {
-        // The library does not say how many; that there are some is enough.
+        // The library tells only whether there are any: one record is assumed.
         if self.tls.wants_write() { 16 << 10 } else { 0 }
     }
 
@@ -169,7 +166,7 @@ impl TcpCarrier {
         if !self.plain.is_empty() {
             self.tls.writer().write_all(&self.plain)?;
             self.plain.clear();
-            if self.plain.capacity() > MOST_UNSENT as usize {
+            if self.plain.capacity() > MAX_UNSENT as usize {
                 self.plain = Vec::new();
             }
         }
@@ -184,11 +181,11 @@ impl TcpCarrier {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(self.unsent < self.limit || self.has_space()?)
+        Ok(self.unsent < self.lowat || self.has_space()?)
     }
 
-    /// Asks the kernel, which takes more than the limit in one write. If it has enough, the socket
-    /// is ready when half of that has gone.
+    /// Asks the kernel, which takes more than the limit in one write. Where it has enough, the socket
+    /// is ready when half of the limit has gone.
     fn has_space(&mut self) -> io::Result<bool> {
         let ask = || match is_writable(self.stream.as_fd())? {
             true => Ok(()),
@@ -196,7 +193,7 @@ impl TcpCarrier {
         };
         match self.stream.try_io(Interest::WRITABLE, ask) {
             Ok(()) => {
-                self.unsent = self.limit / 2;
+                self.unsent = self.lowat / 2;
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -204,13 +201,13 @@ impl TcpCarrier {
         }
     }
 
-    /// Reads what is there and calls `with` for each message; nothing where nothing is there.
+    /// Reads what is there, and calls `with` for each message.
     pub(super) fn read(
         &mut self,
         buffer: &mut Vec<u8>,
         mut with: impl FnMut(Message<Chunk>),
     ) -> Result<(), CarrierError> {
-        buffer.resize(READ, 0);
+        buffer.resize(READ_CHUNK, 0);
         let count = match self.stream.try_read(buffer) {
             Ok(0) => return Err(CarrierError::Closed),
             Ok(count) => count,
@@ -226,12 +223,12 @@ impl TcpCarrier {
         Ok(())
     }
 
-    /// What had come with the handshake.
+    /// Decrypts what was read, first what came with the handshake.
     pub(super) fn decrypt(&mut self, with: impl FnMut(Message<Chunk>)) -> Result<(), CarrierError> {
         let state = match self.tls.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
-                // The peer shall hear why.
+                // Tells the peer why.
                 let _ = self.flush();
                 return Err(error.into());
             }
@@ -254,7 +251,7 @@ impl TcpCarrier {
     }
 }
 
-/// Messages out of bytes.
+/// Finds messages in a stream of bytes.
 #[derive(Default)]
 pub(super) struct Decoder(
     /// The beginning of a message whose rest has not come.
@@ -274,8 +271,8 @@ impl Decoder {
     fn decode(&mut self, mut with: impl FnMut(Message<Chunk>)) -> Result<(), DecodeError> {
         while let Some((message, length)) = Message::decode(&self.0)? {
             let size = message.payload().map_or(0, |data| data.len());
-            // The application's bytes are always the last of a message.
-            if size >= COPIED {
+            // The payload is always the end of a message.
+            if size >= COPY_BELOW {
                 let message = message.map(|_| ());
                 let mut whole = self.0.split_to(length);
                 whole.advance(length - size);
@@ -291,42 +288,31 @@ impl Decoder {
     }
 }
 
-/// A carrier over whatever carries it.
-pub(super) enum Io {
+/// A carrier over TCP or QUIC.
+pub(super) enum CarrierIo {
     Tcp(Box<TcpCarrier>),
     Quic(Box<QuicCarrier>),
 }
 
-/// How a carrier does, for whoever looks on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Vitals {
-    pub(super) rtt: Option<Span>,
-    /// The shortest one, where it is known.
-    pub(super) least_rtt: Option<Span>,
-    /// Something waits to be sent.
-    pub(super) backlog: bool,
-    /// Packets with data that were sent, and those of them that were lost.
-    pub(super) packets: u32,
-    pub(super) lost: u32,
-}
-
-impl Io {
-    pub(super) fn vitals(&self) -> Option<Vitals> {
+impl CarrierIo {
+    /// What the transport counts; `None` where the kernel tells nothing.
+    pub(super) fn transport_stats(&self) -> Option<TransportStats> {
         match self {
             Self::Tcp(io) => {
                 let state = tcp_state(io.stream.as_fd()).ok()?;
-                Some(Vitals {
+                Some(TransportStats {
                     rtt: state.rtt,
-                    least_rtt: state.min_rtt,
-                    backlog: !state.unsent.is_zero(),
-                    packets: state.data_packets,
-                    lost: state.total_retrans,
+                    min_rtt: state.min_rtt,
+                    has_backlog: !state.unsent.is_zero(),
+                    sent_packets: state.data_packets,
+                    retransmitted_packets: state.total_retrans,
                 })
             }
-            Self::Quic(io) => Some(io.vitals()),
+            Self::Quic(io) => Some(io.transport_stats()),
         }
     }
 
+    /// What the scheduler has to know of the transport; `None` where the kernel tells nothing.
     pub(super) fn condition(&mut self) -> Option<Condition> {
         match self {
             Self::Tcp(io) => io.condition(),
@@ -334,7 +320,7 @@ impl Io {
         }
     }
 
-    /// How much it takes before it is to be written.
+    /// How many bytes it takes before it is to be flushed.
     pub(super) fn room(&self) -> usize {
         match self {
             Self::Tcp(io) => io.room(),
@@ -358,7 +344,7 @@ impl Io {
         }
     }
 
-    /// Writes what is queued, however long it takes.
+    /// Writes all that is queued.
     pub(super) async fn flush_all(&mut self) -> Result<(), CarrierError> {
         match self {
             Self::Tcp(io) => {
@@ -371,7 +357,7 @@ impl Io {
         }
     }
 
-    /// Waits for messages, and for those that come with them.
+    /// Waits for messages.
     pub(super) async fn messages(&mut self) -> Result<Vec<Message<Chunk>>, CarrierError> {
         let (mut buffer, mut messages) = (Vec::new(), Vec::new());
         match self {
@@ -387,7 +373,7 @@ impl Io {
                     let read = io.poll_read(context, &mut buffer, |message| messages.push(message));
                     match read {
                         Ok(()) if messages.is_empty() => Poll::Pending,
-                        // What came before the end is heard.
+                        // Messages that came before the end count.
                         Err(_) if !messages.is_empty() => Poll::Ready(Ok(())),
                         done => Poll::Ready(done),
                     }
@@ -399,7 +385,7 @@ impl Io {
     }
 
     /// Bytes of the connection that came and went, encrypted.
-    pub(super) fn traffic(&self) -> (u64, u64) {
+    pub(super) fn byte_counts(&self) -> (u64, u64) {
         match self {
             Self::Tcp(io) => (io.received, io.sent),
             Self::Quic(io) => (io.received(), io.sent()),
@@ -414,14 +400,14 @@ impl Io {
     }
 
     /// What carries it.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(super) fn transport(&self) -> CarrierTransport {
         match self {
-            Self::Tcp(_) => "tcp",
-            Self::Quic(_) => "quic",
+            Self::Tcp(_) => CarrierTransport::Tcp,
+            Self::Quic(_) => CarrierTransport::Quic,
         }
     }
 
-    /// Why a QUIC connection has ended, where it has.
+    /// Why a QUIC connection has ended; `None` before that, and for TCP.
     pub(super) fn close_reason(&self) -> Option<quinn::ConnectionError> {
         match self {
             Self::Tcp(_) => None,
@@ -429,8 +415,7 @@ impl Io {
         }
     }
 
-    /// The end is near: the other side shall know.
-    /// With `bye` the session is over.
+    /// Tells the peer that the carrier ends; with `bye`, the session.
     pub(super) fn close(&self, bye: bool) {
         if let Self::Quic(io) = self {
             io.close(bye);

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use manyways_proto::bond::carrier;
 use manyways_proto::bond::dial::{self, CarrierTransport, Dialer, Event as DialEvent, Output};
 use manyways_proto::bond::dial::{Failure, Loss, TransportChoice};
 use manyways_proto::bond::happy_eyeballs;
+use manyways_proto::bond::interception::AddressFamilies;
 use manyways_proto::bond::path::PathState;
 use manyways_proto::mux::{CarrierId, Config, FlowId, Hello, Input, Role, StreamId};
 use manyways_proto::mux::{Target, VERSION};
@@ -27,13 +29,13 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 
-use super::carrier::{CarrierError, Chunk, Io, TcpCarrier};
+use super::carrier::{CarrierError, CarrierIo, Chunk, TcpCarrier};
+use super::flow_counters::StreamTotals;
 use super::handshake::{self, AttemptError, HandshakeError, LossCause};
 use super::key::{PrivateKey, PublicKey};
 use super::quic::{self, QuicCarrier};
 use super::race::{self, RaceError};
-use super::session::{Event, Handle};
-use super::tally::Counted;
+use super::session::{SessionEvent, SessionHandle};
 use super::{timer, tls};
 use crate::fetch::PathSpec;
 use crate::fetch::dial::{socket, udp_socket};
@@ -148,7 +150,7 @@ pub(super) enum TrafficEvent {
     /// The stream of this number has as many bytes as were asked for.
     ByteThreshold(u64),
     /// A stream is over.
-    StreamClosed(Counted),
+    StreamClosed(StreamTotals),
 }
 
 /// A client; cheap to clone.
@@ -167,9 +169,9 @@ struct Inner {
     tls: Arc<ClientConfig>,
     socket_mark: Option<u32>,
     keepalive: Option<Duration>,
-    handle: Handle,
+    handle: SessionHandle,
     session: Cell<[u8; 16]>,
-    families: watch::Sender<Option<(bool, bool)>>,
+    families: watch::Sender<Option<AddressFamilies>>,
     paths: RefCell<Vec<Path>>,
     /// Who waits for datagrams of a flow.
     flows: RefCell<HashMap<FlowId, mpsc::UnboundedSender<(Target, Bytes)>>>,
@@ -194,7 +196,7 @@ impl Client {
         options: ClientOptions,
     ) -> Result<(Self, mpsc::UnboundedReceiver<ClientEvent>), rustls::Error> {
         let tls = tls::client(&options.key, options.gateway_key)?;
-        let (handle, session_events) = Handle::new(Config::new(Role::Client));
+        let (handle, session_events) = SessionHandle::new(Config::new(Role::Client));
         let (events, receiver) = mpsc::unbounded_channel();
         let mut config = dial::Config::default();
         config.transport = options.transport;
@@ -219,7 +221,7 @@ impl Client {
             traffic_events: RefCell::default(),
             driver: Cell::default(),
         }));
-        client.0.handle.with(|session| session.tally.count_single());
+        client.0.handle.with(|session| session.counters.count_streams());
         tokio::task::spawn_local(client.clone().run_session_events(session_events));
         let driver = tokio::task::spawn_local(client.clone().drive());
         client.0.driver.set(Some(driver.abort_handle()));
@@ -264,21 +266,21 @@ impl Client {
         self.0.gateway.subscribe()
     }
 
-    /// Waits until the gateway has told which address families it reaches: IPv4, IPv6.
-    pub async fn address_families(&self) -> (bool, bool) {
+    /// Waits until the gateway has told which address families it reaches.
+    pub async fn address_families(&self) -> AddressFamilies {
         let mut families = self.0.families.subscribe();
         loop {
             if let Some(known) = *families.borrow_and_update() {
                 return known;
             }
             if families.changed().await.is_err() {
-                return (false, false);
+                return AddressFamilies::default();
             }
         }
     }
 
     /// Which families the gateway reaches; `None` before it has told.
-    pub fn known_address_families(&self) -> Option<(bool, bool)> {
+    pub fn known_address_families(&self) -> Option<AddressFamilies> {
         *self.0.families.borrow()
     }
 
@@ -319,7 +321,7 @@ impl Client {
     /// A flow is over.
     pub fn close_flow(&self, flow: FlowId) {
         if self.0.flows.borrow_mut().remove(&flow).is_some() {
-            self.0.handle.with(|session| session.tally.end_flow(flow));
+            self.0.handle.with(|session| session.counters.end_flow(flow));
             self.0.handle.handle(Input::CloseFlow { flow });
         }
     }
@@ -335,7 +337,7 @@ impl Client {
         }
     }
 
-    pub(super) fn handle(&self) -> &Handle {
+    pub(super) fn handle(&self) -> &SessionHandle {
         &self.0.handle
     }
 
@@ -356,6 +358,10 @@ impl Client {
     /// application had anything to send.
     pub fn is_connected(&self) -> bool {
         self.0.dialer.borrow().is_connected()
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.0.clock
     }
 
     pub(super) fn path_state(&self, id: PathId) -> PathState {
@@ -381,40 +387,40 @@ impl Client {
         }
     }
 
-    async fn run_session_events(self, mut events: mpsc::UnboundedReceiver<Event>) {
+    async fn run_session_events(self, mut events: mpsc::UnboundedReceiver<SessionEvent>) {
         while let Some(event) = events.recv().await {
             match event {
-                Event::Lost { carrier, reason, .. } => {
+                SessionEvent::CarrierLost { carrier, reason, .. } => {
                     let idle = matches!(reason, CarrierError::IdleTimeout);
                     let in_use = self.is_in_use();
                     self.dialer(dial::Input::Lost { carrier, reason, idle, in_use });
                 }
-                Event::Suspect { carrier, .. } => {
+                SessionEvent::Suspect { carrier, .. } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);
                     self.dialer(dial::Input::Suspect(carrier));
                 }
-                Event::Recovered { carrier } => {
+                SessionEvent::Recovered { carrier } => {
                     self.notify_traffic(TrafficEvent::PathsChanged);
                     self.dialer(dial::Input::Recovered(carrier));
                 }
-                Event::Datagram { flow, peer, data, .. } => {
+                SessionEvent::Datagram { flow, peer, data, .. } => {
                     let flows = self.0.flows.borrow();
                     if let Some(receiver) = flows.get(&flow) {
                         let _ = receiver.send((peer, data));
                     }
                 }
-                Event::CloseFlow { flow } => {
+                SessionEvent::CloseFlow { flow } => {
                     self.0.flows.borrow_mut().remove(&flow);
-                    self.0.handle.with(|session| session.tally.end_flow(flow));
+                    self.0.handle.with(|session| session.counters.end_flow(flow));
                 }
-                Event::Reached { number } => {
+                SessionEvent::ByteThreshold { number } => {
                     self.notify_traffic(TrafficEvent::ByteThreshold(number))
                 }
-                Event::Closed { counted } => {
-                    self.notify_traffic(TrafficEvent::StreamClosed(counted))
+                SessionEvent::StreamClosed { totals } => {
+                    self.notify_traffic(TrafficEvent::StreamClosed(totals));
                 }
-                Event::Bye => self.dialer(dial::Input::SessionEnded),
-                Event::Open { stream, .. } => {
+                SessionEvent::Bye => self.dialer(dial::Input::SessionEnded),
+                SessionEvent::Open { stream, .. } => {
                     tracing::debug!("the gateway opened stream {} to the client", stream.0);
                 }
             }
@@ -464,7 +470,7 @@ impl Client {
             Output::AnnounceLinkDown(path) => self.0.handle.handle(Input::PathDown { path }),
             Output::RenewSession => {
                 self.0.session.set(new_session());
-                self.0.handle.with(|session| session.renew(Config::new(Role::Client)));
+                self.0.handle.with(|session| session.restart(Config::new(Role::Client)));
                 self.0.flows.borrow_mut().clear();
             }
             Output::LookUp => drop(tokio::task::spawn_local(self.clone().look_up())),
@@ -543,7 +549,8 @@ impl Client {
             stream_credit: config.stream_credit,
         };
         let (welcome, early) = handshake::send_hello(&mut io, hello).await?;
-        self.0.families.send_replace(Some((welcome.v4, welcome.v6)));
+        let families = AddressFamilies { v4: welcome.v4, v6: welcome.v6 };
+        self.0.families.send_replace(Some(families));
         let handle = &self.0.handle;
         let (credit, stream_credit) = (welcome.credit, welcome.stream_credit);
         handle.handle(Input::Allowance { credit, stream_credit });
@@ -553,7 +560,7 @@ impl Client {
         Ok(())
     }
 
-    async fn connect_tcp(&self, spec: &PathSpec) -> Result<Io, HandshakeError> {
+    async fn connect_tcp(&self, spec: &PathSpec) -> Result<CarrierIo, HandshakeError> {
         let config = happy_eyeballs::Config {
             delay: Some(happy_eyeballs::CONNECTION_ATTEMPT_DELAY),
             ..happy_eyeballs::Config::default()
@@ -564,8 +571,11 @@ impl Client {
         let stream = stream.await?;
         // A NAT forgets an idle connection after some minutes.
         if let Some(idle) = self.0.keepalive {
-            let keepalive = socket2::TcpKeepalive::new().with_time(idle);
-            let keepalive = keepalive.with_interval(Duration::from_secs(10)).with_retries(3);
+            let config = carrier::Config::default();
+            let keepalive = socket2::TcpKeepalive::new()
+                .with_time(idle)
+                .with_interval(config.keepalive_interval.into())
+                .with_retries(config.keepalive_probes);
             let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         }
         let name = ServerName::try_from(SERVER_NAME).map_err(|error| {
@@ -574,10 +584,10 @@ impl Client {
         let connector = TlsConnector::from(Arc::clone(&self.0.tls));
         let connected = connector.connect(name, stream).await;
         let (stream, tls) = connected.map_err(HandshakeError::from_tls_io)?.into_inner();
-        Ok(Io::Tcp(Box::new(TcpCarrier::new(stream, Connection::Client(tls)))))
+        Ok(CarrierIo::Tcp(Box::new(TcpCarrier::new(stream, Connection::Client(tls)))))
     }
 
-    async fn connect_quic(&self, spec: &PathSpec) -> Result<Io, HandshakeError> {
+    async fn connect_quic(&self, spec: &PathSpec) -> Result<CarrierIo, HandshakeError> {
         let config = happy_eyeballs::Config {
             attempt_timeout: Some(self.0.config.quic_address_timeout),
             ..happy_eyeballs::Config::default()
@@ -631,7 +641,7 @@ impl Client {
         &self,
         spec: &PathSpec,
         server: SocketAddr,
-    ) -> Result<Io, HandshakeError> {
+    ) -> Result<CarrierIo, HandshakeError> {
         let failed = |error: io::Error| HandshakeError::Connect(server, error);
         let socket = udp_socket(spec, server).map_err(failed)?;
         if let Some(mark) = self.0.socket_mark {
@@ -644,7 +654,7 @@ impl Client {
             .map_err(|error| HandshakeError::Quic(error.into()))?;
         let connection = connecting.await.map_err(HandshakeError::from_quic)?;
         let streams = connection.open_bi().await.map_err(HandshakeError::from_quic)?;
-        Ok(Io::Quic(Box::new(QuicCarrier::new(connection, streams, Some(endpoint)))))
+        Ok(CarrierIo::Quic(Box::new(QuicCarrier::new(connection, streams, Some(endpoint)))))
     }
 }
 

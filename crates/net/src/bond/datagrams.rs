@@ -1,5 +1,5 @@
-//! Datagrams of applications, at the client: each socket of theirs is a flow, and each end that it
-//! talks to is decided about for itself.
+//! Datagrams of applications, at the client: each socket of an application is a datagram flow of the
+//! session, and each destination of the socket is decided about for itself.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,9 +8,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
+use manyways_proto::bond::idle::{FLOW_IDLE_TIMEOUT, IdleTable};
+use manyways_proto::bond::routing::Routing;
 use manyways_proto::mux::{FlowId, Target};
 use manyways_sys::socket::transparent::{recv_with_original, transparent_udp_from};
 use manyways_wire::quic::Initials;
@@ -18,120 +19,124 @@ use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
+use super::enforcer::{PolicyEnforcer, TrackedFlow};
 use super::gateway::target;
-use super::rules::{Fate, Rules, Traffic};
 use super::socks;
 
-/// A flow of datagrams that nobody uses for so long is over.
-const IDLE: Duration = Duration::from_secs(150);
-const LARGEST: usize = 65_536;
-/// So many ends of one socket are remembered. With more, those of before are decided about anew.
-const PEERS: usize = 4096;
-/// So many datagrams wait until it is clear what becomes of them.
-const WAITING: usize = 16;
-const DNS: u16 = 53;
-/// Ports below this may only be had with a capability.
-const PRIVILEGED: u16 = 1024;
+/// The largest datagram, in bytes.
+const MAX_DATAGRAM: usize = 65_536;
+/// This many destinations of a socket are remembered; beyond that all are decided about again.
+const MAX_DESTINATIONS: usize = 4096;
+/// This many datagrams to a destination wait until it is decided about.
+const MAX_PENDING: usize = 16;
+/// This many sockets that reply to an application in the name of a server are kept.
+const MAX_REPLY_SOCKETS: usize = 64;
+const DNS_PORT: u16 = 53;
+/// Ports below this need a capability.
+const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 /// One socket of an application.
-struct Outgoing {
-    rules: Rules,
-    mark: Option<u32>,
+struct ApplicationSocket {
+    enforcer: PolicyEnforcer,
+    socket_mark: Option<u32>,
     flow: FlowId,
-    /// Its address, and where it sends to as it sees it; none where that is the target itself.
+    /// The address of the socket.
     from: SocketAddr,
+    /// Where the application sends to as it sees it; `None` where that is the destination itself.
     via: Option<SocketAddr>,
-    peers: RefCell<HashMap<Target, Peer>>,
+    destinations: RefCell<HashMap<Target, DestinationState>>,
     /// Sockets past the bond, for IPv4 and IPv6.
-    outside: RefCell<[Option<Outside>; 2]>,
+    direct_sockets: RefCell<[Option<DirectSocket>; 2]>,
 }
 
-/// A socket past the bond, and who reads it.
-type Outside = (Rc<UdpSocket>, AbortHandle);
+/// A socket past the bond, and the task that reads it.
+type DirectSocket = (Rc<UdpSocket>, AbortHandle);
 /// What comes back, and from where.
-type Answers = mpsc::UnboundedReceiver<(Target, Bytes)>;
+type ReplyReceiver = mpsc::UnboundedReceiver<(Target, Bytes)>;
 
-/// An end that it talks to.
-struct Peer {
-    traffic: Rc<Traffic>,
+struct DestinationState {
+    flow: Rc<TrackedFlow>,
     /// The beginning of a QUIC connection, until it shows a name or that there is none.
     initials: Option<Initials>,
-    /// What waits for the decision; none once it was taken.
-    waiting: Option<Vec<Bytes>>,
+    /// What waits for the decision; `None` once it was taken.
+    pending: Option<Vec<Bytes>>,
 }
 
-impl Outgoing {
+impl ApplicationSocket {
     fn new(
-        rules: Rules,
-        mark: Option<u32>,
+        enforcer: PolicyEnforcer,
+        socket_mark: Option<u32>,
         from: SocketAddr,
         via: Option<SocketAddr>,
-    ) -> (Rc<Self>, Answers) {
-        let (flow, answers) = rules.client().open_flow();
-        let (peers, outside) = (RefCell::default(), RefCell::default());
-        (Rc::new(Self { rules, mark, flow, from, via, peers, outside }), answers)
+    ) -> (Rc<Self>, ReplyReceiver) {
+        let (flow, replies) = enforcer.client().open_flow();
+        let (destinations, direct_sockets) = (RefCell::default(), RefCell::default());
+        let socket = Self { enforcer, socket_mark, flow, from, via, destinations, direct_sockets };
+        (Rc::new(socket), replies)
     }
 
-    /// The application sent something.
+    /// The application sent a datagram.
     fn send(self: &Rc<Self>, to: Target, data: &[u8]) {
-        let mut peers = self.peers.borrow_mut();
-        if peers.len() >= PEERS && !peers.contains_key(&to) {
-            peers.clear();
-        }
-        let peer = peers.entry(to.clone()).or_insert_with(|| self.meet(&to));
+        let mut destinations = self.destinations.borrow_mut();
+        let is_full = destinations.len() >= MAX_DESTINATIONS && !destinations.contains_key(&to);
+        let forgotten = if is_full { std::mem::take(&mut *destinations) } else { HashMap::new() };
+        let destination =
+            destinations.entry(to.clone()).or_insert_with(|| self.add_destination(&to));
         if is_dns(&to) {
-            self.rules.asked(self.flow, data);
+            self.enforcer.on_dns_query(self.flow, data);
         }
-        let peeking = peer.initials.is_some();
-        self.rules.peek(&peer.traffic, &mut peer.initials, data);
-        if let Some(waiting) = &mut peer.waiting {
-            if waiting.len() < WAITING {
-                waiting.push(Bytes::copy_from_slice(data));
+        let was_peeking = destination.initials.is_some();
+        self.enforcer.peek_datagram(&destination.flow, &mut destination.initials, data);
+        if let Some(pending) = &mut destination.pending {
+            if pending.len() < MAX_PENDING {
+                pending.push(Bytes::copy_from_slice(data));
             }
             return;
         }
-        let traffic = Rc::clone(&peer.traffic);
-        let named = peeking && peer.initials.is_none();
-        drop(peers);
-        if named {
-            self.rules.judge_now(&traffic);
+        let flow = Rc::clone(&destination.flow);
+        let is_named = was_peeking && destination.initials.is_none();
+        drop(destinations);
+        drop(forgotten);
+        if is_named {
+            self.enforcer.decide_now(&flow);
         }
-        self.pass(&traffic, to, Bytes::copy_from_slice(data));
+        self.forward(&flow, to, Bytes::copy_from_slice(data));
     }
 
-    /// An end that it did not send to before.
-    fn meet(self: &Rc<Self>, to: &Target) -> Peer {
+    /// A destination that the application did not send to before.
+    fn add_destination(self: &Rc<Self>, to: &Target) -> DestinationState {
         let via = self.via.or(match to {
             Target::Address(address, port) => Some(SocketAddr::new(*address, *port)),
             Target::Name(..) => None,
         });
-        let traffic = self.rules.datagrams(self.flow, self.from, via.unwrap_or(self.from), to);
-        let (own, asked, to) = (Rc::clone(self), Rc::clone(&traffic), to.clone());
+        let via = via.unwrap_or(self.from);
+        let flow = self.enforcer.new_datagram_flow(self.flow, self.from, via, to);
+        let (own, decided, to) = (Rc::clone(self), Rc::clone(&flow), to.clone());
         tokio::task::spawn_local(async move {
-            own.rules.judge(&asked).await;
-            let waited = {
-                let mut peers = own.peers.borrow_mut();
-                let peer = peers.get_mut(&to).filter(|peer| Rc::ptr_eq(&peer.traffic, &asked));
-                peer.and_then(|peer| peer.waiting.take())
+            own.enforcer.decide_datagrams(&decided).await;
+            let pending = {
+                let mut destinations = own.destinations.borrow_mut();
+                let destination = destinations.get_mut(&to);
+                let destination = destination.filter(|one| Rc::ptr_eq(&one.flow, &decided));
+                destination.and_then(|destination| destination.pending.take())
             };
-            for data in waited.unwrap_or_default() {
-                own.pass(&asked, to.clone(), data);
+            for data in pending.unwrap_or_default() {
+                own.forward(&decided, to.clone(), data);
             }
         });
-        Peer { traffic, initials: Some(Initials::new()), waiting: Some(Vec::new()) }
+        DestinationState { flow, initials: Some(Initials::new()), pending: Some(Vec::new()) }
     }
 
-    fn pass(self: &Rc<Self>, traffic: &Rc<Traffic>, to: Target, data: Bytes) {
-        self.rules.passed(traffic, data.len(), 0);
-        match traffic.fate.get() {
-            Fate::Bond(label) => self.rules.client().send(self.flow, label, to, data),
-            Fate::Block => {}
-            Fate::Direct => {
+    fn forward(self: &Rc<Self>, flow: &Rc<TrackedFlow>, to: Target, data: Bytes) {
+        self.enforcer.count_datagram(flow, data.len(), 0);
+        match self.enforcer.routing(flow) {
+            Routing::Bond(label) => self.enforcer.client().send(self.flow, label, to, data),
+            Routing::Block => {}
+            Routing::Direct => {
                 let own = Rc::clone(self);
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = own.past(&to, &data).await {
+                    if let Err(error) = own.send_direct(&to, &data).await {
                         tracing::debug!("{} to {to}, directly: {error}", own.from);
                     }
                 });
@@ -140,7 +145,7 @@ impl Outgoing {
     }
 
     /// Sends past the bond.
-    async fn past(&self, to: &Target, data: &[u8]) -> io::Result<()> {
+    async fn send_direct(&self, to: &Target, data: &[u8]) -> io::Result<()> {
         let to = match to {
             Target::Address(address, port) => SocketAddr::new(*address, *port),
             Target::Name(name, port) => tokio::net::lookup_host((name.as_str(), *port))
@@ -148,12 +153,12 @@ impl Outgoing {
                 .next()
                 .ok_or(io::ErrorKind::NotFound)?,
         };
-        self.outside(to)?.send_to(data, to).await?;
+        self.direct_socket(to)?.send_to(data, to).await?;
         Ok(())
     }
 
-    fn outside(&self, to: SocketAddr) -> io::Result<Rc<UdpSocket>> {
-        let slot = &mut self.outside.borrow_mut()[usize::from(to.is_ipv6())];
+    fn direct_socket(&self, to: SocketAddr) -> io::Result<Rc<UdpSocket>> {
+        let slot = &mut self.direct_sockets.borrow_mut()[usize::from(to.is_ipv6())];
         if let Some((socket, _)) = slot {
             return Ok(Rc::clone(socket));
         }
@@ -162,16 +167,16 @@ impl Outgoing {
             false => (Ipv4Addr::UNSPECIFIED, 0).into(),
         };
         let socket = std::net::UdpSocket::bind(any)?;
-        if let Some(mark) = self.mark {
+        if let Some(mark) = self.socket_mark {
             manyways_sys::socket::set_mark(&socket, mark)?;
         }
         socket.set_nonblocking(true)?;
         let socket = Rc::new(UdpSocket::from_std(socket)?);
-        let receiver = self.rules.client().flow_receiver(self.flow);
+        let receiver = self.enforcer.client().flow_receiver(self.flow);
         let reader = Rc::clone(&socket);
         let task = tokio::task::spawn_local(async move {
             let Some(receiver) = receiver else { return };
-            let mut buffer = vec![0; LARGEST];
+            let mut buffer = vec![0; MAX_DATAGRAM];
             while !receiver.is_closed() {
                 if let Ok((length, from)) = reader.recv_from(&mut buffer).await {
                     let data = Bytes::copy_from_slice(&buffer[..length]);
@@ -184,46 +189,46 @@ impl Outgoing {
     }
 
     /// Whether the application may have what came from there.
-    fn came(&self, from: &Target, data: &[u8]) -> bool {
+    fn accept_reply(&self, from: &Target, data: &[u8]) -> bool {
         if is_dns(from) {
-            self.rules.answered(self.flow, data);
+            self.enforcer.on_dns_response(self.flow, data);
         }
-        let traffic = self.peers.borrow().get(from).map(|peer| Rc::clone(&peer.traffic));
-        // Who was never sent to may answer all the same: the rules speak of what was.
-        let Some(traffic) = traffic else { return true };
-        self.rules.passed(&traffic, 0, data.len());
-        traffic.fate.get() != Fate::Block
+        let flow = self.destinations.borrow().get(from).map(|one| Rc::clone(&one.flow));
+        // An end that was never sent to may answer all the same: rules are about destinations.
+        let Some(flow) = flow else { return true };
+        self.enforcer.count_datagram(&flow, 0, data.len());
+        self.enforcer.routing(&flow) != Routing::Block
     }
 
-    fn end(&self) {
-        for (_, task) in self.outside.borrow_mut().iter_mut().filter_map(Option::take) {
+    fn close(&self) {
+        for (_, task) in self.direct_sockets.borrow_mut().iter_mut().filter_map(Option::take) {
             task.abort();
         }
-        self.peers.borrow_mut().clear();
-        self.rules.client().close_flow(self.flow);
+        self.destinations.borrow_mut().clear();
+        self.enforcer.client().close_flow(self.flow);
     }
 }
 
 fn is_dns(target: &Target) -> bool {
     let (Target::Address(_, port) | Target::Name(_, port)) = target;
-    *port == DNS
+    *port == DNS_PORT
 }
 
 /// Carries the datagrams of a SOCKS5 association as long as its connection lives.
 pub(super) async fn associate(
-    rules: Rules,
-    mark: Option<u32>,
+    enforcer: PolicyEnforcer,
+    socket_mark: Option<u32>,
     mut control: TcpStream,
     socket: UdpSocket,
 ) {
     let (Ok(own), Ok(asked_by)) = (socket.local_addr(), control.peer_addr()) else { return };
-    let mut application: Option<(Rc<Outgoing>, Answers)> = None;
-    let mut buffer = vec![0; LARGEST];
+    let mut application: Option<(Rc<ApplicationSocket>, ReplyReceiver)> = None;
+    let mut buffer = vec![0; MAX_DATAGRAM];
     let mut end = [0; 1];
     loop {
-        let answered = async {
+        let reply = async {
             match &mut application {
-                Some((_, answers)) => answers.recv().await,
+                Some((_, replies)) => replies.recv().await,
                 None => std::future::pending().await,
             }
         };
@@ -231,7 +236,7 @@ pub(super) async fn associate(
             _ = control.read(&mut end) => break,
             received = socket.recv_from(&mut buffer) => {
                 let Ok((length, from)) = received else { continue };
-                // Only the application that asked for it may use it.
+                // Only the application that asked for the socket may use it.
                 let known = application.as_ref().map_or(from.ip() == asked_by.ip(), |(known, _)| {
                     known.from == from
                 });
@@ -239,15 +244,16 @@ pub(super) async fn associate(
                 if !known {
                     continue;
                 }
-                let (outgoing, _) = application
-                    .get_or_insert_with(|| Outgoing::new(rules.clone(), mark, from, Some(own)));
+                let (outgoing, _) = application.get_or_insert_with(|| {
+                    ApplicationSocket::new(enforcer.clone(), socket_mark, from, Some(own))
+                });
                 outgoing.send(to, data);
             }
-            answer = answered => {
-                let (Some((from, data)), Some((outgoing, _))) = (answer, &application) else {
+            reply = reply => {
+                let (Some((from, data)), Some((outgoing, _))) = (reply, &application) else {
                     break;
                 };
-                if outgoing.came(&from, &data) {
+                if outgoing.accept_reply(&from, &data) {
                     let _ = socket
                         .send_to(&socks::wrap_datagram(&from, &data), outgoing.from)
                         .await;
@@ -256,21 +262,26 @@ pub(super) async fn associate(
         }
     }
     if let Some((outgoing, _)) = application {
-        outgoing.end();
+        outgoing.close();
     }
 }
 
-/// Carries the datagrams that rules of the kernel bring to `socket`.
-pub(super) async fn take(rules: Rules, mark: Option<u32>, socket: UdpSocket) {
-    let mut known: HashMap<SocketAddr, (Rc<Outgoing>, Instant)> = HashMap::new();
+/// Carries the datagrams that rules of the kernel redirect to `socket`.
+pub(super) async fn serve_transparent(
+    enforcer: PolicyEnforcer,
+    socket_mark: Option<u32>,
+    socket: UdpSocket,
+) {
+    let clock = enforcer.client().clock();
+    let mut known: IdleTable<SocketAddr, Rc<ApplicationSocket>> =
+        IdleTable::new(clock.now(), FLOW_IDLE_TIMEOUT);
     let (gone, mut ended) = mpsc::unbounded_channel::<(SocketAddr, FlowId)>();
-    let mut buffer = vec![0; LARGEST];
-    let mut swept = Instant::now();
+    let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
         tokio::select! {
             Some((from, flow)) = ended.recv() => {
-                if known.get(&from).is_some_and(|(outgoing, _)| outgoing.flow == flow) {
-                    known.remove(&from);
+                if known.get(from).is_some_and(|outgoing| outgoing.flow == flow) {
+                    known.remove(from);
                 }
                 continue;
             }
@@ -283,53 +294,50 @@ pub(super) async fn take(rules: Rules, mark: Option<u32>, socket: UdpSocket) {
                 });
                 let Ok(received) = received else { continue };
                 let (from, to) = (received.source, received.destination);
-                let (outgoing, used) = known.entry(from).or_insert_with(|| {
-                    let (outgoing, answers) = Outgoing::new(rules.clone(), mark, from, None);
-                    let answering = answer(Rc::clone(&outgoing), answers, gone.clone());
-                    tokio::task::spawn_local(answering);
-                    (outgoing, Instant::now())
-                });
-                *used = Instant::now();
+                let now = clock.now();
+                let outgoing = match known.use_at(now, from) {
+                    Some(outgoing) => Rc::clone(outgoing),
+                    None => {
+                        let (outgoing, replies) =
+                            ApplicationSocket::new(enforcer.clone(), socket_mark, from, None);
+                        let replying = run_replies(Rc::clone(&outgoing), replies, gone.clone());
+                        tokio::task::spawn_local(replying);
+                        known.insert(now, from, Rc::clone(&outgoing));
+                        outgoing
+                    }
+                };
                 outgoing.send(target(to), &buffer[..received.length]);
             }
         }
-        if swept.elapsed() > IDLE / 10 {
-            swept = Instant::now();
-            known.retain(|_, (outgoing, used)| {
-                let idle = used.elapsed() > IDLE;
-                if idle {
-                    outgoing.end();
-                }
-                !idle
-            });
+        for (_, outgoing) in known.expire(clock.now()) {
+            outgoing.close();
         }
     }
 }
 
-/// Gives an application its answers, in the name of whoever sent them.
-async fn answer(
-    outgoing: Rc<Outgoing>,
-    mut answers: Answers,
+/// Gives an application its replies, in the name of the ends that sent them.
+async fn run_replies(
+    outgoing: Rc<ApplicationSocket>,
+    mut replies: ReplyReceiver,
     gone: mpsc::UnboundedSender<(SocketAddr, FlowId)>,
 ) {
     let mut sockets: HashMap<SocketAddr, std::net::UdpSocket> = HashMap::new();
-    while let Some((from, data)) = answers.recv().await {
-        if !outgoing.came(&from, &data) {
+    while let Some((from, data)) = replies.recv().await {
+        if !outgoing.accept_reply(&from, &data) {
             continue;
         }
         let Target::Address(address, port) = from else { continue };
         let from = SocketAddr::new(address, port);
-        // Bounded: an application may talk to many.
-        if sockets.len() > 64 {
+        if sockets.len() > MAX_REPLY_SOCKETS {
             sockets.clear();
         }
         let socket = match sockets.entry(from) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                match transparent_udp_from(from, outgoing.mark) {
+                match transparent_udp_from(from, outgoing.socket_mark) {
                     Ok(socket) => entry.insert(socket),
                     Err(error) => {
-                        complain(from, &error);
+                        log_reply_failure(from, &error);
                         continue;
                     }
                 }
@@ -337,27 +345,27 @@ async fn answer(
         };
         let _ = socket.send_to(&data, outgoing.from);
     }
-    outgoing.end();
+    outgoing.close();
     let _ = gone.send((outgoing.from, outgoing.flow));
 }
 
-/// Says that an application gets no answer: of each cause once, since it may be so of each datagram.
-fn complain(from: SocketAddr, error: &io::Error) {
-    static SAID: Mutex<Vec<io::ErrorKind>> = Mutex::new(Vec::new());
-    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
-    if said.contains(&error.kind()) {
-        tracing::debug!("no answer in the name of {from}: {error}");
+/// Warns that an application gets no reply: once for each cause, as every datagram may fail so.
+fn log_reply_failure(from: SocketAddr, error: &io::Error) {
+    static REPORTED: Mutex<Vec<io::ErrorKind>> = Mutex::new(Vec::new());
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if reported.contains(&error.kind()) {
+        tracing::debug!("cannot send a reply from {from}: {error}");
         return;
     }
-    said.push(error.kind());
+    reported.push(error.kind());
     let hint = hint(from, error.kind());
-    tracing::warn!("no answer in the name of {from}, nor maybe of others: {error}{hint}");
+    tracing::warn!("cannot send replies from {from} and possibly other addresses: {error}{hint}");
 }
 
 /// What the user can do about it.
 fn hint(from: SocketAddr, kind: io::ErrorKind) -> &'static str {
     let is_denied = kind == io::ErrorKind::PermissionDenied;
-    match is_denied && from.port() < PRIVILEGED {
+    match is_denied && from.port() < FIRST_UNPRIVILEGED_PORT {
         true => "; ports below 1024 need CAP_NET_BIND_SERVICE: has a unit taken it away?",
         false => "",
     }
@@ -368,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_not_answer_as_a_name_server_hears_of_the_capability() {
+    fn a_client_without_the_capability_is_told_of_it() {
         let hint = |port, kind| hint(SocketAddr::from(([192, 0, 2, 1], port)), kind);
         let capability = "CAP_NET_BIND_SERVICE";
         assert!(hint(53, io::ErrorKind::PermissionDenied).contains(capability));

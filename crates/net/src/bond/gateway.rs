@@ -1,7 +1,8 @@
-//! The gateway: lets clients in and takes their connections on.
+//! The gateway: authenticates clients and connects their streams to servers.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,243 +10,271 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use manyways_proto::bond::egress::EgressFilter;
+use manyways_proto::bond::happy_eyeballs::{self, CONNECTION_ATTEMPT_DELAY};
+use manyways_proto::bond::io_limits::IoLimits;
+use manyways_proto::bond::rate_limit::Direction;
+use manyways_proto::bond::session::{
+    Admission, EndReason, Input as SessionInput, Output, Refusal, SessionId, Sessions,
+};
+use manyways_proto::bond::{carrier, session};
 use manyways_proto::mux::{
     Config, Hello, Input, RefuseCode, ResetCode, Role, StreamId, Target, VERSION, Welcome,
 };
+use manyways_sys::clock::Clock;
 use manyways_sys::interface;
 use manyways_unit::Rate;
 use manyways_unit::human::counted;
 use rustls::Connection;
-use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::allow::{AllowFile, Guest, Limits};
-use super::carrier::{Io, TcpCarrier};
-use super::door::Door;
-use super::handshake;
+use super::allow::{AllowFile, AuthorizedClient};
+use super::carrier::{CarrierIo, TcpCarrier};
+use super::gateway_status::{GatewayStatus, SCHEMA, SessionStatus};
+use super::handshake::{self, HandshakeError};
 use super::key::{PrivateKey, PublicKey};
-use super::limit::{Limit, Way};
+use super::pending_handshakes::PendingHandshakes;
 use super::quic::{self, QuicCarrier};
-use super::session::{Event, Handle};
-use super::status::Totals;
-use super::strangers::Strangers;
-use super::tls;
-use super::udp::Outlets;
+use super::race::{self, RaceError};
+use super::rate_limit::SharedRateLimit;
+use super::session::{SessionEvent, SessionHandle};
+use super::udp::FlowSockets;
+use super::{timer, tls};
 
-/// A session without carriers is kept for so long: its client may be changing networks.
-pub(super) const ABSENCE: Duration = Duration::from_secs(45);
-/// Where there is no room for another session of a key, those that are there get so long to give a
-/// sign of life.
-const DOUBT: Duration = Duration::from_secs(5);
-/// How long a handshake may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// A client that says nothing for so long may have lost its power.
-const IDLE: Duration = Duration::from_secs(3600);
-/// A server gets so long to answer.
-const CONNECT: Duration = Duration::from_secs(15);
-/// Its next address is tried beside the one before it after this (RFC 8305 §5).
-const STAGGER: Duration = Duration::from_millis(250);
-/// Who is to go is looked for so often.
-const SWEEP: Duration = Duration::from_secs(5);
-const MOST_ADDRESSES: usize = 8;
-/// So many keys that are not known are remembered.
-const MOST_STRANGERS: usize = 1000;
+/// At most this many addresses of a name are tried.
+const MAX_ADDRESSES: usize = 8;
+/// This many unknown keys are remembered, so that the log has one line for each.
+const MAX_UNKNOWN_KEYS: usize = 1000;
+/// The length of the queue of connections that are not accepted yet.
+const BACKLOG: i32 = 1024;
 
-/// What a gateway is told.
+/// How a gateway runs.
 #[derive(Debug)]
-pub struct GatewayConfig {
-    /// Where it listens.
+#[non_exhaustive]
+pub struct GatewayOptions {
+    /// Where it listens, for TCP and UDP.
     pub listen: Vec<SocketAddr>,
-    /// Its own key.
+    /// The key of the gateway.
     pub key: PrivateKey,
-    /// Whom it lets in.
+    /// The authorized clients.
     pub allow: AllowFile,
-    /// Where it lets them go.
-    pub door: Door,
+    /// Which destinations clients may connect to.
+    pub egress: EgressFilter,
+}
+
+impl GatewayOptions {
+    /// A gateway for these clients, who may connect to the public internet.
+    pub fn new(listen: Vec<SocketAddr>, key: PrivateKey, allow: AllowFile) -> Self {
+        Self { listen, key, allow, egress: EgressFilter::default() }
+    }
 }
 
 /// Why a gateway does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// It cannot listen there.
+    /// It cannot listen at an address.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, #[source] io::Error),
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[from] rustls::Error),
-    /// It does not know which addresses are its own, where no client may go.
-    #[error("cannot tell this host's addresses: {0}")]
+    /// QUIC cannot be set up.
+    #[error("QUIC cannot be set up: {0}")]
+    Quic(#[source] quic::SetupError),
+    /// The addresses of this host, where no client may go, cannot be listed.
+    #[error("cannot list this host's addresses: {0}")]
     Addresses(#[from] interface::ListError),
 }
 
-struct Gateway {
-    allow: AllowFile,
-    door: Door,
-    /// This host's addresses, as they were lately.
-    own: RefCell<Vec<IpAddr>>,
-    sessions: RefCell<HashMap<(PublicKey, [u8; 16]), Session>>,
-    /// Of the keys that have one.
-    limits: RefCell<HashMap<PublicKey, Limit>>,
+/// Why a connection gets no carrier.
+#[derive(Debug, thiserror::Error)]
+enum RefusedConnection {
+    #[error("its key is not in the allow file")]
+    UnknownKey,
+    #[error("its key is not in the allow file any more")]
+    RemovedKey,
+    #[error("it expects a gateway with another key")]
+    OtherGateway,
+    #[error("it has no key")]
+    NoKey,
+    #[error("{0}")]
+    Tls(#[source] io::Error),
+    #[error("{0}")]
+    Quic(#[from] quinn::ConnectionError),
+    #[error("{0}")]
+    Handshake(#[from] HandshakeError),
+    #[error("{0}")]
+    TooManySessions(TooManySessions),
 }
 
-struct Session {
-    handle: Handle,
-    guest: Guest,
-    carriers: u32,
-    empty_since: Option<Instant>,
-    /// It was asked for a sign of life.
-    doubted: bool,
-    /// Its key was not in the allow-file lately.
-    unlisted: bool,
-    /// Does what its client wants.
+/// A key has as many sessions as it may have.
+#[derive(Debug)]
+struct TooManySessions {
+    client: String,
+    count: usize,
+}
+
+impl fmt::Display for TooManySessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} has {} already", self.client, counted(self.count, "session"))
+    }
+}
+
+impl RefusedConnection {
+    fn from_tls(error: io::Error) -> Self {
+        Self::from_text(&error.to_string()).unwrap_or(Self::Tls(error))
+    }
+
+    fn from_quic(error: quinn::ConnectionError) -> Self {
+        Self::from_text(&error.to_string()).unwrap_or(Self::Quic(error))
+    }
+
+    /// The libraries tell of keys in different ways, and one of them in words alone.
+    fn from_text(text: &str) -> Option<Self> {
+        if text.contains("ApplicationVerificationFailure") {
+            return Some(Self::UnknownKey);
+        }
+        // An alert of the client.
+        let is_alert = text.contains("AccessDenied") || text.contains("access denied");
+        is_alert.then_some(Self::OtherGateway)
+    }
+}
+
+struct State {
+    clock: Clock,
+    allow: AllowFile,
+    egress: EgressFilter,
+    limits: IoLimits,
+    /// This host's addresses, as they were listed last.
+    own_addresses: RefCell<Vec<IpAddr>>,
+    core: RefCell<Sessions<PublicKey>>,
+    sessions: RefCell<HashMap<SessionId<PublicKey>, ClientSession>>,
+    /// Of the keys that have one.
+    rate_limits: RefCell<HashMap<PublicKey, SharedRateLimit>>,
+    /// Notified when the core wants to be polled at another time.
+    timer: Notify,
+}
+
+struct ClientSession {
+    handle: SessionHandle,
+    client: String,
+    /// The task that connects streams.
     server: AbortHandle,
 }
 
-/// Name and version of the schema of [`GatewayStatus`].
-pub const STATUS_SCHEMA: &str = "manyways.bond-gateway-status/1";
-
-/// What a gateway is doing.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct GatewayStatus {
-    /// [`STATUS_SCHEMA`].
-    pub schema: String,
-    /// Its version.
-    pub version: String,
-    /// Its clients.
-    pub sessions: Vec<SessionStatus>,
+impl ClientSession {
+    /// Ends streams, carriers and the sockets of datagrams.
+    fn end(&self) {
+        self.handle.close();
+        self.server.abort();
+    }
 }
 
-/// What one session of a client is doing.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SessionStatus {
-    /// The client's name in the allow-file.
-    pub client: String,
-    /// Streams that are open.
-    pub stream_count: usize,
-    /// Its paths, by the client's numbers.
-    pub paths: Vec<SessionPath>,
-    /// Since it began.
-    pub totals: Totals,
-}
-
-/// One path of a session.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SessionPath {
-    /// The client's number for it.
-    pub path: u8,
-    /// `up`, `suspect` or `down`.
-    pub state: String,
-    /// Its round trip.
-    pub rtt_seconds: Option<f64>,
-    /// What came since the session began.
-    pub received_bytes: u64,
-    /// What went.
-    pub sent_bytes: u64,
-}
-
-/// Tells what a gateway is doing while it runs; cheap to clone.
+/// Tells what a gateway does while it runs; cheap to clone.
 #[derive(Clone)]
-pub struct Onlooker(Rc<Gateway>);
+pub struct StatusHandle(Rc<State>);
 
-impl Onlooker {
-    /// What it is doing.
+impl StatusHandle {
+    /// What the gateway does now.
     pub fn status(&self) -> GatewayStatus {
         let sessions = self.0.sessions.borrow();
-        let mut sessions: Vec<SessionStatus> = sessions.values().map(Session::status).collect();
+        let status = |session: &ClientSession| {
+            session.handle.with(|inner| SessionStatus::of(&session.client, inner))
+        };
+        let mut sessions: Vec<SessionStatus> = sessions.values().map(status).collect();
         sessions.sort_by(|a, b| a.client.cmp(&b.client));
         GatewayStatus {
-            schema: STATUS_SCHEMA.to_owned(),
+            schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             sessions,
         }
     }
 }
 
-impl Session {
-    /// Ends it: its connections, and the sockets of its datagrams.
-    fn end(&self) {
-        self.handle.close();
-        self.server.abort();
-    }
-
-    fn status(&self) -> SessionStatus {
-        self.handle.with(|session| {
-            let carriers = session.status();
-            let paths = session.traffic().into_iter().map(|(path, share)| {
-                let own = carriers.iter().filter(|(_, carrier)| carrier.path == path);
-                let newest = own.clone().next_back().map(|(_, carrier)| carrier);
-                SessionPath {
-                    path: path.0,
-                    state: match newest {
-                        None => "down",
-                        Some(carrier) if carrier.suspect => "suspect",
-                        Some(_) => "up",
-                    }
-                    .to_owned(),
-                    rtt_seconds: newest
-                        .and_then(|carrier| carrier.condition)
-                        .map(|condition| condition.rtt.as_secs_f64()),
-                    received_bytes: share.received,
-                    sent_bytes: share.sent,
-                }
-            });
-            SessionStatus {
-                client: self.guest.name.clone(),
-                stream_count: session.mux.stream_count(),
-                paths: paths.collect(),
-                totals: session.mux.counters().into(),
-            }
-        })
-    }
-}
-
-/// A gateway that listens.
-pub struct Listening {
+/// A gateway whose sockets are bound.
+pub struct Gateway {
     listeners: Vec<TcpListener>,
     endpoints: Vec<quinn::Endpoint>,
     acceptor: TlsAcceptor,
-    gateway: Rc<Gateway>,
+    state: Rc<State>,
 }
 
-/// Binds the sockets. [`Listening::run`] serves them.
-///
-/// # Errors
-/// Where it cannot listen, or TLS cannot be set up.
-pub fn listen(config: GatewayConfig) -> Result<Listening, GatewayError> {
-    let allow = config.allow.clone();
-    let said = Mutex::new(HashSet::new());
-    let doorman = move |key: &PublicKey| {
-        let known = allow.guests().find(key).is_some();
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        say_key(&mut said, key, known);
-        known
-    };
-    let tls = tls::gateway(&config.key, Arc::new(doorman))?;
-    let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
-    for address in &config.listen {
-        let failed = |error| GatewayError::Listen(*address, error);
-        let listener = listener(*address).map_err(failed)?;
-        // The same port for both, where the system was to choose it.
-        let bound = listener.local_addr().map_err(failed)?;
-        listeners.push(listener);
-        let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
-        let endpoint = quic::gateway_endpoint(socket, &tls);
-        endpoints.push(endpoint.map_err(|error| failed(io::Error::other(error)))?);
+impl Gateway {
+    /// Binds the sockets. [`Gateway::run`] serves them.
+    ///
+    /// # Errors
+    /// Where it cannot listen, or TLS cannot be set up.
+    pub fn bind(options: GatewayOptions) -> Result<Self, GatewayError> {
+        let allow = options.allow.clone();
+        let unknown = Mutex::new(HashSet::new());
+        let is_authorized = move |key: &PublicKey| {
+            let is_known = allow.clients().find(key).is_some();
+            let mut unknown = unknown.lock().unwrap_or_else(PoisonError::into_inner);
+            log_unknown_key(&mut unknown, key, is_known);
+            is_known
+        };
+        let tls = tls::gateway(&options.key, Arc::new(is_authorized))?;
+        let (mut listeners, mut endpoints) = (Vec::new(), Vec::new());
+        for address in &options.listen {
+            let failed = |error| GatewayError::Listen(*address, error);
+            let listener = listener(*address).map_err(failed)?;
+            // The same port for both, where the system was to choose it.
+            let bound = listener.local_addr().map_err(failed)?;
+            listeners.push(listener);
+            let socket = std::net::UdpSocket::bind(bound).map_err(failed)?;
+            let endpoint = quic::gateway_endpoint(socket, &tls);
+            endpoints.push(endpoint.map_err(GatewayError::Quic)?);
+        }
+        let clock = Clock::start();
+        let state = Rc::new(State {
+            clock,
+            allow: options.allow,
+            egress: options.egress,
+            limits: IoLimits::default(),
+            own_addresses: RefCell::new(interface::addresses()?),
+            core: RefCell::new(Sessions::new(clock.now(), session::Config::default())),
+            sessions: RefCell::default(),
+            rate_limits: RefCell::default(),
+            timer: Notify::new(),
+        });
+        Ok(Self { listeners, endpoints, acceptor: TlsAcceptor::from(tls), state })
     }
-    let acceptor = TlsAcceptor::from(tls);
-    let gateway = Rc::new(Gateway {
-        allow: config.allow,
-        door: config.door,
-        own: RefCell::new(interface::addresses()?),
-        sessions: RefCell::default(),
-        limits: RefCell::default(),
-    });
-    Ok(Listening { listeners, endpoints, acceptor, gateway })
+
+    /// The addresses at which it listens, with their ports.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// A handle that tells what it does.
+    pub fn status_handle(&self) -> StatusHandle {
+        StatusHandle(Rc::clone(&self.state))
+    }
+
+    /// Serves until `stop` is ready. Runs on the calling thread's local tasks.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let handshakes = PendingHandshakes::new(self.state.clock);
+        for listener in self.listeners {
+            let (acceptor, state) = (self.acceptor.clone(), Rc::clone(&self.state));
+            tokio::task::spawn_local(state.accept_tcp(listener, acceptor, handshakes.clone()));
+        }
+        for endpoint in self.endpoints {
+            let state = Rc::clone(&self.state);
+            tokio::task::spawn_local(state.accept_quic(endpoint, handshakes.clone()));
+        }
+        tokio::select! {
+            () = stop => {}
+            () = self.state.review_sessions() => {}
+            () = handshakes.run() => {}
+        }
+        for (_, session) in self.state.sessions.borrow_mut().drain() {
+            session.end();
+        }
+    }
 }
 
 fn listener(address: SocketAddr) -> io::Result<TcpListener> {
@@ -257,310 +286,325 @@ fn listener(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
+    socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
 
-/// Whether this host has a way to an address. Nothing is sent: the kernel is asked.
-fn has_way(own: &str, to: &str) -> bool {
+/// Whether this host has a route to an address. Nothing is sent: the kernel is asked.
+fn has_route(own: &str, to: &str) -> bool {
     std::net::UdpSocket::bind(own).is_ok_and(|socket| socket.connect(to).is_ok())
 }
 
-impl Listening {
-    /// The addresses at which it listens, ports included.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect()
-    }
-
-    /// Somebody who tells what it does.
-    pub fn onlooker(&self) -> Onlooker {
-        Onlooker(Rc::clone(&self.gateway))
-    }
-
-    /// Serves until `stop` is ready. Runs on the calling thread's local tasks.
-    pub async fn run(self, stop: impl Future<Output = ()>) {
-        let strangers = Strangers::default();
-        for listener in self.listeners {
-            let (acceptor, gateway) = (self.acceptor.clone(), Rc::clone(&self.gateway));
-            let strangers = strangers.clone();
-            tokio::task::spawn_local(async move {
-                loop {
-                    let (stream, from) = match listener.accept().await {
-                        Ok(accepted) => accepted,
-                        Err(error) => {
-                            // Out of descriptors, most likely: some may be free soon.
-                            tracing::warn!("cannot accept a connection: {error}");
-                            tokio::time::sleep(Duration::from_millis(100)).await;
-                            continue;
-                        }
-                    };
-                    let (acceptor, gateway) = (acceptor.clone(), Rc::clone(&gateway));
-                    strangers.take(async move {
-                        let greeted = timeout(PATIENCE, gateway.take_tcp(acceptor, stream)).await;
-                        say(from, greeted);
-                    });
-                }
-            });
-        }
-        for endpoint in self.endpoints {
-            let (gateway, strangers) = (Rc::clone(&self.gateway), strangers.clone());
-            tokio::task::spawn_local(async move {
-                while let Some(incoming) = endpoint.accept().await {
-                    let from = incoming.remote_address();
-                    // Whoever has not shown that this is its address does so first.
-                    if !incoming.remote_address_validated() && strangers.are_many() {
-                        let _ = incoming.retry();
-                        continue;
-                    }
-                    let gateway = Rc::clone(&gateway);
-                    strangers.take(async move {
-                        say(from, timeout(PATIENCE, gateway.take_quic(incoming)).await);
-                    });
-                }
-            });
-        }
-        let gateway = Rc::clone(&self.gateway);
-        let sweep = async move {
-            loop {
-                gateway.sweep();
-                tokio::time::sleep(SWEEP).await;
-                match interface::addresses() {
-                    Ok(own) => *gateway.own.borrow_mut() = own,
-                    Err(error) => tracing::debug!("cannot tell this host's addresses: {error}"),
-                }
-            }
-        };
-        tokio::select! {
-            () = stop => {}
-            () = sweep => {}
-        }
-        for (_, session) in self.gateway.sessions.borrow_mut().drain() {
-            session.end();
-        }
-    }
-}
-
-/// An address as people know it: a socket for both families calls an IPv4 one by another name.
-fn shown(address: SocketAddr) -> String {
+/// An address as people know it: a socket for both families maps an IPv4 address to IPv6.
+pub(super) fn display_address(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
-/// Why a handshake failed. Of a key that is not known, the libraries say it in words of their own,
-/// and one of them in nothing but words.
-fn why(error: &dyn std::error::Error) -> String {
-    let said = error.to_string();
-    if said.contains("ApplicationVerificationFailure") {
-        return "its key is not in the allow-file".to_owned();
-    }
-    // The client says so with an alert, and QUIC puts that in other words.
-    if said.contains("AccessDenied") || said.contains("access denied") {
-        return "it expects a gateway with another key".to_owned();
-    }
-    said
-}
-
-/// Tells the log of a key that is not known. It tries again and again, and is told once: each time
-/// there is the line that says from where.
-fn say_key(said: &mut HashSet<PublicKey>, key: &PublicKey, known: bool) {
-    if known {
-        said.remove(key);
+/// Logs an unknown key once: a client tries again and again.
+fn log_unknown_key(unknown: &mut HashSet<PublicKey>, key: &PublicKey, is_known: bool) {
+    if is_known {
+        unknown.remove(key);
         return;
     }
-    // Bounded: anybody may come with any key.
-    if said.len() >= MOST_STRANGERS {
-        said.clear();
+    // Bounded: everyone may come with any key.
+    if unknown.len() >= MAX_UNKNOWN_KEYS {
+        unknown.clear();
     }
-    if said.insert(*key) {
-        tracing::info!("{key} is not in the allow-file");
-    }
-}
-
-/// Tells the log who was not let in.
-fn say(from: SocketAddr, greeted: Result<Result<(), String>, tokio::time::error::Elapsed>) {
-    let from = shown(from);
-    match greeted {
-        Ok(Ok(())) => {}
-        Ok(Err(why)) => tracing::info!("{from} is not let in: {why}"),
-        Err(_) => tracing::info!("{from} is not let in: it did not greet"),
+    if unknown.insert(*key) {
+        tracing::info!("unknown key {key}: not in the allow file");
     }
 }
 
-impl Gateway {
-    /// Whether anything of a family can be reached from here: the internet, or what was opened.
-    fn reaches(&self, v4: bool) -> bool {
-        self.door.open.iter().any(|prefix| prefix.address().is_ipv4() == v4)
-            || match v4 {
-                true => has_way("0.0.0.0:0", "198.41.0.4:53"),
-                false => has_way("[::]:0", "[2001:503:ba3e::2:30]:53"),
+fn log_refused_connection(from: SocketAddr, result: Result<(), RefusedConnection>) {
+    if let Err(reason) = result {
+        tracing::info!("refused {}: {reason}", display_address(from));
+    }
+}
+
+impl State {
+    async fn accept_tcp(
+        self: Rc<Self>,
+        listener: TcpListener,
+        acceptor: TlsAcceptor,
+        handshakes: PendingHandshakes,
+    ) {
+        loop {
+            let (stream, from) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, most likely: some may be free soon.
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(Duration::from(self.limits.accept_retry)).await;
+                    continue;
+                }
+            };
+            let (acceptor, state) = (acceptor.clone(), Rc::clone(&self));
+            handshakes.spawn(from, async move {
+                log_refused_connection(from, state.handshake_tcp(acceptor, stream).await);
+            });
+        }
+    }
+
+    async fn accept_quic(self: Rc<Self>, endpoint: quinn::Endpoint, handshakes: PendingHandshakes) {
+        while let Some(incoming) = endpoint.accept().await {
+            let from = incoming.remote_address();
+            if !incoming.remote_address_validated() && handshakes.needs_address_validation() {
+                let _ = incoming.retry();
+                continue;
             }
+            let state = Rc::clone(&self);
+            handshakes.spawn(from, async move {
+                log_refused_connection(from, state.handshake_quic(incoming).await);
+            });
+        }
     }
 
-    /// A TCP connection that says nothing yet.
-    async fn take_tcp(
+    async fn handshake_tcp(
         self: Rc<Self>,
         acceptor: TlsAcceptor,
         stream: TcpStream,
-    ) -> Result<(), String> {
-        let keepalive = socket2::TcpKeepalive::new().with_time(IDLE);
+    ) -> Result<(), RefusedConnection> {
+        let idle = carrier::Config::default().gateway_keepalive;
+        let keepalive = socket2::TcpKeepalive::new().with_time(idle.into());
         let _ = socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let accepted = acceptor.accept(stream).await;
-        let (stream, tls) = accepted.map_err(|error| why(&error))?.into_inner();
-        let key = tls::peer_key(tls.peer_certificates()).ok_or("it has no key")?;
-        self.take(key, Io::Tcp(Box::new(TcpCarrier::new(stream, Connection::Server(tls))))).await
+        let (stream, tls) = accepted.map_err(RefusedConnection::from_tls)?.into_inner();
+        let key = tls::peer_key(tls.peer_certificates()).ok_or(RefusedConnection::NoKey)?;
+        let carrier = TcpCarrier::new(stream, Connection::Server(tls));
+        self.admit(key, CarrierIo::Tcp(Box::new(carrier))).await
     }
 
-    /// The same over QUIC.
-    async fn take_quic(self: Rc<Self>, incoming: quinn::Incoming) -> Result<(), String> {
-        let connection = incoming.await.map_err(|error| why(&error))?;
+    async fn handshake_quic(
+        self: Rc<Self>,
+        incoming: quinn::Incoming,
+    ) -> Result<(), RefusedConnection> {
+        let connection = incoming.await.map_err(RefusedConnection::from_quic)?;
         let key = tls::peer_key(quic::certificates(&connection).as_deref());
-        let key = key.ok_or("it has no key")?;
-        let streams = connection.accept_bi().await.map_err(|error| error.to_string())?;
-        self.take(key, Io::Quic(Box::new(QuicCarrier::new(connection, streams, None)))).await
+        let key = key.ok_or(RefusedConnection::NoKey)?;
+        let streams = connection.accept_bi().await?;
+        let carrier = QuicCarrier::new(connection, streams, None);
+        self.admit(key, CarrierIo::Quic(Box::new(carrier))).await
     }
 
     /// A carrier whose client has proved its key.
-    async fn take(self: Rc<Self>, key: PublicKey, mut io: Io) -> Result<(), String> {
-        let from = io.peer().map_or_else(|| "somewhere".to_owned(), shown);
-        let guests = self.allow.guests();
-        let guest = guests.find(&key).ok_or("its key is not in the allow-file any more")?.clone();
-        let (hello, early) =
-            handshake::read_hello(&mut io).await.map_err(|error| error.to_string())?;
-        let id = (key, hello.session);
-        let known = self.sessions.borrow().contains_key(&id);
-        if hello.resumes && !known {
-            let words = "it does not know this session, and may have been started anew";
-            handshake::send_refusal(&mut io, RefuseCode::Unknown, words.to_owned()).await;
-            return Ok(());
-        }
-        let count = || self.sessions.borrow().keys().filter(|(owner, _)| *owner == key).count();
-        if !known && count() >= guest.limits.sessions as usize {
-            self.end_absent(&key);
-        }
-        let own = count();
-        if !known && own >= guest.limits.sessions as usize {
-            self.doubt(&key);
-            let words = format!("{} has {} already", guest.name, counted(own, "session"));
-            handshake::send_refusal(&mut io, RefuseCode::Limit, words.clone()).await;
-            return Err(words);
-        }
-        if !known {
-            self.begin(id, guest.clone(), &hello);
+    async fn admit(
+        self: Rc<Self>,
+        key: PublicKey,
+        mut io: CarrierIo,
+    ) -> Result<(), RefusedConnection> {
+        let from = io.peer().map_or_else(|| "an unknown address".to_owned(), display_address);
+        let clients = self.allow.clients();
+        let client = clients.find(&key).ok_or(RefusedConnection::RemovedKey)?.clone();
+        let (hello, early) = handshake::read_hello(&mut io).await?;
+        let id = SessionId { key, number: hello.session };
+        let now = self.clock.now();
+        let admission = self.core.borrow_mut().admit(now, id, hello.resumes, client.limits);
+        self.pump();
+        self.timer.notify_one();
+        match admission {
+            Admission::Resume => {}
+            Admission::Begin => self.start_session(id, client.clone(), &hello),
+            Admission::Refuse(Refusal::UnknownSession) => {
+                let words = "unknown session: the gateway may have restarted";
+                handshake::send_refusal(&mut io, RefuseCode::Unknown, words.to_owned()).await;
+                return Ok(());
+            }
+            Admission::Refuse(Refusal::TooManySessions(count)) => {
+                let refusal = TooManySessions { client: client.name, count };
+                let words = refusal.to_string();
+                handshake::send_refusal(&mut io, RefuseCode::Limit, words).await;
+                return Err(RefusedConnection::TooManySessions(refusal));
+            }
         }
         let config = Config::new(Role::Gateway);
         let welcome = Welcome {
             version: VERSION,
             credit: config.credit,
             stream_credit: config.stream_credit,
-            streams: u64::from(guest.limits.streams),
-            v4: self.reaches(true),
-            v6: self.reaches(false),
+            streams: u64::from(client.limits.streams),
+            v4: self.has_family(true),
+            v6: self.has_family(false),
         };
-        handshake::send_welcome(&mut io, welcome).await.map_err(|error| error.to_string())?;
-        let mut sessions = self.sessions.borrow_mut();
-        let Some(session) = sessions.get_mut(&id) else { return Ok(()) };
-        session.carriers += 1;
-        session.empty_since = None;
-        let handle = session.handle.clone();
-        drop(sessions);
+        handshake::send_welcome(&mut io, welcome).await?;
+        let handle = self.sessions.borrow().get(&id).map(|session| session.handle.clone());
+        // It may have ended meanwhile.
+        let Some(handle) = handle else { return Ok(()) };
+        self.handle(SessionInput::Attached(id));
         let path = hello.path;
-        tracing::info!("{}: path {} from {from} over {}", guest.name, path.0, io.kind());
+        tracing::info!("{}: path {} from {from} over {}", client.name, path.0, io.transport());
         handle.attach(path, io, early);
         Ok(())
     }
 
-    fn begin(self: &Rc<Self>, id: (PublicKey, [u8; 16]), guest: Guest, hello: &Hello) {
-        let mut config = Config::new(Role::Gateway);
-        config.streams = u64::from(guest.limits.streams);
-        config.flows = u64::from(guest.limits.flows);
-        let (handle, events) = Handle::new(config);
-        let (credit, stream_credit) = (hello.credit, hello.stream_credit);
-        handle.handle(Input::Allowance { credit, stream_credit });
-        let limit = self.limit(id.0, guest.limits.rate);
-        handle.with(|session| session.set_limit(limit));
-        tracing::info!("{}: a session begins", guest.name);
-        let serve = Rc::clone(self).serve(id, guest.clone(), handle.clone(), events);
-        let session = Session {
-            handle,
-            guest,
-            carriers: 0,
-            empty_since: Some(Instant::now()),
-            doubted: false,
-            unlisted: false,
-            server: tokio::task::spawn_local(serve).abort_handle(),
-        };
-        self.sessions.borrow_mut().insert(id, session);
+    /// Whether any address of a family can be reached from here: the internet, or an exception.
+    fn has_family(&self, v4: bool) -> bool {
+        self.egress.exceptions.iter().any(|prefix| prefix.address().is_ipv4() == v4)
+            || match v4 {
+                true => has_route("0.0.0.0:0", "198.41.0.4:53"),
+                false => has_route("[::]:0", "[2001:503:ba3e::2:30]:53"),
+            }
     }
 
-    /// What the sessions of a key share.
-    fn limit(&self, key: PublicKey, rate: Option<Rate>) -> Option<Limit> {
+    fn start_session(
+        self: &Rc<Self>,
+        id: SessionId<PublicKey>,
+        client: AuthorizedClient,
+        hello: &Hello,
+    ) {
+        let mut config = Config::new(Role::Gateway);
+        config.streams = u64::from(client.limits.streams);
+        config.flows = u64::from(client.limits.flows);
+        let (handle, events) = SessionHandle::new(config);
+        let (credit, stream_credit) = (hello.credit, hello.stream_credit);
+        handle.handle(Input::Allowance { credit, stream_credit });
+        let limit = self.rate_limit(id.key, client.limits.rate);
+        handle.with(|session| session.set_limit(limit));
+        let client = client.name;
+        tracing::info!("{client}: session started");
+        let serve = Rc::clone(self).serve(id, client.clone(), handle.clone(), events);
+        let server = tokio::task::spawn_local(serve).abort_handle();
+        self.sessions.borrow_mut().insert(id, ClientSession { handle, client, server });
+    }
+
+    /// The rate limit that the sessions of a key share.
+    fn rate_limit(&self, key: PublicKey, rate: Option<Rate>) -> Option<SharedRateLimit> {
         let rate = rate?;
-        let mut limits = self.limits.borrow_mut();
-        let limit = limits.entry(key).or_insert_with(|| Limit::new(rate));
+        let mut limits = self.rate_limits.borrow_mut();
+        let limit = limits.entry(key).or_insert_with(|| SharedRateLimit::new(rate));
         limit.set(rate);
         Some(limit.clone())
     }
 
-    /// Holds a session to what the allow-file says now, as far as that is possible under way.
-    fn hold(&self, key: PublicKey, session: &mut Session, limits: Limits) {
-        let before = std::mem::replace(&mut session.guest.limits, limits);
-        let name = &session.guest.name;
-        if before.rate != limits.rate {
-            let limit = self.limit(key, limits.rate);
-            session.handle.with(|session| session.set_limit(limit));
-            let rate = limits.rate.map_or("without a limit".to_owned(), |rate| rate.to_string());
-            tracing::info!("{name}: the rate is {rate} now");
-        }
-        // Its client was told of these when it came.
-        if (before.streams, before.flows) != (limits.streams, limits.flows) {
-            tracing::info!("{name}: the new limits of streams and flows are for its next session");
+    /// Runs the core: ends sessions whose clients are gone, and the like.
+    async fn review_sessions(&self) {
+        loop {
+            self.pump();
+            let wakeup = self.core.borrow().next_wakeup();
+            tokio::select! {
+                () = timer::until(&self.clock, Some(wakeup)) => {}
+                () = self.timer.notified() => {}
+            }
         }
     }
 
-    /// Does what a session's client wants.
+    fn handle(&self, input: SessionInput<PublicKey>) {
+        self.core.borrow_mut().handle(self.clock.now(), input);
+    }
+
+    fn pump(&self) {
+        loop {
+            let output = self.core.borrow_mut().poll(self.clock.now());
+            match output {
+                None => break,
+                Some(output) => self.perform(output),
+            }
+        }
+    }
+
+    fn perform(&self, output: Output<PublicKey>) {
+        let with = |id: &SessionId<PublicKey>| {
+            let sessions = self.sessions.borrow();
+            sessions.get(id).map(|one| (one.handle.clone(), one.client.clone()))
+        };
+        match output {
+            Output::Review => {
+                match interface::addresses() {
+                    Ok(own) => *self.own_addresses.borrow_mut() = own,
+                    Err(error) => tracing::debug!("cannot list this host's addresses: {error}"),
+                }
+                let clients = self.allow.clients();
+                let limits_of = |key: &PublicKey| clients.find(key).map(|client| client.limits);
+                self.core.borrow_mut().review(self.clock.now(), limits_of);
+            }
+            Output::End(id, reason) => {
+                let ended = self.sessions.borrow_mut().remove(&id);
+                if let Some(session) = ended {
+                    let client = &session.client;
+                    match reason {
+                        EndReason::Evicted => {
+                            tracing::info!("{client}: session evicted: {reason}");
+                        }
+                        _ => tracing::info!("{client}: session closed: {reason}"),
+                    }
+                    session.end();
+                }
+            }
+            Output::RequestLiveness(id) => {
+                if let Some((handle, _)) = with(&id) {
+                    handle.with(|session| session.request_liveness());
+                    let received = handle.with(|session| session.received_bytes());
+                    self.handle(SessionInput::Received(id, received));
+                }
+            }
+            Output::CountReceived(id) => {
+                if let Some((handle, _)) = with(&id) {
+                    let received = handle.with(|session| session.received_bytes());
+                    self.handle(SessionInput::Received(id, received));
+                }
+            }
+            Output::SetRate(id, rate) => {
+                if let Some((handle, client)) = with(&id) {
+                    let limit = self.rate_limit(id.key, rate);
+                    handle.with(|session| session.set_limit(limit));
+                    match rate {
+                        Some(rate) => tracing::info!("{client}: rate limit changed to {rate}"),
+                        None => tracing::info!("{client}: rate limit removed"),
+                    }
+                }
+            }
+            Output::LimitsDeferred(id) => {
+                if let Some((_, client)) = with(&id) {
+                    tracing::info!(
+                        "{client}: new limits of streams and flows apply to the next session"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Connects the streams of a session, and carries its datagrams.
     async fn serve(
         self: Rc<Self>,
-        id: (PublicKey, [u8; 16]),
-        guest: Guest,
-        handle: Handle,
-        mut events: mpsc::UnboundedReceiver<Event>,
+        id: SessionId<PublicKey>,
+        client: String,
+        handle: SessionHandle,
+        mut events: mpsc::UnboundedReceiver<SessionEvent>,
     ) {
-        let name = guest.name;
-        let outlets = Outlets::new(handle.clone());
+        let sockets = FlowSockets::new(handle.clone());
         while let Some(event) = events.recv().await {
             match event {
-                Event::Open { stream, target } => {
-                    let (gateway, handle) = (Rc::clone(&self), handle.clone());
-                    let name = name.clone();
+                SessionEvent::Open { stream, target } => {
+                    let (state, handle) = (Rc::clone(&self), handle.clone());
+                    let client = client.clone();
                     tokio::task::spawn_local(async move {
-                        gateway.connect(&name, &handle, stream, target).await;
+                        state.connect(&client, &handle, stream, target).await;
                     });
                 }
-                Event::Datagram { flow, label, peer, data } => {
-                    if !handle.with(|session| session.passes(Way::Up, data.len())) {
+                SessionEvent::Datagram { flow, label, peer, data } => {
+                    let length = data.len();
+                    if !handle.with(|session| session.admit_datagram(Direction::Up, length)) {
                         continue;
                     }
-                    match self.one_address(&peer).await {
-                        Some(to) => outlets.send(flow, label, to, &data).await,
-                        None => tracing::debug!("{name}: a datagram to {peer:?} is dropped"),
+                    match self.first_address(&peer).await {
+                        Some(to) => sockets.send(flow, label, to, &data).await,
+                        None => tracing::debug!("{client}: datagram to {peer} dropped"),
                     }
                 }
-                Event::CloseFlow { flow } => outlets.close(flow),
-                Event::Lost { path, reason, .. } => {
-                    tracing::info!("{name}: path {} has ended: {reason}", path.0);
-                    if let Some(session) = self.sessions.borrow_mut().get_mut(&id) {
-                        session.carriers = session.carriers.saturating_sub(1);
-                        if session.carriers == 0 {
-                            session.empty_since = Some(Instant::now());
-                        }
-                    }
+                SessionEvent::CloseFlow { flow } => sockets.close(flow),
+                SessionEvent::CarrierLost { path, reason, .. } => {
+                    tracing::info!("{client}: path {} closed: {reason}", path.0);
+                    self.handle(SessionInput::Detached(id));
+                }
+                SessionEvent::Suspect { path, .. } => {
+                    tracing::debug!("{client}: path {} is suspect", path.0);
                 }
                 // A gateway does not count single streams.
-                Event::Reached { .. } | Event::Closed { .. } | Event::Recovered { .. } => {}
-                Event::Suspect { path, .. } => {
-                    tracing::debug!("{name}: path {} does not get through", path.0);
-                }
-                Event::Bye => {
-                    tracing::info!("{name}: the session ends");
+                SessionEvent::ByteThreshold { .. }
+                | SessionEvent::StreamClosed { .. }
+                | SessionEvent::Recovered { .. } => {}
+                SessionEvent::Bye => {
+                    tracing::info!("{client}: session closed");
+                    self.handle(SessionInput::Ended(id));
                     self.sessions.borrow_mut().remove(&id);
                     return handle.close();
                 }
@@ -568,138 +612,71 @@ impl Gateway {
         }
     }
 
-    /// Ends the session of a key whose client has been gone for longest, if there is one: it makes
-    /// room for a client that was killed and started anew.
-    fn end_absent(&self, key: &PublicKey) {
-        let mut sessions = self.sessions.borrow_mut();
-        let absent = sessions.iter().filter(|((owner, _), _)| owner == key);
-        let absent = absent.filter_map(|(id, session)| Some((session.empty_since?, *id))).min();
-        if let Some(gone) = absent.and_then(|(_, id)| sessions.remove(&id)) {
-            tracing::info!("{}: a session ends, its client is gone", gone.guest.name);
-            gone.end();
-        }
-    }
-
-    /// Ends those sessions of a key that give no sign of life: where the power of a device fails,
-    /// nobody says so, and it is to find room when it is back.
-    fn doubt(self: &Rc<Self>, key: &PublicKey) {
-        let mut sessions = self.sessions.borrow_mut();
-        let own =
-            sessions.iter_mut().filter(|((owner, _), session)| owner == key && !session.doubted);
-        for (id, session) in own {
-            session.doubted = true;
-            let before = session.handle.with(|session| {
-                session.ask_for_life();
-                session.received()
-            });
-            let (gateway, id) = (Rc::clone(self), *id);
-            tokio::task::spawn_local(async move {
-                tokio::time::sleep(DOUBT).await;
-                let mut sessions = gateway.sessions.borrow_mut();
-                let Some(session) = sessions.get_mut(&id) else { return };
-                session.doubted = false;
-                if session.handle.with(|session| session.received()) == before {
-                    tracing::info!("{}: a session ends, its client is silent", session.guest.name);
-                    session.end();
-                    sessions.remove(&id);
-                }
-            });
-        }
-    }
-
-    /// Ends the sessions whose clients have been gone for long, and those of keys that are not let
-    /// in any more; the others are held to the limits of now.
-    fn sweep(&self) {
-        let guests = self.allow.guests();
-        self.sessions.borrow_mut().retain(|(key, _), session| {
-            if let Some(guest) = guests.find(key) {
-                self.hold(*key, session, guest.limits);
-            }
-            // An editor may empty the file before it fills it again, so one look is not enough.
-            let unlisted = guests.find(key).is_none();
-            let was_unlisted = std::mem::replace(&mut session.unlisted, unlisted);
-            let why = if unlisted && was_unlisted {
-                "its key is not in the allow-file any more"
-            } else if session.empty_since.is_some_and(|since| since.elapsed() > ABSENCE) {
-                "its client is gone"
-            } else {
-                return true;
-            };
-            tracing::info!("{}: the session ends, {why}", session.guest.name);
-            session.end();
-            false
-        });
-    }
-
-    async fn connect(&self, name: &str, handle: &Handle, stream: StreamId, target: Target) {
-        match timeout(CONNECT, self.reach(&target)).await.unwrap_or(Err(ResetCode::Timeout)) {
+    async fn connect(
+        &self,
+        client: &str,
+        handle: &SessionHandle,
+        stream: StreamId,
+        target: Target,
+    ) {
+        let limit = Duration::from(self.limits.server_connect);
+        match timeout(limit, self.connect_target(&target)).await.unwrap_or(Err(ResetCode::Timeout))
+        {
             Ok(socket) => {
-                tracing::debug!("{name}: {target} is reached");
-                handle.adopt(stream, socket);
+                tracing::debug!("{client}: connected to {target}");
+                handle.attach_socket(stream, socket);
             }
             Err(code) => {
-                tracing::info!("{name}: {target} is not reached: {code:?}");
+                tracing::info!("{client}: cannot connect to {target}: {code}");
                 handle.refuse(stream, code);
             }
         }
     }
 
-    async fn reach(&self, target: &Target) -> Result<TcpStream, ResetCode> {
-        let addresses = self.addresses(target).await?;
-        let mut attempts = tokio::task::JoinSet::new();
-        let mut waiting = addresses.into_iter();
-        let mut last = ResetCode::Unreachable;
-        loop {
-            if let Some(address) = waiting.next() {
-                attempts.spawn_local(TcpStream::connect(address));
-            } else if attempts.is_empty() {
-                return Err(last);
-            }
-            let more = waiting.len() > 0;
-            let ended = tokio::select! {
-                ended = attempts.join_next() => ended,
-                () = tokio::time::sleep(STAGGER), if more => continue,
-            };
-            match ended {
-                Some(Ok(Ok(socket))) => return Ok(socket),
-                Some(Ok(Err(error))) => {
-                    last = match error.kind() {
-                        io::ErrorKind::ConnectionRefused => ResetCode::Refused,
-                        io::ErrorKind::TimedOut => ResetCode::Timeout,
-                        _ => ResetCode::Unreachable,
-                    };
-                }
-                _ => {}
-            }
-        }
+    async fn connect_target(&self, target: &Target) -> Result<TcpStream, ResetCode> {
+        let addresses = self.permitted_addresses(target).await?;
+        let config = happy_eyeballs::Config {
+            delay: Some(CONNECTION_ATTEMPT_DELAY),
+            ..happy_eyeballs::Config::default()
+        };
+        let connected = race::connect(addresses, config, TcpStream::connect, |_| false).await;
+        connected.map_err(|error| match error {
+            RaceError::TimedOut => ResetCode::Timeout,
+            RaceError::Failed(None) => ResetCode::Unreachable,
+            RaceError::Failed(Some(error)) => match error.kind() {
+                io::ErrorKind::ConnectionRefused => ResetCode::Refused,
+                io::ErrorKind::TimedOut => ResetCode::Timeout,
+                _ => ResetCode::Unreachable,
+            },
+        })
     }
 
-    /// The addresses of a target that are open to clients.
-    async fn addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ResetCode> {
+    /// The addresses of a target that a client may connect to.
+    async fn permitted_addresses(&self, target: &Target) -> Result<Vec<SocketAddr>, ResetCode> {
         let found: Vec<SocketAddr> = match target {
             Target::Address(address, port) => vec![SocketAddr::new(*address, *port)],
             Target::Name(name, port) => match tokio::net::lookup_host((name.as_str(), *port)).await
             {
-                Ok(found) => found.take(MOST_ADDRESSES).collect(),
+                Ok(found) => found.take(MAX_ADDRESSES).collect(),
                 Err(_) => return Err(ResetCode::NoName),
             },
         };
-        let own = self.own.borrow();
-        let open: Vec<SocketAddr> =
-            found.iter().copied().filter(|to| self.door.lets(&own, to.ip())).collect();
-        match (found.is_empty(), open.is_empty()) {
+        let own = self.own_addresses.borrow();
+        let permits = |to: &SocketAddr| self.egress.permits(&own, to.ip());
+        let permitted: Vec<SocketAddr> = found.iter().copied().filter(permits).collect();
+        match (found.is_empty(), permitted.is_empty()) {
             (true, _) => Err(ResetCode::NoName),
             (false, true) => Err(ResetCode::Forbidden),
-            (false, false) => Ok(open),
+            (false, false) => Ok(permitted),
         }
     }
 
-    async fn one_address(&self, target: &Target) -> Option<SocketAddr> {
-        self.addresses(target).await.ok()?.first().copied()
+    async fn first_address(&self, target: &Target) -> Option<SocketAddr> {
+        self.permitted_addresses(target).await.ok()?.first().copied()
     }
 }
 
-/// An address that a flow's datagram came from, as the protocol says it.
+/// An address as the protocol of the session tells it.
 pub(super) fn target(address: SocketAddr) -> Target {
     let ip: IpAddr = address.ip().to_canonical();
     Target::Address(ip, address.port())

@@ -8,7 +8,7 @@ use manyways_proto::bond::dial::{FailureKind, Reason};
 use manyways_proto::mux::{DecodeError, Hello, Message, RefuseCode, VERSION, Welcome};
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
-use super::carrier::{CarrierError, Chunk, Io};
+use super::carrier::{CarrierError, CarrierIo, Chunk};
 
 /// Why there is no carrier.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +169,7 @@ impl HandshakeError {
         }
     }
 
-    fn from_carrier(io: &Io, error: CarrierError) -> Self {
+    fn from_carrier(io: &CarrierIo, error: CarrierError) -> Self {
         match error {
             CarrierError::Tls(error) => Self::from_tls(error),
             CarrierError::Message(DecodeError::NotOurs) => {
@@ -188,7 +188,7 @@ impl HandshakeError {
 
 /// The first message of the peer, and those that came with it.
 async fn read_first_message(
-    io: &mut Io,
+    io: &mut CarrierIo,
 ) -> Result<(Message<Chunk>, Vec<Message<Chunk>>), HandshakeError> {
     let heard = io.messages().await;
     let mut messages = heard.map_err(|error| HandshakeError::from_carrier(io, error))?;
@@ -199,13 +199,13 @@ async fn read_first_message(
     }
 }
 
-async fn flush(io: &mut Io) -> Result<(), HandshakeError> {
+async fn flush(io: &mut CarrierIo) -> Result<(), HandshakeError> {
     io.flush_all().await.map_err(|error| HandshakeError::from_carrier(io, error))
 }
 
 /// The client's part: sends the hello; the gateway's welcome, and the messages that came with it.
 pub(super) async fn send_hello(
-    io: &mut Io,
+    io: &mut CarrierIo,
     hello: Hello,
 ) -> Result<(Welcome, Vec<Message<Chunk>>), HandshakeError> {
     io.queue(&Message::Hello(hello));
@@ -222,7 +222,7 @@ pub(super) async fn send_hello(
 
 /// The gateway's part: the client's hello, and the messages that came with it.
 pub(super) async fn read_hello(
-    io: &mut Io,
+    io: &mut CarrierIo,
 ) -> Result<(Hello, Vec<Message<Chunk>>), HandshakeError> {
     match read_first_message(io).await? {
         (Message::Hello(hello), _) if hello.version != VERSION => {
@@ -236,16 +236,19 @@ pub(super) async fn read_hello(
 }
 
 /// Welcomes a carrier.
-pub(super) async fn send_welcome(io: &mut Io, welcome: Welcome) -> Result<(), HandshakeError> {
+pub(super) async fn send_welcome(
+    io: &mut CarrierIo,
+    welcome: Welcome,
+) -> Result<(), HandshakeError> {
     io.queue(&Message::Welcome(welcome));
     flush(io).await
 }
 
 /// Refuses a carrier. Whether the client receives that does not matter.
-pub(super) async fn send_refusal(io: &mut Io, code: RefuseCode, words: String) {
+pub(super) async fn send_refusal(io: &mut CarrierIo, code: RefuseCode, words: String) {
     io.queue(&Message::Refuse(code, words));
     let _ = flush(io).await;
-    if let Io::Quic(io) = io {
+    if let CarrierIo::Quic(io) = io {
         io.finish().await;
     }
 }

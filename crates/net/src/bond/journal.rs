@@ -1,9 +1,10 @@
-//! What a client did, for its event log.
+//! What a client does, for its event log.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use manyways_proto::bond::path::PathState;
+use manyways_proto::bond::path::{PathBytes, PathSnapshot, PathState};
+use manyways_proto::bond::routing::AppFlow;
 use manyways_proto::mux::Counters;
 use manyways_proto::sched::PathId;
 use manyways_record::event::Record;
@@ -11,58 +12,55 @@ use manyways_unit::Time;
 use tokio::sync::mpsc;
 
 use super::event::{BondEvent, BondOpen, BondShare};
-use super::rules::{Fate, Traffic};
-use super::surroundings::PathView;
-use super::tally::Counted;
+use super::flow_counters::StreamTotals;
 
-/// Tells what happens to whoever keeps a log.
+/// Sends records to whoever keeps a log. The default sends none.
 #[derive(Debug, Default)]
 pub struct Journal {
     records: Option<mpsc::UnboundedSender<Record<BondEvent>>>,
-    said: RefCell<Said>,
+    last_reported: RefCell<LastReported>,
 }
 
-/// What was said last.
 #[derive(Debug, Default)]
-struct Said {
+struct LastReported {
     paths: HashMap<PathId, PathState>,
     reinjected: u64,
 }
 
 impl Journal {
-    /// A journal, and what is told.
+    /// A journal, and its records.
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Record<BondEvent>>) {
-        let (records, told) = mpsc::unbounded_channel();
-        (Self { records: Some(records), ..Self::default() }, told)
+        let (records, receiver) = mpsc::unbounded_channel();
+        (Self { records: Some(records), ..Self::default() }, receiver)
     }
 
-    /// Something happened, where somebody wants to know.
-    pub(super) fn tell(&self, time: Time, event: impl FnOnce() -> BondEvent) {
+    /// Something has happened. `event` is only called where a log is kept.
+    pub(super) fn record(&self, time: Time, event: impl FnOnce() -> BondEvent) {
         if let Some(records) = &self.records {
             let _ = records.send(Record { time, event: event() });
         }
     }
 
-    /// The paths look like this now.
-    pub(super) fn paths(&self, time: Time, views: &[PathView]) {
+    /// Records the states of paths that have changed.
+    pub(super) fn paths(&self, time: Time, paths: &[PathSnapshot]) {
         if self.records.is_none() {
             return;
         }
-        for view in views {
-            let before = self.said.borrow_mut().paths.insert(view.facts.id, view.state);
-            if before != Some(view.state) {
-                let state = view.state.name().to_owned();
-                self.tell(time, || BondEvent::BondPath { path: view.facts.name.clone(), state });
+        for path in paths {
+            let before = self.last_reported.borrow_mut().paths.insert(path.facts.id, path.state);
+            if before != Some(path.state) {
+                let (path, state) = (path.facts.name.clone(), path.state.to_string());
+                self.record(time, || BondEvent::BondPath { path, state });
             }
         }
     }
 
-    /// The session has done so much.
+    /// Records reinjections, where there were more.
     pub(super) fn counters(&self, time: Time, counters: Counters) {
-        let mut said = self.said.borrow_mut();
-        if said.reinjected != counters.reinjected {
-            said.reinjected = counters.reinjected;
-            self.tell(time, || BondEvent::BondReinjection {
+        let mut last = self.last_reported.borrow_mut();
+        if last.reinjected != counters.reinjected {
+            last.reinjected = counters.reinjected;
+            self.record(time, || BondEvent::BondReinjection {
                 bytes: counters.reinjected,
                 spurious_bytes: counters.spurious,
             });
@@ -70,54 +68,42 @@ impl Journal {
     }
 }
 
-/// A connection became a stream.
-pub(super) fn open(stream: u64, traffic: &Traffic) -> BondEvent {
-    let facts = traffic.facts.borrow();
+/// A connection has become the stream of this number.
+pub(super) fn open_event(stream: u64, flow: &AppFlow) -> BondEvent {
     BondEvent::BondOpen(BondOpen {
         stream,
-        to: facts.to.to_string(),
-        domain: facts.domain.as_ref().map(ToString::to_string),
-        process: facts.process.clone(),
-        rule: traffic.rule.borrow().clone(),
+        to: flow.facts.destination.to_string(),
+        domain: flow.facts.domain.clone(),
+        process: flow.facts.process.clone(),
+        rule: flow.rule.clone(),
     })
 }
 
-/// The policy decided about it.
-pub(super) fn decision(stream: Option<u64>, traffic: &Traffic) -> BondEvent {
+/// The policy has decided about a flow.
+pub(super) fn policy_event(stream: Option<u64>, flow: &AppFlow) -> BondEvent {
     BondEvent::BondPolicy {
         stream,
-        to: traffic.facts.borrow().to.to_string(),
-        rule: traffic.rule.borrow().clone(),
-        decision: traffic.fate.get().word().to_owned(),
+        to: flow.facts.destination.to_string(),
+        rule: flow.rule.clone(),
+        decision: flow.routing.name().to_owned(),
     }
 }
 
 /// A stream is over. `name` is that of a path.
-pub(super) fn close(
+pub(super) fn close_event(
     now: Time,
-    traffic: &Traffic,
-    counted: &Counted,
+    flow: &AppFlow,
+    totals: &StreamTotals,
     name: impl Fn(PathId) -> String,
 ) -> BondEvent {
-    let share = |(path, share): (&PathId, &super::tally::Share)| {
-        (name(*path), BondShare { sent: share.sent, received: share.received })
+    let share = |(path, bytes): (&PathId, &PathBytes)| {
+        (name(*path), BondShare { sent: bytes.sent, received: bytes.received })
     };
     BondEvent::BondClose {
-        stream: counted.number,
-        seconds: now.since(traffic.since).as_secs_f64(),
-        up_bytes: counted.up,
-        down_bytes: counted.down,
-        paths: counted.shares.iter().map(share).collect(),
-    }
-}
-
-impl Fate {
-    /// The word for it.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Bond(_) => "bond",
-            Self::Direct => "direct",
-            Self::Block => "block",
-        }
+        stream: totals.number,
+        seconds: now.since(flow.since).as_secs_f64(),
+        up_bytes: totals.up,
+        down_bytes: totals.down,
+        paths: totals.paths.iter().map(share).collect(),
     }
 }

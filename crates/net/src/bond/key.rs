@@ -1,4 +1,4 @@
-//! Who is who: Ed25519 keys, and the list of those that a gateway lets in.
+//! The Ed25519 keys of clients and gateways.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -14,11 +14,10 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::base64;
 
-/// What comes before the 32 bytes of an Ed25519 key in the form in which TLS carries it
-/// (RFC 8410 §4).
+/// The DER that precedes the 32 bytes of an Ed25519 key in a SubjectPublicKeyInfo (RFC 8410 §4).
 const PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// A public key. As text it is 44 letters of base64, as WireGuard's are.
+/// A public key. Its text is 44 characters of base64, as with WireGuard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
@@ -28,21 +27,23 @@ pub struct PrivateKey {
     public: PublicKey,
 }
 
-/// Why there is no key.
+/// Why a key cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file cannot be read or written.
     #[error("{path}: {why}", path = .0.display(), why = .1)]
     File(PathBuf, #[source] io::Error),
-    /// It holds something else.
+    /// The file holds something else.
     #[error("{} holds no Ed25519 private key in PEM", .0.display())]
     NotAKey(PathBuf),
-    /// Others could read it.
-    #[error("{} can be read by others than its owner", .0.display())]
+    /// Other users may read the file.
+    #[error("{} can be read by other users than its owner", .0.display())]
     Open(PathBuf),
-    /// The text is not one.
-    #[error("{0:?} is no public key: it has 44 letters, as `manyways bond keygen` prints them")]
+    /// The text is not a public key.
+    #[error(
+        "{0:?} is not a public key: one has 44 characters, as `manyways bond keygen` prints it"
+    )]
     NotPublic(String),
     /// The system gives no random numbers.
     #[error("the system gives no random numbers")]
@@ -50,12 +51,12 @@ pub enum KeyError {
 }
 
 impl PublicKey {
-    /// The key in the form in which TLS carries it, if it is Ed25519.
+    /// The key in a SubjectPublicKeyInfo, if it is Ed25519.
     pub(super) fn from_spki(spki: &[u8]) -> Option<Self> {
         Some(Self(spki.strip_prefix(&PREFIX)?.try_into().ok()?))
     }
 
-    /// The form in which TLS carries it.
+    /// Its SubjectPublicKeyInfo.
     pub(super) fn spki(&self) -> Vec<u8> {
         [&PREFIX[..], &self.0].concat()
     }
@@ -83,7 +84,7 @@ impl FromStr for PublicKey {
 }
 
 impl PrivateKey {
-    /// A new one.
+    /// A new key.
     ///
     /// # Errors
     /// Where the system gives no random numbers.
@@ -112,17 +113,17 @@ impl PrivateKey {
             .ok()
             .and_then(|der| Self::from_der(der.clone_key()))
             .ok_or_else(|| KeyError::NotAKey(path.to_owned()))?;
-        // Of another file it is nobody's business who can read it.
+        // Checked last: who may read a file without a key does not matter.
         if mode & 0o077 != 0 {
             return Err(KeyError::Open(path.to_owned()));
         }
         Ok(key)
     }
 
-    /// Writes it into a new file that only its owner can read.
+    /// Writes a new file that only its owner can read.
     ///
     /// # Errors
-    /// Where that cannot be, above all where there is such a file.
+    /// Where the file cannot be written, above all where it exists.
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
         let failed = |error| KeyError::File(path.to_owned(), error);
         let mut options = OpenOptions::new();
@@ -138,7 +139,7 @@ impl PrivateKey {
         format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
     }
 
-    /// The public key that belongs to it.
+    /// The public half.
     pub fn public(&self) -> PublicKey {
         self.public
     }
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_key_is_44_letters() {
+    fn a_public_key_is_44_characters() {
         let key = PrivateKey::generate().unwrap().public();
         let text = key.to_string();
         assert_eq!(text.len(), 44);

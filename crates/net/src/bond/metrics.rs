@@ -1,30 +1,29 @@
-//! What a client or gateway is doing, as Prometheus reads it: the text format 0.0.4.
+//! What a client or gateway does, in the text format 0.0.4 of Prometheus.
 //!
-//! There is nothing in it of where anybody goes: whoever may reach the port may read it.
+//! It names no destinations, since everyone who reaches the port may read it.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-use super::gateway::{GatewayStatus, SessionStatus};
+use super::gateway_status::{GatewayStatus, SessionStatus};
 use super::status::{PathStatus, Status, Totals};
 
-/// Families of samples, one after the other.
+/// Metric families, one after the other.
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
-/// A metric's kind.
 #[derive(Clone, Copy)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
 }
 
-impl Text {
+impl MetricsText {
     /// One family with its samples: labels, ready made, and values.
     fn family<V: Display>(
         &mut self,
         name: &str,
-        kind: Kind,
+        kind: MetricKind,
         help: &str,
         samples: impl IntoIterator<Item = (String, V)>,
     ) {
@@ -33,8 +32,8 @@ impl Text {
             return;
         }
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
         };
         let text = &mut self.0;
         let _ = writeln!(text, "# HELP manyways_bond_{name} {help}");
@@ -55,19 +54,19 @@ impl Text {
             ),
             (
                 "spurious_bytes_total",
-                "Bytes sent again that their first path brought after all.",
+                "Bytes sent again that their first path delivered after all.",
                 |t| t.spurious_bytes,
             ),
             ("received_bytes_total", "Bytes of streams received.", |t| t.received_bytes),
-            ("repeated_bytes_total", "Bytes of streams received twice.", |t| t.repeated_bytes),
-            ("header_bytes_total", "Bytes of messages that are no payload.", |t| t.header_bytes),
+            ("duplicate_bytes_total", "Bytes of streams received twice.", |t| t.duplicate_bytes),
+            ("header_bytes_total", "Bytes of messages that are not payload.", |t| t.header_bytes),
             ("dropped_datagrams_total", "Datagrams dropped before they were sent.", |t| {
                 t.dropped_datagrams
             }),
         ];
         for (name, help, of) in families {
             let samples = totals.iter().map(|(labels, totals)| (labels.clone(), of(totals)));
-            self.family(&format!("{prefix}{name}"), Kind::Counter, help, samples);
+            self.family(&format!("{prefix}{name}"), MetricKind::Counter, help, samples);
         }
     }
 }
@@ -81,37 +80,48 @@ fn labels(pairs: &[(&str, &str)]) -> String {
     format!("{{{}}}", pairs.join(","))
 }
 
-/// What a client is doing.
+/// What a client does.
 pub fn client(status: &Status) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     let info = labels(&[("version", &status.version), ("name", &status.name)]);
-    text.family("info", Kind::Gauge, "The version that runs, and what it is called.", [(info, 1)]);
+    text.family("info", MetricKind::Gauge, "The version and the name of the client.", [(info, 1)]);
     let none = String::new;
-    let uptime = [(none(), status.seconds)];
-    text.family("uptime_seconds", Kind::Gauge, "How long the client has run.", uptime);
+    let uptime = [(none(), status.uptime_seconds)];
+    text.family("uptime_seconds", MetricKind::Gauge, "How long the client has run.", uptime);
     let streams = [(none(), status.stream_count)];
-    text.family("streams", Kind::Gauge, "Connections and flows under way.", streams);
+    text.family("streams", MetricKind::Gauge, "Connections and flows under way.", streams);
     let up = status.paths.iter().map(|path| {
         let labels = labels(&[("path", &path.name), ("kind", &path.kind)]);
         (labels, u8::from(path.state == "up" || path.state == "asleep"))
     });
-    text.family("path_up", Kind::Gauge, "Whether the path gets through.", up);
+    text.family("path_up", MetricKind::Gauge, "Whether the path gets through.", up);
     type Of = fn(&PathStatus) -> Option<f64>;
     let whole = |name, kind, help, of: fn(&PathStatus) -> u64| (name, kind, help, of);
     for (name, kind, help, of) in [
-        whole("path_received_bytes_total", Kind::Counter, "Bytes that came over the path.", |p| {
-            p.received_bytes
+        whole(
+            "path_received_bytes_total",
+            MetricKind::Counter,
+            "Bytes that came over the path.",
+            |p| p.received_bytes,
+        ),
+        whole(
+            "path_sent_bytes_total",
+            MetricKind::Counter,
+            "Bytes that went over the path.",
+            |p| p.sent_bytes,
+        ),
+        whole("path_queue_bytes", MetricKind::Gauge, "Bytes that wait to be sent.", |p| {
+            p.queue_bytes
         }),
-        whole("path_sent_bytes_total", Kind::Counter, "Bytes that went over the path.", |p| {
-            p.sent_bytes
-        }),
-        whole("path_queue_bytes", Kind::Gauge, "Bytes that wait to be sent.", |p| p.queue_bytes),
-        whole("path_in_flight_bytes", Kind::Gauge, "Bytes sent and not acknowledged.", |p| {
+        whole("path_in_flight_bytes", MetricKind::Gauge, "Bytes sent and not acknowledged.", |p| {
             p.in_flight_bytes
         }),
-        whole("path_month_bytes", Kind::Gauge, "Bytes since the data plan began anew.", |p| {
-            p.month_bytes
-        }),
+        whole(
+            "path_plan_used_bytes",
+            MetricKind::Gauge,
+            "Bytes since the data plan was last reset.",
+            |p| p.plan_used_bytes,
+        ),
     ] {
         let samples = status.paths.iter().map(|path| (labels(&[("path", &path.name)]), of(path)));
         text.family(name, kind, help, samples);
@@ -120,27 +130,29 @@ pub fn client(status: &Status) -> String {
         ("path_rtt_seconds", "The path's round trip.", |p| p.rtt_seconds),
         ("path_loss_ratio", "The share of packets that the path loses.", |p| p.loss),
         ("path_load_ratio", "The share of its throughput that is in use.", |p| p.load),
-        ("path_offered_bits_per_second", "The throughput that the path has to offer.", |p| {
-            p.offered_bps.map(|bps| bps as f64)
+        ("path_capacity_bits_per_second", "The throughput that the path has to offer.", |p| {
+            p.capacity_bps.map(|bps| bps as f64)
         }),
-        ("path_left_bytes", "What is left of the data plan.", |p| p.left_bytes.map(|b| b as f64)),
+        ("path_plan_remaining_bytes", "What is left of the data plan.", |p| {
+            p.plan_remaining_bytes.map(|bytes| bytes as f64)
+        }),
     ];
     for (name, help, of) in known {
         let samples = status
             .paths
             .iter()
             .filter_map(|path| Some((labels(&[("path", &path.name)]), of(path)?)));
-        text.family(name, Kind::Gauge, help, samples);
+        text.family(name, MetricKind::Gauge, help, samples);
     }
     text.totals("", &[(none(), status.totals)]);
     text.0
 }
 
-/// What a gateway is doing. Sessions of the same client are one.
+/// What a gateway does. The sessions of a client are summed up.
 pub fn gateway(status: &GatewayStatus) -> String {
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     let info = labels(&[("version", &status.version)]);
-    text.family("gateway_info", Kind::Gauge, "The version that runs.", [(info, 1)]);
+    text.family("gateway_info", MetricKind::Gauge, "The version that runs.", [(info, 1)]);
     let mut clients: BTreeMap<&str, Vec<&SessionStatus>> = BTreeMap::new();
     for session in &status.sessions {
         clients.entry(&session.client).or_default().push(session);
@@ -152,14 +164,19 @@ pub fn gateway(status: &GatewayStatus) -> String {
         samples.collect::<Vec<_>>()
     };
     let sessions = of_client(|sessions| sessions.len() as u64);
-    text.family("gateway_sessions", Kind::Gauge, "Sessions of a client.", sessions);
+    text.family("gateway_sessions", MetricKind::Gauge, "Sessions of a client.", sessions);
     let streams = of_client(|sessions| sessions.iter().map(|one| one.stream_count as u64).sum());
-    text.family("gateway_streams", Kind::Gauge, "Streams of a client.", streams);
+    text.family("gateway_streams", MetricKind::Gauge, "Streams of a client.", streams);
     let paths = of_client(|sessions| {
         let paths = sessions.iter().flat_map(|one| &one.paths);
         paths.filter(|path| path.state == "up").count() as u64
     });
-    text.family("gateway_paths_up", Kind::Gauge, "Paths of a client that get through.", paths);
+    text.family(
+        "gateway_paths_up",
+        MetricKind::Gauge,
+        "Paths of a client that get through.",
+        paths,
+    );
     let totals: Vec<(String, Totals)> = clients
         .iter()
         .map(|(client, sessions)| {
@@ -184,7 +201,7 @@ mod tests {
             metered: false,
             down_bps: 0,
             up_bps: 0,
-            offered_bps: None,
+            capacity_bps: None,
             load: None,
             rtt_seconds,
             loss: None,
@@ -192,20 +209,20 @@ mod tests {
             in_flight_bytes: 0,
             received_bytes: 12,
             sent_bytes: 34,
-            month_bytes: 46,
-            left_bytes: None,
+            plan_used_bytes: 46,
+            plan_remaining_bytes: None,
         }
     }
 
     #[test]
-    fn each_family_is_named_once_and_what_is_not_known_is_left_out() {
+    fn each_family_is_named_once_and_unknown_values_are_left_out() {
         let status = Status {
             schema: String::new(),
             name: "a\"b\\c".into(),
             version: "1".into(),
-            seconds: 2.5,
+            uptime_seconds: 2.5,
             policy: None,
-            cut_off: None,
+            no_path_action: None,
             paths: vec![path("wlan0", Some(0.025)), path("wlan1", None)],
             stream_count: 3,
             streams: Vec::new(),

@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use manyways_proto::bond::carrier::{self, RttVariation, UnsentLimit};
+use manyways_proto::bond::path::TransportStats;
 use manyways_proto::mux::{Condition, Message};
 use manyways_unit::{Rate, Size, Span};
 use quinn::congestion::CubicConfig;
@@ -18,22 +20,16 @@ use quinn::{
 };
 use rustls::pki_types::CertificateDer;
 
-use super::carrier::{CarrierError, Chunk, Decoder, Vitals};
+use super::carrier::{CarrierError, Chunk, Decoder};
 
-/// A connection that is silent for so long is forgotten at both ends; a client that has something
-/// to say begins another.
-const IDLE: Duration = Duration::from_secs(60);
-/// One read takes so much at most.
-const READ: usize = 64 << 10;
-/// What waits at this end beyond the congestion window: so long, but no less and no more.
-const UNSENT_TIME: Span = Span::from_millis(5);
-const LEAST_UNSENT: u64 = 6 << 10;
-const MOST_UNSENT: u64 = 1 << 20;
-/// How a connection is closed: it alone, or the session with it.
-const ENDED: VarInt = VarInt::from_u32(0);
-const BYE: VarInt = VarInt::from_u32(1);
-/// The window for what comes; credit of streams is granted above this.
-const RECEIVE: u32 = 64 << 20;
+/// One read takes this many bytes at most.
+const READ_CHUNK: usize = 64 << 10;
+/// The error code that ends a carrier.
+const CLOSE_CARRIER: VarInt = VarInt::from_u32(0);
+/// The error code that ends the session.
+const CLOSE_SESSION: VarInt = VarInt::from_u32(1);
+/// QUIC's flow control, in bytes; the session has its own above this.
+const RECEIVE_WINDOW: u32 = 64 << 20;
 
 /// A QUIC connection with its one stream.
 pub(super) struct QuicCarrier {
@@ -43,9 +39,8 @@ pub(super) struct QuicCarrier {
     plain: Vec<u8>,
     written: usize,
     decoder: Decoder,
-    unsent: u64,
-    rtt: Option<Span>,
-    deviation: Span,
+    unsent: UnsentLimit,
+    rtt_variation: RttVariation,
     /// Keeps the socket of a client's connection.
     _endpoint: Option<Endpoint>,
 }
@@ -63,32 +58,25 @@ impl QuicCarrier {
             plain: Vec::new(),
             written: 0,
             decoder: Decoder::default(),
-            unsent: LEAST_UNSENT,
-            rtt: None,
-            deviation: Span::ZERO,
+            unsent: UnsentLimit::default(),
+            rtt_variation: RttVariation::default(),
             _endpoint: endpoint,
         }
     }
 
-    /// What the connection says of itself.
+    /// What the scheduler has to know of the connection.
     pub(super) fn condition(&mut self) -> Condition {
         let stats = self.connection.stats();
         let rtt = Span::from(stats.path.rtt);
-        let before = self.rtt.replace(rtt).unwrap_or(rtt);
-        let change = rtt.saturating_sub(before) + before.saturating_sub(rtt);
-        self.deviation = Span::from_nanos((self.deviation.as_nanos() * 3 + change.as_nanos()) / 4);
         let window = Size::from_bytes(stats.path.cwnd);
         let rate = Rate::of(window, rtt.max(Span::from_micros(50)));
-        let unsent = rate.size_in(UNSENT_TIME).as_bytes().clamp(LEAST_UNSENT, MOST_UNSENT);
-        if unsent > self.unsent * 5 / 4 || unsent < self.unsent * 3 / 4 {
-            self.unsent = unsent;
-        }
-        // What is written and not acknowledged may fill the window, and wait a little.
-        self.connection.set_send_window(window.as_bytes() + self.unsent);
+        self.unsent.observe(rate);
+        // What is written and not acknowledged may fill the window, and a little more.
+        self.connection.set_send_window(window.as_bytes() + self.unsent.bytes());
         Condition {
             rtt,
             least_rtt: rtt,
-            rtt_var: self.deviation.max(Span::from_nanos(rtt.as_nanos() / 8)),
+            rtt_var: self.rtt_variation.observe(rtt),
             window,
             slow_start: false,
             in_flight: None,
@@ -100,20 +88,21 @@ impl QuicCarrier {
         }
     }
 
-    pub(super) fn vitals(&self) -> Vitals {
+    /// What the connection counts.
+    pub(super) fn transport_stats(&self) -> TransportStats {
         let path = self.connection.stats().path;
         let count = |packets: u64| u32::try_from(packets).unwrap_or(u32::MAX);
-        Vitals {
+        TransportStats {
             rtt: Some(Span::from(path.rtt)),
-            least_rtt: None,
-            backlog: self.written < self.plain.len(),
-            packets: count(path.sent_packets),
-            lost: count(path.lost_packets),
+            min_rtt: None,
+            has_backlog: self.written < self.plain.len(),
+            sent_packets: count(path.sent_packets),
+            retransmitted_packets: count(path.lost_packets),
         }
     }
 
     pub(super) fn room(&self) -> usize {
-        usize::try_from(self.unsent).unwrap_or(usize::MAX)
+        usize::try_from(self.unsent.bytes()).unwrap_or(usize::MAX)
     }
 
     pub(super) fn received(&self) -> u64 {
@@ -124,16 +113,16 @@ impl QuicCarrier {
         self.connection.stats().udp_tx.bytes
     }
 
-    /// Queues a message; one that may be lost goes at once.
+    /// Queues a message; a datagram goes at once.
     pub(super) fn queue(&mut self, message: &Message<Chunk>) {
         if matches!(message, Message::Datagram { .. } | Message::Half { .. }) {
             let mut bytes = Vec::new();
             let payload = message.payload().map_or(&[][..], |chunk| &chunk.0[..]);
             message.encode_head(payload.len(), &mut bytes);
             bytes.extend_from_slice(payload);
-            // One that does not fit any more is lost, as on a network whose MTU fell.
+            // A datagram that is too long now is lost, as where the MTU of a network fell.
             if let Err(error) = self.connection.send_datagram(Bytes::from(bytes)) {
-                tracing::debug!("a datagram is lost: {error}");
+                tracing::debug!("datagram lost: {error}");
             }
             return;
         }
@@ -158,7 +147,7 @@ impl QuicCarrier {
             let rest = &self.plain[self.written..];
             match std::pin::Pin::new(&mut self.send).poll_write(context, rest) {
                 Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(connection_error(&error))),
                 Poll::Pending => return Poll::Pending,
             }
         }
@@ -167,7 +156,7 @@ impl QuicCarrier {
         Poll::Ready(Ok(()))
     }
 
-    /// Says nothing more, and waits until the other end has what was said: what it has not when the
+    /// Ends the stream, and waits until the peer has all of it: what the peer lacks when the
     /// connection is closed is never sent.
     pub(super) async fn finish(&mut self) {
         let _ = self.send.finish();
@@ -181,7 +170,7 @@ impl QuicCarrier {
         buffer: &mut Vec<u8>,
         mut with: impl FnMut(Message<Chunk>),
     ) -> Result<(), CarrierError> {
-        buffer.resize(READ.max(buffer.len()), 0);
+        buffer.resize(READ_CHUNK.max(buffer.len()), 0);
         loop {
             match self.receive.poll_read(context, buffer) {
                 Poll::Ready(Ok(0)) => return Err(CarrierError::Closed),
@@ -189,13 +178,13 @@ impl QuicCarrier {
                 Poll::Ready(Err(error)) => {
                     return Err(match self.connection.close_reason() {
                         Some(ConnectionError::ApplicationClosed(closed)) => {
-                            if closed.error_code == BYE {
+                            if closed.error_code == CLOSE_SESSION {
                                 with(Message::Bye);
                             }
                             CarrierError::Closed
                         }
                         Some(ConnectionError::TimedOut) => CarrierError::IdleTimeout,
-                        _ => broken(&error),
+                        _ => connection_error(&error),
                     });
                 }
                 Poll::Pending => return Ok(()),
@@ -203,27 +192,31 @@ impl QuicCarrier {
         }
     }
 
-    /// The other end's addresses, as it is seen.
+    /// The peer's address.
     pub(super) fn peer(&self) -> SocketAddr {
         self.connection.remote_address()
     }
 
-    /// The other end has to be told, or it would wait for long. With `bye` the session is over;
-    /// what is under way does not arrive any more, so the message of that name would not either.
+    /// Closes the connection, so that the peer does not wait for its timeout; with `bye`, the session.
+    /// What is under way does not arrive any more, nor would the message of that name.
     pub(super) fn close(&self, bye: bool) {
-        self.connection.close(if bye { BYE } else { ENDED }, b"");
+        self.connection.close(if bye { CLOSE_SESSION } else { CLOSE_CARRIER }, b"");
     }
 }
 
-fn broken(error: &dyn std::fmt::Display) -> CarrierError {
+fn connection_error(error: &dyn std::fmt::Display) -> CarrierError {
     CarrierError::Io(io::Error::other(error.to_string()))
 }
 
-/// The message in a datagram; nothing where it is none of those that may come so.
+/// The message in a datagram; `None` where it may not come in one.
 pub(super) fn datagram(bytes: &Bytes) -> Option<Message<Chunk>> {
     let (message, _) = Message::decode(bytes).ok()??;
     let message = message.map(|data| Chunk(bytes.slice_ref(data)));
     matches!(message, Message::Datagram { .. } | Message::Half { .. }).then_some(message)
+}
+
+fn idle_timeout() -> Option<IdleTimeout> {
+    Duration::from(carrier::Config::default().quic_idle_timeout).try_into().ok()
 }
 
 fn transport() -> Arc<TransportConfig> {
@@ -231,9 +224,9 @@ fn transport() -> Arc<TransportConfig> {
     config
         .max_concurrent_bidi_streams(VarInt::from_u32(1))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
-        .stream_receive_window(VarInt::from_u32(RECEIVE))
-        .receive_window(VarInt::from_u32(RECEIVE))
-        .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE.as_millis() as u32))))
+        .stream_receive_window(VarInt::from_u32(RECEIVE_WINDOW))
+        .receive_window(VarInt::from_u32(RECEIVE_WINDOW))
+        .max_idle_timeout(idle_timeout())
         .congestion_controller_factory(Arc::new(CubicConfig::default()));
     Arc::new(config)
 }
@@ -278,7 +271,7 @@ pub(super) fn client_endpoint(socket: std::net::UdpSocket) -> io::Result<Endpoin
     Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
 }
 
-/// The certificates, here raw keys, that the other end has shown.
+/// The certificates, here raw keys, of the peer.
 pub(super) fn certificates(connection: &Connection) -> Option<Vec<CertificateDer<'static>>> {
     connection.peer_identity()?.downcast().ok().map(|found| *found)
 }

@@ -1,8 +1,8 @@
-//! A session in the world: the carriers and the applications' sockets around one [`Mux`]. Both
-//! ends are this; who opens streams, and where they lead, is the owner's.
+//! A session with its sockets: the carriers and the applications' connections around one [`Mux`].
+//! Both ends use it; its owner opens streams or connects them.
 //!
 //! All of a session runs on one thread. Each carrier and each application has a task that waits for
-//! its socket; whatever happens is told to the core, and [`Session::pump`] does what it says.
+//! its socket; what happens is told to the core, and [`Session::pump`] does what the core says.
 
 mod applications;
 mod carriers;
@@ -13,24 +13,26 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use manyways_proto::bond::carrier;
+use manyways_proto::bond::path::CarrierSample;
 use manyways_proto::mux::{
-    CarrierId, Condition, Config, FlowId, Input, Message, Mux, Output, StreamId, Target,
+    CarrierId, Config, FlowId, Input, Message, Mux, Output, StreamId, Target,
 };
 use manyways_proto::sched::{PathId, Treatment};
 use manyways_sys::clock::Clock;
 use manyways_unit::Time;
 use tokio::sync::{Notify, mpsc};
 
-use super::carrier::{CarrierError, Chunk, Vitals};
-use super::limit::Limit;
-use super::tally::{Counted, Shares, Tally};
-use applications::Application;
-use carriers::Slot;
+use super::carrier::{CarrierError, Chunk};
+use super::flow_counters::{BytesByPath, FlowCounters, StreamTotals};
+use super::rate_limit::SharedRateLimit;
+use applications::StreamSocket;
+use carriers::CarrierSlot;
 
-/// What the owner of a session has to deal with.
+/// What the owner of a session is told.
 #[derive(Debug)]
-pub(super) enum Event {
-    /// Connect a stream, see [`Handle::adopt`] and [`Handle::refuse`].
+pub(super) enum SessionEvent {
+    /// Connect a stream, see [`SessionHandle::attach_socket`] and [`SessionHandle::refuse`].
     Open {
         stream: StreamId,
         target: Target,
@@ -54,59 +56,51 @@ pub(super) enum Event {
         carrier: CarrierId,
     },
     /// A carrier has ended.
-    Lost {
+    CarrierLost {
         carrier: CarrierId,
         path: PathId,
         reason: CarrierError,
     },
-    /// The peer's session is over.
+    /// The peer has ended the session.
     Bye,
-    /// A stream has as many bytes as somebody wanted to know of.
-    Reached {
+    /// A stream has as many bytes as its threshold.
+    ByteThreshold {
         number: u64,
     },
     /// A stream that was counted is over.
-    Closed {
-        counted: Counted,
+    StreamClosed {
+        totals: StreamTotals,
     },
 }
 
 /// A session that several tasks share.
 #[derive(Clone)]
-pub(super) struct Handle(Rc<RefCell<Session>>);
+pub(super) struct SessionHandle(Rc<RefCell<Session>>);
 
 pub(super) struct Session {
     pub(super) mux: Mux<Chunk>,
     clock: Clock,
-    carriers: HashMap<CarrierId, Slot>,
+    carriers: HashMap<CarrierId, CarrierSlot>,
     next_carrier: u64,
-    applications: HashMap<StreamId, Application>,
+    applications: HashMap<StreamId, StreamSocket>,
     next_stream: u64,
-    events: mpsc::UnboundedSender<Event>,
-    /// Told when the core wants to be asked at another time.
+    events: mpsc::UnboundedSender<SessionEvent>,
+    /// Notified when the core wants to be polled at another time.
     timer: Rc<Notify>,
     wakeup: Option<Time>,
     buffer: Vec<u8>,
     scratch: BytesMut,
-    pub(super) tally: Tally,
-    /// How fast its applications may be in all…
-    limit: Option<Limit>,
-    /// …and those that wait for that.
-    held: [VecDeque<StreamId>; 2],
+    pub(super) counters: FlowCounters,
+    /// How fast its applications may be in all.
+    limit: Option<SharedRateLimit>,
+    /// Streams that wait for the limit, by direction.
+    rate_limited: [VecDeque<StreamId>; 2],
+    carrier_config: carrier::Config,
 }
 
-/// What a session's carrier is doing.
-#[derive(Clone, Debug)]
-pub(super) struct CarrierStatus {
-    pub(super) path: PathId,
-    pub(super) kind: &'static str,
-    pub(super) condition: Option<Condition>,
-    pub(super) suspect: bool,
-}
-
-impl Handle {
-    /// A session without carriers, whose owner listens to what comes back.
-    pub(super) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<Event>) {
+impl SessionHandle {
+    /// A session without carriers, and its events for the owner.
+    pub(super) fn new(config: Config) -> (Self, mpsc::UnboundedReceiver<SessionEvent>) {
         let (events, received) = mpsc::unbounded_channel();
         let timer = Rc::new(Notify::new());
         let session = Session {
@@ -121,9 +115,10 @@ impl Handle {
             wakeup: None,
             buffer: Vec::new(),
             scratch: BytesMut::new(),
-            tally: Tally::default(),
+            counters: FlowCounters::default(),
             limit: None,
-            held: Default::default(),
+            rate_limited: Default::default(),
+            carrier_config: carrier::Config::default(),
         };
         let handle = Self(Rc::new(RefCell::new(session)));
         let weak = Rc::downgrade(&handle.0);
@@ -152,7 +147,7 @@ impl Handle {
         (handle, received)
     }
 
-    /// Tells the core something, and does what follows.
+    /// Tells the core what happened, and does what follows.
     pub(super) fn handle(&self, input: Input<Chunk>) {
         self.with(|session| {
             let now = session.clock.now();
@@ -172,63 +167,41 @@ impl Handle {
 }
 
 impl Session {
-    pub(super) fn now(&self) -> Time {
-        self.clock.now()
-    }
-
     pub(super) fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// What each carrier is doing.
-    pub(super) fn status(&mut self) -> Vec<(CarrierId, CarrierStatus)> {
-        let suspects: Vec<CarrierId> =
-            self.mux.carriers().filter(|(_, suspect)| *suspect).map(|(id, _)| id).collect();
-        let mut all: Vec<(CarrierId, CarrierStatus)> = self
-            .carriers
-            .iter_mut()
-            .map(|(id, slot)| {
-                let status = CarrierStatus {
-                    path: slot.path,
-                    kind: slot.io.kind(),
-                    condition: slot.io.condition(),
-                    suspect: suspects.contains(id),
-                };
-                (*id, status)
-            })
-            .collect();
-        all.sort_by_key(|(id, status)| (status.path, *id));
+    /// How each carrier is, by path and in the order in which they were attached.
+    pub(super) fn carrier_samples(&mut self) -> Vec<(PathId, CarrierSample)> {
+        let suspects: HashMap<CarrierId, bool> = self.mux.carriers().collect();
+        let sample = |(id, slot): (&CarrierId, &mut CarrierSlot)| {
+            let sample = CarrierSample {
+                id: *id,
+                transport: slot.io.transport(),
+                is_suspect: suspects.get(id).copied().unwrap_or_default(),
+                condition: slot.io.condition(),
+                stats: slot.io.transport_stats(),
+            };
+            (slot.path, sample)
+        };
+        let mut all: Vec<(PathId, CarrierSample)> = self.carriers.iter_mut().map(sample).collect();
+        all.sort_by_key(|(path, sample)| (*path, sample.id));
         all
     }
 
-    /// What each path brought in all, in bytes of its connections.
-    pub(super) fn traffic(&self) -> Shares {
-        let mut traffic = self.tally.ended().clone();
+    /// What each path carried in all, in bytes of its connections.
+    pub(super) fn bytes_by_path(&self) -> BytesByPath {
+        let mut paths = self.counters.closed_carriers().clone();
         for slot in self.carriers.values() {
-            let share = traffic.entry(slot.path).or_default();
-            let (received, sent) = slot.io.traffic();
-            share.sent += sent;
-            share.received += received;
+            let bytes = paths.entry(slot.path).or_default();
+            let (received, sent) = slot.io.byte_counts();
+            bytes.sent += sent;
+            bytes.received += received;
         }
-        traffic
+        paths
     }
 
-    /// How each path's newest carrier does.
-    pub(super) fn vitals(&self) -> HashMap<PathId, (CarrierId, Vitals)> {
-        let mut states = HashMap::new();
-        let mut ids: Vec<&CarrierId> = self.carriers.keys().collect();
-        ids.sort();
-        for id in ids {
-            if let Some(slot) = self.carriers.get(id)
-                && let Some(vitals) = slot.io.vitals()
-            {
-                states.insert(slot.path, (*id, vitals));
-            }
-        }
-        states
-    }
-
-    /// Tells the core several things at once, and does what follows.
+    /// Tells the core several things, and then does what follows.
     pub(super) fn handle_all(&mut self, inputs: impl IntoIterator<Item = Input<Chunk>>) {
         let now = self.clock.now();
         for input in inputs {
@@ -237,24 +210,24 @@ impl Session {
         self.pump();
     }
 
-    /// How fast its applications may be in all. Those that wait for a limit that was go on.
-    pub(super) fn set_limit(&mut self, limit: Option<Limit>) {
+    /// How fast its applications may be in all. Streams that wait for the previous limit go on.
+    pub(super) fn set_limit(&mut self, limit: Option<SharedRateLimit>) {
         self.limit = limit;
         self.pump();
     }
 
-    /// Wants to hear from the other end over each carrier.
-    pub(super) fn ask_for_life(&mut self) {
+    /// Asks the peer for a sign of life over each carrier.
+    pub(super) fn request_liveness(&mut self) {
         for slot in self.carriers.values_mut() {
             slot.io.queue(&Message::Ping { number: 0 });
-            // One that has ended says so elsewhere.
+            // A carrier that has ended is noticed elsewhere.
             let _ = slot.io.flush();
         }
     }
 
     /// What came since the session began, in bytes of connections.
-    pub(super) fn received(&self) -> u64 {
-        self.traffic().values().map(|share| share.received).sum()
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.bytes_by_path().values().map(|bytes| bytes.received).sum()
     }
 
     pub(super) fn set_label(&mut self, id: u8, treatment: Treatment) {
@@ -263,8 +236,8 @@ impl Session {
         self.pump();
     }
 
-    /// All begins anew: nothing of before is left but what labels stand for.
-    pub(super) fn renew(&mut self, config: Config) {
+    /// Begins another session, of which only the labels are known.
+    pub(super) fn restart(&mut self, config: Config) {
         self.close();
         let labels = self.mux.labels();
         self.mux = Mux::new(config);
@@ -276,7 +249,7 @@ impl Session {
 
     fn close(&mut self) {
         for id in self.applications.keys().copied().collect::<Vec<_>>() {
-            self.forget(id, true);
+            self.close_application(id, true);
         }
         for (_, slot) in self.carriers.iter_mut() {
             slot.io.queue(&Message::Bye);
@@ -291,9 +264,9 @@ impl Session {
     /// Does what the core says until it says nothing more.
     pub(super) fn pump(&mut self) {
         let now = self.clock.now();
-        self.resume();
+        self.resume_limited();
         loop {
-            self.tell_room(now);
+            self.report_send_capacity(now);
             let mut sent = false;
             // Data for one application is written together.
             let mut fed: Option<StreamId> = None;
@@ -307,21 +280,21 @@ impl Session {
                 match output {
                     Output::Send { carrier, message } => {
                         if let Some(slot) = self.carriers.get_mut(&carrier) {
-                            self.tally.sent(slot.path, &message);
+                            self.counters.on_sent(slot.path, &message);
                             slot.io.queue(&message);
-                            slot.dirty = true;
+                            slot.has_unflushed = true;
                             sent = true;
                         }
                     }
                     Output::Data { stream, data } => {
-                        let due = self.tally.brought(stream, data.0.len());
-                        self.tell_reached(due);
+                        let due = self.counters.on_delivered(stream, data.0.len());
+                        self.notify_threshold(due);
                         if let Some(application) = self.applications.get_mut(&stream) {
-                            application.outbox.push_back(data.0);
-                            fed = (!application.blocked).then_some(stream);
+                            application.unwritten.push_back(data.0);
+                            fed = (!application.is_blocked).then_some(stream);
                         }
                     }
-                    output => self.obey(output),
+                    output => self.execute(output),
                 }
             }
             if let Some(stream) = fed {
@@ -333,9 +306,9 @@ impl Session {
             }
             self.flush(now);
         }
-        let wakeup = self.mux.next_wakeup().into_iter().chain(self.resumes_at(now)).min();
+        let wakeup = self.mux.next_wakeup().into_iter().chain(self.limit_wakeup(now)).min();
         if wakeup != self.wakeup {
-            // A later time than before is found out when the earlier one comes.
+            // A later time is noticed when the earlier one comes.
             if wakeup
                 .is_some_and(|at| self.wakeup.is_none_or(|before| at < before || before <= now))
             {
@@ -347,23 +320,23 @@ impl Session {
         }
     }
 
-    fn obey(&mut self, output: Output<Chunk>) {
+    fn execute(&mut self, output: Output<Chunk>) {
         let path = |session: &Self, carrier: CarrierId| {
             session.carriers.get(&carrier).map_or(PathId(0), |slot| slot.path)
         };
         let event = match output {
             Output::Open { stream, target, .. } => {
-                self.applications.insert(stream, Application::new());
-                Event::Open { stream, target }
+                self.applications.insert(stream, StreamSocket::new());
+                SessionEvent::Open { stream, target }
             }
             Output::Finished { stream } => {
                 if let Some(application) = self.applications.get_mut(&stream) {
-                    application.finished = true;
+                    application.peer_finished = true;
                 }
                 return self.write_out(stream);
             }
-            Output::Reset { stream, .. } => return self.forget(stream, true),
-            Output::Closed { stream } => return self.forget(stream, false),
+            Output::Reset { stream, .. } => return self.close_application(stream, true),
+            Output::Closed { stream } => return self.close_application(stream, false),
             Output::Hungry { stream } => {
                 if let Some(application) = self.applications.get_mut(&stream) {
                     application.reads = true;
@@ -372,25 +345,25 @@ impl Session {
                 return;
             }
             Output::Datagram { flow, label, peer, data } => {
-                Event::Datagram { flow, label, peer, data: data.0 }
+                SessionEvent::Datagram { flow, label, peer, data: data.0 }
             }
-            Output::CloseFlow { flow } => Event::CloseFlow { flow },
+            Output::CloseFlow { flow } => SessionEvent::CloseFlow { flow },
             Output::PathDown { path } => {
                 let gone = self.carriers.iter().filter(|(_, slot)| slot.path == path);
                 for id in gone.map(|(id, _)| *id).collect::<Vec<_>>() {
-                    self.lose(id, CarrierError::LinkDown);
+                    self.on_carrier_lost(id, CarrierError::LinkDown);
                 }
                 return;
             }
-            Output::Suspect { carrier } => Event::Suspect { carrier, path: path(self, carrier) },
-            Output::Recovered { carrier } => Event::Recovered { carrier },
-            Output::Breach { carrier, what } => {
-                tracing::warn!(
-                    "a carrier is closed, since the other end broke the protocol: {what}"
-                );
-                return self.lose(carrier, CarrierError::Closed);
+            Output::Suspect { carrier } => {
+                SessionEvent::Suspect { carrier, path: path(self, carrier) }
             }
-            Output::Bye => Event::Bye,
+            Output::Recovered { carrier } => SessionEvent::Recovered { carrier },
+            Output::Breach { carrier, what } => {
+                tracing::warn!("a carrier is closed: the peer has violated the protocol: {what}");
+                return self.on_carrier_lost(carrier, CarrierError::Closed);
+            }
+            Output::Bye => SessionEvent::Bye,
             Output::Send { .. } | Output::Data { .. } => return,
         };
         let _ = self.events.send(event);

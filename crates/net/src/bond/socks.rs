@@ -1,49 +1,48 @@
-//! SOCKS5 (RFC 1928), for applications that are told to use a proxy: CONNECT and UDP ASSOCIATE,
-//! without a password, on loopback.
+//! SOCKS5 (RFC 1928), for applications that are configured to use a proxy: CONNECT and UDP ASSOCIATE,
+//! without authentication.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::mux::Target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-/// What an application gets to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(10);
 const VERSION: u8 = 5;
-/// What stands before a destination, and it, at most: in a request, and before a datagram.
-const MOST_HEADER: usize = 3 + 1 + 1 + 255 + 2;
+/// The longest destination and what stands before it: in a request, and before a datagram.
+const MAX_HEADER: usize = 3 + 1 + 1 + 255 + 2;
 
-/// What an application wants.
+/// What an application asks for.
 #[derive(Debug)]
-pub(super) enum Request {
-    /// With the first bytes that it said to the other end, if it did not wait for a yes.
+pub(super) enum SocksRequest {
+    /// A connection. With the first bytes that it sent behind the request.
     Connect(TcpStream, Target, BytesMut),
-    /// Its datagrams come to this socket as long as the connection lives.
+    /// Datagrams, which come to this socket as long as the connection lives.
     Associate(TcpStream, UdpSocket),
 }
 
-/// Hears what an application wants and says yes: a connection that fails later is reset.
-pub(super) async fn hear(stream: TcpStream) -> io::Result<Request> {
-    timeout(PATIENCE, greet(stream)).await.map_err(|_| io::ErrorKind::TimedOut)?
+/// Reads an application's request and accepts it: a connection that fails later is reset.
+pub(super) async fn accept(stream: TcpStream, limits: &IoLimits) -> io::Result<SocksRequest> {
+    let request = timeout(Duration::from(limits.proxy_request), negotiate(stream)).await;
+    request.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
-/// An application's connection, which says a few bytes at a time.
-type Said = BufReader<TcpStream>;
+type ApplicationStream = BufReader<TcpStream>;
 
-async fn greet(stream: TcpStream) -> io::Result<Request> {
-    let mut stream = Said::with_capacity(MOST_HEADER, stream);
+async fn negotiate(stream: TcpStream) -> io::Result<SocksRequest> {
+    let mut stream = ApplicationStream::with_capacity(MAX_HEADER, stream);
     if stream.read_u8().await? != VERSION {
-        return Err(wrong("it does not speak SOCKS5"));
+        return Err(protocol_error("the application does not speak SOCKS5"));
     }
     let mut methods = vec![0; usize::from(stream.read_u8().await?)];
     stream.read_exact(&mut methods).await?;
     if !methods.contains(&0) {
         stream.write_all(&[VERSION, 0xff]).await?;
-        return Err(wrong("it wants to give a password"));
+        return Err(protocol_error("the application asks for authentication"));
     }
     stream.write_all(&[VERSION, 0]).await?;
     let mut head = [0; 3];
@@ -53,23 +52,23 @@ async fn greet(stream: TcpStream) -> io::Result<Request> {
         [VERSION, 1, _] => {
             reply(&mut stream, 0, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
             let first = BytesMut::from(stream.buffer());
-            Ok(Request::Connect(stream.into_inner(), target, first))
+            Ok(SocksRequest::Connect(stream.into_inner(), target, first))
         }
         [VERSION, 3, _] => {
-            // Where the application reaches us over TCP it reaches us over UDP.
+            // Where TCP reaches this host, UDP does.
             let here = stream.get_ref().local_addr()?.ip();
             let socket = UdpSocket::bind((here, 0)).await?;
             reply(&mut stream, 0, socket.local_addr()?).await?;
-            Ok(Request::Associate(stream.into_inner(), socket))
+            Ok(SocksRequest::Associate(stream.into_inner(), socket))
         }
         _ => {
             reply(&mut stream, 7, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
-            Err(wrong("it wants what is not supported"))
+            Err(protocol_error("the command is not supported"))
         }
     }
 }
 
-async fn read_target(stream: &mut Said) -> io::Result<Target> {
+async fn read_target(stream: &mut ApplicationStream) -> io::Result<Target> {
     let address: IpAddr = match stream.read_u8().await? {
         1 => Ipv4Addr::from(stream.read_u32().await?).into(),
         4 => Ipv6Addr::from(stream.read_u128().await?).into(),
@@ -77,18 +76,19 @@ async fn read_target(stream: &mut Said) -> io::Result<Target> {
             let mut name = vec![0; usize::from(stream.read_u8().await?)];
             stream.read_exact(&mut name).await?;
             let port = stream.read_u16().await?;
-            let name = host(&name).ok_or_else(|| wrong("it names no host"))?;
-            return Ok(named(name, port));
+            let name =
+                host(&name).ok_or_else(|| protocol_error("the host name is empty or malformed"))?;
+            return Ok(target_from_name(name, port));
         }
         _ => {
             reply(stream, 8, SocketAddr::from(([0, 0, 0, 0], 0))).await?;
-            return Err(wrong("it names an address of an unknown kind"));
+            return Err(protocol_error("the address type is unknown"));
         }
     };
     Ok(Target::Address(address, stream.read_u16().await?))
 }
 
-async fn reply(stream: &mut Said, code: u8, bound: SocketAddr) -> io::Result<()> {
+async fn reply(stream: &mut ApplicationStream, code: u8, bound: SocketAddr) -> io::Result<()> {
     let mut answer = vec![VERSION, code, 0];
     put_address(&mut answer, bound);
     stream.write_all(&answer).await
@@ -113,17 +113,17 @@ fn host(bytes: &[u8]) -> Option<&str> {
     (!name.is_empty() && !name.chars().any(char::is_control)).then_some(name)
 }
 
-/// A name that is an address is one.
-pub(super) fn named(name: &str, port: u16) -> Target {
+/// A name, or the address that it spells.
+fn target_from_name(name: &str, port: u16) -> Target {
     match name.parse() {
         Ok(address) => Target::Address(address, port),
         Err(_) => Target::Name(name.to_owned(), port),
     }
 }
 
-/// A datagram of an application: where it goes, and what it says.
+/// The destination and the payload of an application's datagram.
 pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
-    // Fragments are not supported, as nearly nowhere.
+    // Fragments are not supported (RFC 1928 §7 makes them optional).
     let rest = bytes.strip_prefix(&[0, 0, 0])?;
     let (kind, rest) = rest.split_first()?;
     let port = |bytes: &[u8]| Some(u16::from_be_bytes(bytes.get(..2)?.try_into().ok()?));
@@ -139,16 +139,16 @@ pub(super) fn unwrap_datagram(bytes: &[u8]) -> Option<(Target, &[u8])> {
         3 => {
             let (length, rest) = rest.split_first()?;
             let (name, rest) = rest.split_at_checked(usize::from(*length))?;
-            (named(host(name)?, port(rest)?), rest)
+            (target_from_name(host(name)?, port(rest)?), rest)
         }
         _ => return None,
     };
     Some((target, rest.get(2..)?))
 }
 
-/// A datagram for an application.
+/// A datagram for an application, with where it came from.
 pub(super) fn wrap_datagram(from: &Target, data: &Bytes) -> Vec<u8> {
-    let mut out = Vec::with_capacity(MOST_HEADER + data.len());
+    let mut out = Vec::with_capacity(MAX_HEADER + data.len());
     out.extend([0, 0, 0]);
     match from {
         Target::Address(address, port) => put_address(&mut out, SocketAddr::new(*address, *port)),
@@ -164,7 +164,7 @@ pub(super) fn wrap_datagram(from: &Target, data: &Bytes) -> Vec<u8> {
     out
 }
 
-fn wrong(words: &str) -> io::Error {
+fn protocol_error(words: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, words.to_owned())
 }
 
@@ -188,17 +188,16 @@ mod tests {
         assert_eq!(unwrap_datagram(&[0, 0, 1, 1, 1, 1, 1, 1, 0, 1]), None);
     }
 
-    /// Some write all that they have to say at once.
     #[tokio::test(flavor = "current_thread")]
-    async fn who_does_not_wait_for_a_yes_loses_nothing() {
+    async fn an_application_that_does_not_wait_for_the_reply_loses_nothing() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut application = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let request = [5, 2, 2, 0, 5, 1, 0, 3, 9];
         let said = [&request[..], b"a.example\x01\xbb", &[7; 5_000]].concat();
         application.write_all(&said).await.unwrap();
-        let Request::Connect(mut stream, target, first) =
-            hear(listener.accept().await.unwrap().0).await.unwrap()
-        else {
+        let stream = listener.accept().await.unwrap().0;
+        let request = accept(stream, &IoLimits::default()).await.unwrap();
+        let SocksRequest::Connect(mut stream, target, first) = request else {
             panic!("it is a connection")
         };
         assert_eq!(target, Target::Name("a.example".to_owned(), 443));

@@ -1,131 +1,131 @@
-//! What a client is doing, as it is shown: the schema of `manyways bond status --json`, which
-//! `docs/bond-status.md` describes. Within its version fields are only added.
+//! What a client does, as `manyways bond status --json` prints it; `docs/bond-status.md` describes
+//! the schema. Within a version, fields are only added.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
-use std::rc::Rc;
 
+use manyways_proto::bond::path::{PathBytes, PathSnapshot};
+use manyways_proto::bond::routing::{AppFlow, AppFlowId, Carriage, Routing};
 use manyways_proto::mux::Counters;
-use manyways_proto::policy::Decision;
-use manyways_proto::sched::PathSet;
+use manyways_proto::sched::{PathId, PathSet};
 use manyways_unit::{Rate, Size, Span};
 use serde::{Deserialize, Serialize};
 
-use super::rules::{Fate, Rules, Traffic, Way};
-use super::surroundings::PathView;
-use super::tally::{Counted, Shares};
+use super::enforcer::PolicyEnforcer;
+use super::flow_counters::{BytesByPath, StreamTotals};
 
 /// Name and version of the schema.
-pub const SCHEMA: &str = "manyways.bond-status/1";
-/// So many streams are told of one by one: those that began last.
-pub const MOST_STREAMS: usize = 1000;
+pub const SCHEMA: &str = "manyways.bond-status/2";
+/// At most this many streams are listed: those that began last.
+pub const MAX_STREAMS: usize = 1000;
 
-/// What a client is doing.
+/// What a client does.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What the client is called.
+    /// The name of the client.
     pub name: String,
-    /// Its version.
+    /// The version of manyways.
     pub version: String,
-    /// How long it has run.
-    pub seconds: f64,
-    /// The policy's file, where there is one.
+    /// How long the client has run.
+    pub uptime_seconds: f64,
+    /// The policy's file; `None` without a policy.
     pub policy: Option<String>,
-    /// What becomes of traffic, in words, as no network leads to the gateway; none where one does.
+    /// What becomes of traffic while no network leads to the gateway, in words; `None` while one
+    /// does.
     #[serde(default)]
-    pub cut_off: Option<String>,
-    /// Its networks, in the order of their numbers.
+    pub no_path_action: Option<String>,
+    /// The networks, in the order of their numbers.
     pub paths: Vec<PathStatus>,
-    /// How many streams there are; [`MOST_STREAMS`] of them are in `streams`.
+    /// How many streams and flows are under way, also those that are not listed.
     pub stream_count: usize,
-    /// Connections that it carries and other traffic that is under way, the oldest first.
+    /// Streams and flows under way, the oldest first, at most [`MAX_STREAMS`].
     pub streams: Vec<StreamStatus>,
-    /// Since it began.
+    /// Since the client began.
     pub totals: Totals,
 }
 
 /// A network.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PathStatus {
-    /// Its name.
+    /// The name of its interface.
     pub name: String,
-    /// Its kind: `wifi`, `cellular`, …
+    /// `wifi`, `cellular`, …
     pub kind: String,
-    /// `up`, `suspect` (it has a connection that does not get through), `asleep` (it has none as
-    /// there is nothing to say) or `down`.
+    /// `up`, `suspect` (its carrier does not get through), `asleep` (it has no carrier as nothing is
+    /// to be sent) or `down`.
     pub state: String,
-    /// What carries it: `tcp` or `quic`.
+    /// `tcp` or `quic`; `None` without a carrier.
     pub carrier: Option<String>,
-    /// Whether its bytes cost money, as the system says.
+    /// Whether the system says that its bytes cost money.
     pub metered: bool,
-    /// What comes now.
+    /// What flows to the device now.
     pub down_bps: u64,
-    /// What goes now.
+    /// What flows from the device now.
     pub up_bps: u64,
-    /// The throughput that it has to offer, both directions together, once that is known.
-    pub offered_bps: Option<u64>,
-    /// The share of that which is in use.
+    /// The throughput that it has to offer, both directions together; `None` before that is known.
+    pub capacity_bps: Option<u64>,
+    /// The share of the capacity that is in use, from 0 to 1.
     pub load: Option<f64>,
-    /// Its round trip.
+    /// The smoothed round-trip time to the gateway.
     pub rtt_seconds: Option<f64>,
-    /// The share of packets from here that it loses.
+    /// The share of packets from here that it loses, from 0 to 1.
     pub loss: Option<f64>,
-    /// What waits here to be sent.
+    /// Waits here to be sent.
     pub queue_bytes: u64,
-    /// What was sent and is not acknowledged.
+    /// Was sent and is not acknowledged.
     pub in_flight_bytes: u64,
-    /// What came since the client began.
+    /// Came since the client began.
     pub received_bytes: u64,
-    /// What went.
+    /// Was sent since the client began.
     pub sent_bytes: u64,
-    /// What flowed since its data plan began anew, or the month.
-    pub month_bytes: u64,
-    /// What is left of the data plan, where there is one.
-    pub left_bytes: Option<u64>,
+    /// Flowed since the data plan was last reset, or the month began.
+    pub plan_used_bytes: u64,
+    /// What is left of the data plan; `None` without one.
+    pub plan_remaining_bytes: Option<u64>,
 }
 
 /// A connection, or datagrams between the same two ends.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StreamStatus {
-    /// The number of a stream; none of what is no stream.
+    /// The number of the stream; `None` for datagrams and for what goes past the bond.
     pub stream: Option<u64>,
     /// `tcp` or `udp`.
     pub protocol: String,
-    /// Where it goes: an address or a name, and the port.
-    pub to: String,
+    /// An address or a name, and the port.
+    pub destination: String,
     /// The name of the server, where it is known.
     pub domain: Option<String>,
     /// The program.
     pub process: Option<String>,
     /// The user who runs it.
     pub user: Option<String>,
-    /// The rule that decided; none for the default.
+    /// The rule that decided; `None` for the default.
     pub rule: Option<String>,
     /// `bond`, `direct` or `block`.
     pub decision: String,
-    /// How it is carried: the scheduler.
+    /// How the bond carries it.
     pub scheduler: Option<String>,
-    /// None of the paths that it may use is there.
-    pub waits: bool,
-    /// Somebody holds it back.
+    /// None of the paths that it may use is up.
+    pub waiting_for_path: bool,
+    /// The delay gate holds it.
     #[serde(default)]
-    pub held: bool,
-    /// How long it has been there.
-    pub seconds: f64,
-    /// What the application sent. Not counted of connections past the bond that are under way.
+    pub delayed: bool,
+    /// How long ago it began.
+    pub age_seconds: f64,
+    /// What the application sent. A connection past the bond is counted when it ends.
     pub up_bytes: u64,
-    /// What came for it.
+    /// What came for the application.
     pub down_bytes: u64,
     /// What was carried for it, by path, all copies counted. For datagrams: for all that the
     /// application's socket sends.
-    pub paths: BTreeMap<String, ShareStatus>,
+    pub paths: BTreeMap<String, PathBytesStatus>,
 }
 
 /// What a path carried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ShareStatus {
+pub struct PathBytesStatus {
     /// From the device.
     pub sent_bytes: u64,
     /// To the device.
@@ -137,14 +137,14 @@ pub struct ShareStatus {
 pub struct Totals {
     /// Bytes of streams that were sent, all copies counted.
     pub sent_bytes: u64,
-    /// Of these, sent again because their path stalled…
+    /// Of these, sent again because their path stalled.
     pub reinjected_bytes: u64,
-    /// …though it brought them after all.
+    /// Of these, sent again for nothing: their first path delivered them after all.
     pub spurious_bytes: u64,
     /// Bytes of streams that came.
     pub received_bytes: u64,
     /// Of these, for the second time.
-    pub repeated_bytes: u64,
+    pub duplicate_bytes: u64,
     /// Bytes of messages that are not the application's.
     pub header_bytes: u64,
     /// Datagrams that were dropped before they were sent.
@@ -159,7 +159,7 @@ impl Add for Totals {
             reinjected_bytes: self.reinjected_bytes + other.reinjected_bytes,
             spurious_bytes: self.spurious_bytes + other.spurious_bytes,
             received_bytes: self.received_bytes + other.received_bytes,
-            repeated_bytes: self.repeated_bytes + other.repeated_bytes,
+            duplicate_bytes: self.duplicate_bytes + other.duplicate_bytes,
             header_bytes: self.header_bytes + other.header_bytes,
             dropped_datagrams: self.dropped_datagrams + other.dropped_datagrams,
         }
@@ -173,129 +173,125 @@ impl From<Counters> for Totals {
             reinjected_bytes: counters.reinjected,
             spurious_bytes: counters.spurious,
             received_bytes: counters.received,
-            repeated_bytes: counters.repeated,
+            duplicate_bytes: counters.repeated,
             header_bytes: counters.headers,
             dropped_datagrams: counters.dropped,
         }
     }
 }
 
-impl From<&PathView> for PathStatus {
-    fn from(view: &PathView) -> Self {
-        let facts = &view.facts;
+impl From<&PathSnapshot> for PathStatus {
+    fn from(path: &PathSnapshot) -> Self {
+        let facts = &path.facts;
         Self {
             name: facts.name.clone(),
             kind: facts.kind.clone(),
-            state: view.state.name().to_owned(),
-            carrier: view.carrier.map(str::to_owned),
+            state: path.state.to_string(),
+            carrier: path.transport.map(|transport| transport.to_string()),
             metered: facts.metered,
-            down_bps: view.down.as_bps(),
-            up_bps: view.up.as_bps(),
-            offered_bps: facts.rate.map(Rate::as_bps),
+            down_bps: path.down.as_bps(),
+            up_bps: path.up.as_bps(),
+            capacity_bps: facts.rate.map(Rate::as_bps),
             load: facts.load,
             rtt_seconds: facts.rtt.map(Span::as_secs_f64),
             loss: facts.loss,
-            queue_bytes: view.unsent.as_bytes(),
-            in_flight_bytes: view.in_flight.as_bytes(),
-            received_bytes: view.traffic.received,
-            sent_bytes: view.traffic.sent,
-            month_bytes: facts.used.map(Size::as_bytes).unwrap_or_default(),
-            left_bytes: view.left.map(Size::as_bytes),
+            queue_bytes: path.unsent.as_bytes(),
+            in_flight_bytes: path.in_flight.as_bytes(),
+            received_bytes: path.bytes.received,
+            sent_bytes: path.bytes.sent,
+            plan_used_bytes: facts.used.map(Size::as_bytes).unwrap_or_default(),
+            plan_remaining_bytes: path.plan_remaining.map(Size::as_bytes),
         }
     }
 }
 
-impl Rules {
-    /// What the client is doing. `name` is what it is called, `policy` the file that it follows.
+impl PolicyEnforcer {
+    /// What the client does. `name` is that of the client, `policy` the file of its policy.
     pub fn status(&self, name: &str, policy: Option<&str>) -> Status {
-        let now = self.now();
-        let views = self.views();
-        let traffic = self.traffic();
-        let later = traffic.len().saturating_sub(MOST_STREAMS);
+        let paths = self.paths();
+        let table = self.table();
+        let stream_count = table.flows().count();
+        let skipped = stream_count.saturating_sub(MAX_STREAMS);
         let names = self.client().paths();
-        let streams = traffic.iter().skip(later).map(|one| self.one(one, &names, &views));
+        let streams = table.flows().skip(skipped);
+        let streams = streams.map(|(id, flow)| self.stream_status(id, flow, &names, &paths));
         Status {
             schema: SCHEMA.to_owned(),
             name: name.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            seconds: now.as_secs_f64(),
+            uptime_seconds: self.now().as_secs_f64(),
             policy: policy.map(str::to_owned),
-            // Known to whoever knows what is taken in.
-            cut_off: None,
-            paths: views.iter().map(PathStatus::from).collect(),
-            stream_count: traffic.len(),
+            // The caller knows what is intercepted.
+            no_path_action: None,
+            paths: paths.iter().map(PathStatus::from).collect(),
+            stream_count,
             streams: streams.collect(),
             totals: self.counters().into(),
         }
     }
 
-    fn one(&self, traffic: &Rc<Traffic>, names: &[String], views: &[PathView]) -> StreamStatus {
-        let facts = traffic.facts.borrow();
-        let (counted, flow_shares) = self.client().handle().with(|session| {
-            let stream = match traffic.way.get() {
-                Way::Stream(stream, number) => {
-                    session.tally.stream(stream).filter(|one| one.number == number).cloned()
+    fn stream_status(
+        &self,
+        id: AppFlowId,
+        flow: &AppFlow,
+        names: &[String],
+        paths: &[PathSnapshot],
+    ) -> StreamStatus {
+        let facts = &flow.facts;
+        let (up_bytes, down_bytes, by_path) =
+            self.client().handle().with(|session| match flow.carriage {
+                Carriage::Stream(stream, number) => {
+                    let totals = session.counters.stream(stream);
+                    let totals = totals.filter(|one| one.number == number).cloned();
+                    let StreamTotals { up, down, paths, .. } = totals.unwrap_or_default();
+                    (up, down, paths)
                 }
-                _ => None,
-            };
-            let flow = match traffic.way.get() {
-                Way::Flow(flow) => session.tally.flow(flow).cloned(),
-                _ => None,
-            };
-            (stream, flow)
-        });
-        let bytes = traffic.bytes.get();
-        let Counted { up, down, shares, .. } = counted.unwrap_or(Counted {
-            up: bytes.0,
-            down: bytes.1,
-            shares: flow_shares.unwrap_or_default(),
-            ..Counted::default()
-        });
-        let treatment = match traffic.fate.get() {
-            Fate::Bond(label) => self.treatment(label),
-            _ => None,
+                Carriage::Datagrams(of) => {
+                    let by_path = session.counters.flow(of).cloned().unwrap_or_default();
+                    (flow.up_bytes, flow.down_bytes, by_path)
+                }
+                Carriage::None => (flow.up_bytes, flow.down_bytes, BytesByPath::default()),
+            });
+        let treatment = match flow.routing {
+            Routing::Bond(label) => self.treatment(label),
+            Routing::Direct | Routing::Block => None,
+        };
+        let routing = match flow.is_delayed {
+            // It has no label yet.
+            true => Routing::from(self.table().preview(id).0),
+            false => flow.routing,
         };
         StreamStatus {
-            stream: match traffic.way.get() {
-                Way::Stream(_, number) => Some(number),
+            stream: match flow.carriage {
+                Carriage::Stream(_, number) => Some(number),
                 _ => None,
             },
             protocol: facts.protocol.to_string(),
-            to: facts.to.to_string(),
-            domain: facts.domain.as_ref().map(ToString::to_string),
+            destination: facts.destination.to_string(),
+            domain: facts.domain.clone(),
             process: facts.process.clone(),
             user: facts.user.clone().or_else(|| facts.uid.map(|uid| uid.to_string())),
-            rule: traffic.rule.borrow().clone(),
-            decision: match (traffic.is_held.get(), traffic.fate.get()) {
-                // It has no label yet.
-                (true, _) => match self.first_verdict(traffic).0 {
-                    Decision::Bond(_) => Fate::Bond(0),
-                    Decision::Direct => Fate::Direct,
-                    Decision::Block => Fate::Block,
-                },
-                (false, fate) => fate,
-            }
-            .word()
-            .to_owned(),
+            rule: flow.rule.clone(),
+            decision: routing.name().to_owned(),
             scheduler: treatment.map(|treatment| treatment.scheduler.to_string()),
-            waits: treatment.is_some_and(|treatment| is_nowhere(treatment.paths, views)),
-            held: traffic.is_held.get(),
-            seconds: self.now().since(traffic.since).as_secs_f64(),
-            up_bytes: up,
-            down_bytes: down,
-            paths: named(&shares, names),
+            waiting_for_path: treatment.is_some_and(|one| has_no_path(one.paths, paths)),
+            delayed: flow.is_delayed,
+            age_seconds: self.now().since(flow.since).as_secs_f64(),
+            up_bytes,
+            down_bytes,
+            paths: by_path_name(&by_path, names),
         }
     }
 }
 
-fn is_nowhere(paths: PathSet, views: &[PathView]) -> bool {
-    !views.iter().any(|view| view.facts.up && paths.has(view.facts.id))
+fn has_no_path(allowed: PathSet, paths: &[PathSnapshot]) -> bool {
+    !paths.iter().any(|path| path.facts.up && allowed.has(path.facts.id))
 }
 
-fn named(shares: &Shares, names: &[String]) -> BTreeMap<String, ShareStatus> {
-    let share = |(path, share): (&manyways_proto::sched::PathId, &super::tally::Share)| {
+fn by_path_name(bytes: &BytesByPath, names: &[String]) -> BTreeMap<String, PathBytesStatus> {
+    let status = |(path, bytes): (&PathId, &PathBytes)| {
         let name = names.get(usize::from(path.0)).cloned().unwrap_or_default();
-        (name, ShareStatus { sent_bytes: share.sent, received_bytes: share.received })
+        (name, PathBytesStatus { sent_bytes: bytes.sent, received_bytes: bytes.received })
     };
-    shares.iter().map(share).collect()
+    bytes.iter().map(status).collect()
 }

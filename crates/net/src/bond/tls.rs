@@ -1,5 +1,5 @@
-//! TLS 1.3 between the two ends, each known by its raw public key (RFC 7250): no authority, no
-//! names, no other versions.
+//! TLS 1.3 between the two ends, which authenticate each other by raw public keys (RFC 7250): without
+//! certificate authorities, names or other versions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,47 +19,50 @@ use rustls::{
 
 use super::key::{PrivateKey, PublicKey};
 
-/// What both ends call the protocol in the handshake.
+/// The protocol's name in ALPN (RFC 7301).
 const PROTOCOL: &[u8] = b"manyways-bond/1";
 
-/// Who is let in.
-pub(super) type Doorman = dyn Fn(&PublicKey) -> bool + Send + Sync;
+/// Whether a key is authorized.
+pub(super) type KeyPredicate = dyn Fn(&PublicKey) -> bool + Send + Sync;
 
 /// A client that talks to the gateway of this key.
 pub(super) fn client(own: &PrivateKey, gateway: PublicKey) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
-    let doorman = Keys { accept: Arc::new(move |key| *key == gateway), provider };
-    let mut config = ClientConfig::builder_with_provider(Arc::clone(&doorman.provider))
+    let verifier = RawKeyVerifier { accept: Arc::new(move |key| *key == gateway), provider };
+    let mut config = ClientConfig::builder_with_provider(Arc::clone(&verifier.provider))
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(doorman))
+        .with_custom_certificate_verifier(Arc::new(verifier))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::new(
-            certified(own)?,
+            certified_key(own)?,
         ))));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.enable_sni = false;
-    // Each carrier is authenticated anew.
+    // Each carrier is authenticated by itself.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// A gateway that lets in whom `doorman` knows.
-pub(super) fn gateway(own: &PrivateKey, doorman: Arc<Doorman>) -> Result<Arc<ServerConfig>, Error> {
+/// A gateway for clients whose keys `accept` authorizes.
+pub(super) fn gateway(
+    own: &PrivateKey,
+    accept: Arc<KeyPredicate>,
+) -> Result<Arc<ServerConfig>, Error> {
     let provider = Arc::new(ring::default_provider());
-    let doorman = Keys { accept: doorman, provider };
-    let mut config = ServerConfig::builder_with_provider(Arc::clone(&doorman.provider))
+    let verifier = RawKeyVerifier { accept, provider };
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&verifier.provider))
         .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(Arc::new(doorman))
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(certified(
-            own,
-        )?))));
+        .with_client_cert_verifier(Arc::new(verifier))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(
+            certified_key(own)?,
+        ))));
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-fn certified(own: &PrivateKey) -> Result<CertifiedKey, Error> {
+fn certified_key(own: &PrivateKey) -> Result<CertifiedKey, Error> {
     let key = ring::sign::any_eddsa_type(
         &own.der().clone_key().secret_pkcs8().ok_or(Error::General("no PKCS #8".to_owned()))?,
     )?;
@@ -79,26 +82,26 @@ impl Pkcs8 for rustls::pki_types::PrivateKeyDer<'_> {
     }
 }
 
-/// The public key that the other end has proved to own.
+/// The public key whose private half the peer has proved to have.
 pub(super) fn peer_key(certificates: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
     PublicKey::from_spki(certificates?.first()?)
 }
 
-/// Judges the other end by its key alone.
-struct Keys {
-    accept: Arc<Doorman>,
+/// Authenticates the peer by its key alone.
+struct RawKeyVerifier {
+    accept: Arc<KeyPredicate>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Keys {
-    fn judge(&self, presented: &CertificateDer<'_>) -> Result<(), Error> {
+impl RawKeyVerifier {
+    fn verify_key(&self, presented: &CertificateDer<'_>) -> Result<(), Error> {
         match PublicKey::from_spki(presented) {
             Some(key) if (self.accept)(&key) => Ok(()),
             _ => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
     }
 
-    fn check(
+    fn verify_signature(
         &self,
         message: &[u8],
         presented: &CertificateDer<'_>,
@@ -113,13 +116,13 @@ impl Keys {
     }
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for RawKeyVerifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keys")
+        f.write_str("RawKeyVerifier")
     }
 }
 
-impl ServerCertVerifier for Keys {
+impl ServerCertVerifier for RawKeyVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -128,7 +131,7 @@ impl ServerCertVerifier for Keys {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.judge(end_entity).map(|()| ServerCertVerified::assertion())
+        self.verify_key(end_entity).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -146,7 +149,7 @@ impl ServerCertVerifier for Keys {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.check(message, cert, dss)
+        self.verify_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -158,7 +161,7 @@ impl ServerCertVerifier for Keys {
     }
 }
 
-impl ClientCertVerifier for Keys {
+impl ClientCertVerifier for RawKeyVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -169,7 +172,7 @@ impl ClientCertVerifier for Keys {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.judge(end_entity).map(|()| ClientCertVerified::assertion())
+        self.verify_key(end_entity).map(|()| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -187,7 +190,7 @@ impl ClientCertVerifier for Keys {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.check(message, cert, dss)
+        self.verify_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -1,68 +1,73 @@
-//! Datagrams at the gateway: one socket for each socket of an application, whatever it sends to, so
-//! that its address looks the same from everywhere (RFC 4787 REQ-1).
+//! Datagrams at the gateway: one socket for each socket of an application, whatever its destinations,
+//! so that its address looks the same from everywhere (RFC 4787 REQ-1).
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use manyways_proto::bond::idle::{FLOW_IDLE_TIMEOUT, IdleTable};
+use manyways_proto::bond::rate_limit::Direction;
 use manyways_proto::mux::{FlowId, Input};
+use manyways_sys::clock::Clock;
 use tokio::net::UdpSocket;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use super::carrier::Chunk;
 use super::gateway::target;
-use super::limit::Way;
-use super::session::Handle;
+use super::session::SessionHandle;
+use super::timer;
 
-/// A flow without a datagram for so long is over (RFC 4787 REQ-5 asks for two minutes).
-const IDLE: Duration = Duration::from_secs(150);
-const LARGEST: usize = 65_536;
+/// The largest datagram, in bytes.
+const MAX_DATAGRAM: usize = 65_536;
 
-/// The sockets of a session's flows.
-pub(super) struct Outlets {
-    handle: Handle,
-    open: Rc<RefCell<HashMap<FlowId, Outlet>>>,
+/// The sockets of a session's datagram flows.
+pub(super) struct FlowSockets {
+    handle: SessionHandle,
+    clock: Clock,
+    open: Rc<RefCell<IdleTable<FlowId, FlowSocket>>>,
+    /// Notified when a flow has opened.
+    opened: Rc<Notify>,
 }
 
-struct Outlet {
+struct FlowSocket {
     /// For IPv4 and for IPv6.
     sockets: [Option<Rc<UdpSocket>>; 2],
     tasks: Vec<AbortHandle>,
-    used: Instant,
     label: u8,
 }
 
-impl Drop for Outlet {
+impl Drop for FlowSocket {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
-impl Outlets {
-    pub(super) fn new(handle: Handle) -> Self {
-        let open: Rc<RefCell<HashMap<FlowId, Outlet>>> = Rc::default();
-        let (swept, owner) = (Rc::downgrade(&open), handle.clone());
+impl FlowSockets {
+    pub(super) fn new(handle: SessionHandle) -> Self {
+        let clock = handle.with(|session| session.clock());
+        let table = IdleTable::new(clock.now(), FLOW_IDLE_TIMEOUT);
+        let open: Rc<RefCell<_>> = Rc::new(RefCell::new(table));
+        let opened = Rc::new(Notify::new());
+        let (weak, owner, more) = (Rc::downgrade(&open), handle.clone(), Rc::clone(&opened));
         tokio::task::spawn_local(async move {
             loop {
-                tokio::time::sleep(IDLE / 10).await;
-                let Some(open) = swept.upgrade() else { break };
-                let idle: Vec<FlowId> = open
-                    .borrow()
-                    .iter()
-                    .filter(|(_, outlet)| outlet.used.elapsed() > IDLE)
-                    .map(|(flow, _)| *flow)
-                    .collect();
-                for flow in idle {
-                    open.borrow_mut().remove(&flow);
+                let Some(wakeup) = weak.upgrade().map(|open| open.borrow().next_wakeup()) else {
+                    break;
+                };
+                tokio::select! {
+                    () = timer::until(&clock, wakeup) => {}
+                    () = more.notified() => {}
+                }
+                let Some(open) = weak.upgrade() else { break };
+                let idle = open.borrow_mut().expire(clock.now());
+                for (flow, _) in idle {
                     owner.handle(Input::CloseFlow { flow });
                 }
             }
         });
-        Self { handle, open }
+        Self { handle, clock, open, opened }
     }
 
     pub(super) async fn send(&self, flow: FlowId, label: u8, to: SocketAddr, data: &[u8]) {
@@ -74,17 +79,20 @@ impl Outlets {
     async fn socket(&self, flow: FlowId, label: u8, to: SocketAddr) -> Option<Rc<UdpSocket>> {
         let family = usize::from(to.is_ipv6());
         {
+            let now = self.clock.now();
             let mut open = self.open.borrow_mut();
-            let outlet = open.entry(flow).or_insert_with(|| Outlet {
-                sockets: [None, None],
-                tasks: Vec::new(),
-                used: Instant::now(),
-                label,
-            });
-            outlet.used = Instant::now();
-            outlet.label = label;
-            if let Some(socket) = &outlet.sockets[family] {
-                return Some(Rc::clone(socket));
+            match open.use_at(now, flow) {
+                Some(known) => {
+                    known.label = label;
+                    if let Some(socket) = &known.sockets[family] {
+                        return Some(Rc::clone(socket));
+                    }
+                }
+                None => {
+                    let new = FlowSocket { sockets: [None, None], tasks: Vec::new(), label };
+                    open.insert(now, flow, new);
+                    self.opened.notify_one();
+                }
             }
         }
         let any: SocketAddr = match to.is_ipv6() {
@@ -92,21 +100,16 @@ impl Outlets {
             false => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         };
         let socket = Rc::new(UdpSocket::bind(any).await.ok()?);
-        let (handle, open) = (self.handle.clone(), Rc::downgrade(&self.open));
+        let (handle, open, clock) = (self.handle.clone(), Rc::downgrade(&self.open), self.clock);
         let reader = Rc::clone(&socket);
         let task = tokio::task::spawn_local(async move {
-            let mut buffer = vec![0; LARGEST];
+            let mut buffer = vec![0; MAX_DATAGRAM];
             loop {
                 let Ok((length, from)) = reader.recv_from(&mut buffer).await else { continue };
                 let Some(open) = open.upgrade() else { return };
-                let label = match open.borrow_mut().get_mut(&flow) {
-                    Some(outlet) => {
-                        outlet.used = Instant::now();
-                        outlet.label
-                    }
-                    None => return,
-                };
-                if !handle.with(|session| session.passes(Way::Down, length)) {
+                let label = open.borrow_mut().use_at(clock.now(), flow).map(|known| known.label);
+                let Some(label) = label else { return };
+                if !handle.with(|session| session.admit_datagram(Direction::Down, length)) {
                     continue;
                 }
                 let data = Chunk(Bytes::copy_from_slice(&buffer[..length]));
@@ -114,13 +117,13 @@ impl Outlets {
             }
         });
         let mut open = self.open.borrow_mut();
-        let outlet = open.get_mut(&flow)?;
-        outlet.tasks.push(task.abort_handle());
-        outlet.sockets[family] = Some(Rc::clone(&socket));
+        let known = open.use_at(self.clock.now(), flow)?;
+        known.tasks.push(task.abort_handle());
+        known.sockets[family] = Some(Rc::clone(&socket));
         Some(socket)
     }
 
     pub(super) fn close(&self, flow: FlowId) {
-        self.open.borrow_mut().remove(&flow);
+        self.open.borrow_mut().remove(flow);
     }
 }

@@ -1,129 +1,53 @@
-//! How much flowed over each path since its data plan began anew, also before this run.
+//! The file in which the clients of a host keep how much flowed over each path.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use manyways_unit::Size;
+use manyways_proto::bond::usage::{Day, PathUsage, Usage, UsageCounts};
 use serde::{Deserialize, Serialize};
 
 /// The file's name in the folder for state.
 const FILE: &str = "bond-usage.json";
-/// A file that is larger is not ours.
-const MOST: u64 = 1 << 20;
-/// Paths that are remembered.
-const PATHS: usize = 256;
+/// A file that is larger, in bytes, is not ours.
+const MAX_FILE: u64 = 1 << 20;
 
-/// A day, counted from 1970-01-01 (UTC).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Day(pub i64);
-
-/// What was counted, by path.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-struct Book {
+/// What the file holds.
+#[derive(Default, Serialize, Deserialize)]
+struct Document {
     paths: BTreeMap<String, Entry>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Entry {
-    /// The day with which counting began.
-    since: Day,
+    /// The first day that is counted, from 1970-01-01 (UTC).
+    since: i64,
     bytes: u64,
 }
 
-/// The count, in memory and in a file. Several clients of a host add to the same one.
-#[derive(Debug)]
-pub struct Usage {
-    file: Option<PathBuf>,
-    book: Book,
-    /// What is not in the file yet: the first day of its month, and bytes.
-    fresh: BTreeMap<String, (Day, u64)>,
-}
+/// Where counts are kept; nowhere without a folder.
+#[derive(Clone, Debug)]
+pub struct UsageFile(Option<PathBuf>);
 
-impl Day {
-    /// Today.
-    #[expect(clippy::disallowed_methods, reason = "data plans begin anew by the calendar")]
-    pub fn today() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(i64::try_from(since.as_secs() / 86_400).unwrap_or_default())
+impl UsageFile {
+    /// The file in this folder.
+    pub fn within(folder: Option<&Path>) -> Self {
+        Self(folder.map(|folder| folder.join(FILE)))
     }
 
-    /// The last day that was the `from_day`th of a month.
-    fn month_began(self, from_day: u8) -> Self {
-        let day = self.day_of_month();
-        let from_day = i64::from(from_day.clamp(1, 28));
-        if day >= from_day {
-            return Self(self.0 - (day - from_day));
-        }
-        let last = Self(self.0 - day);
-        Self(last.0 - (last.day_of_month() - from_day))
+    /// What it holds. A file that cannot be parsed is put aside.
+    pub(super) fn load(&self) -> Usage {
+        Usage::new(self.0.as_deref().map(read).unwrap_or_default())
     }
 
-    /// From 1 to 31 (Howard Hinnant, "chrono-compatible low-level date algorithms",
-    /// `civil_from_days`).
-    fn day_of_month(self) -> i64 {
-        let days = self.0 + 719_468;
-        let of_era = days.rem_euclid(146_097);
-        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year + year / 4 - year / 100);
-        let month = (5 * of_year + 2) / 153;
-        of_year - (153 * month + 2) / 5 + 1
-    }
-}
-
-impl Book {
-    /// Adds bytes of the month that began on `since`. Those of months before are forgotten.
-    fn add(&mut self, path: &str, since: Day, bytes: u64) {
-        if self.paths.len() >= PATHS && !self.paths.contains_key(path) {
-            return;
-        }
-        let entry = self.paths.entry(path.to_owned()).or_insert(Entry { since, bytes: 0 });
-        if entry.since < since {
-            *entry = Entry { since, bytes: 0 };
-        }
-        entry.bytes = entry.bytes.saturating_add(bytes);
-    }
-
-    fn used(&self, path: &str, since: Day) -> u64 {
-        self.paths.get(path).filter(|entry| entry.since >= since).map_or(0, |entry| entry.bytes)
-    }
-}
-
-impl Usage {
-    /// What the file in `folder` says; nothing and no file without one. One that does not read is
-    /// put aside.
-    pub fn open(folder: Option<&Path>) -> Self {
-        let file = folder.map(|folder| folder.join(FILE));
-        let book = file.as_deref().map(read).unwrap_or_default();
-        Self { file, book, fresh: BTreeMap::new() }
-    }
-
-    /// So much flowed over a path, whose month begins with that day.
-    pub fn add(&mut self, path: &str, from_day: u8, today: Day, bytes: u64) {
-        let since = today.month_began(from_day);
-        self.book.add(path, since, bytes);
-        let fresh = self.fresh.entry(path.to_owned()).or_insert((since, 0));
-        if fresh.0 < since {
-            *fresh = (since, 0);
-        }
-        fresh.1 = fresh.1.saturating_add(bytes);
-    }
-
-    /// What flowed over it this month.
-    pub fn used(&self, path: &str, from_day: u8, today: Day) -> Size {
-        Size::from_bytes(self.book.used(path, today.month_began(from_day)))
-    }
-
-    /// Writes what is new to the file.
+    /// Adds what is new.
     ///
     /// # Errors
     /// Where that fails; what is new stays new.
-    pub fn save(&mut self) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        if self.fresh.values().all(|(_, bytes)| *bytes == 0) {
+    pub(super) fn save(&self, usage: &mut Usage) -> io::Result<()> {
+        let Some(file) = &self.0 else { return Ok(()) };
+        if usage.added_to(UsageCounts::default()).is_none() {
             return Ok(());
         }
         if let Some(folder) = file.parent() {
@@ -132,15 +56,15 @@ impl Usage {
         // Held until it is written: another client may add what it has, too.
         let lock = File::create(file.with_extension("lock"))?;
         lock.lock()?;
-        let mut book = read(file);
-        for (path, (since, bytes)) in &self.fresh {
-            book.add(path, *since, *bytes);
-        }
+        let Some(counts) = usage.added_to(read(file)) else { return Ok(()) };
+        let entry = |(path, usage): (&str, PathUsage)| {
+            (path.to_owned(), Entry { since: usage.since.0, bytes: usage.bytes })
+        };
+        let document = Document { paths: counts.iter().map(entry).collect() };
         let new = file.with_extension("new");
-        fs::write(&new, serde_json::to_vec(&book)?)?;
+        fs::write(&new, serde_json::to_vec(&document)?)?;
         fs::rename(&new, file)?;
-        self.book = book;
-        self.fresh.clear();
+        usage.saved(counts);
         Ok(())
     }
 }
@@ -160,85 +84,69 @@ pub fn state_folder() -> Option<PathBuf> {
     Some(set("HOME")?.join(".local/state/manyways"))
 }
 
-fn read(file: &Path) -> Book {
+fn read(file: &Path) -> UsageCounts {
     let text = match fs::metadata(file).map(|facts| facts.len()) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Book::default(),
-        Ok(length) if length > MOST => Err(io::Error::other("it is too large")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return UsageCounts::default(),
+        Ok(length) if length > MAX_FILE => Err(io::Error::other("the file is too large")),
         _ => fs::read(file),
     };
-    let book = text.and_then(|text| Ok(serde_json::from_slice::<Book>(&text)?));
-    book.unwrap_or_else(|error| {
-        let aside = file.with_extension("broken");
-        let _ = fs::rename(file, &aside);
+    let document = text.and_then(|text| Ok(serde_json::from_slice::<Document>(&text)?));
+    let document = document.unwrap_or_else(|error| {
+        let _ = fs::rename(file, file.with_extension("broken"));
         tracing::warn!(
-            "what flowed this month is counted anew: {} does not read ({error})",
+            "the data usage of this month starts at zero: cannot parse {}: {error}",
             file.display()
         );
-        Book::default()
-    })
+        Document::default()
+    });
+    let usage = |entry: Entry| PathUsage { since: Day(entry.since), bytes: entry.bytes };
+    document.paths.into_iter().map(|(path, entry)| (path, usage(entry))).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use manyways_unit::Size;
+
     use super::*;
 
-    /// 2024-03-14: a leap year.
+    /// 2024-03-14.
     const PI_DAY: Day = Day(19_796);
-
-    #[test]
-    fn a_month_begins_on_its_day() {
-        assert_eq!(PI_DAY.day_of_month(), 14);
-        assert_eq!(Day(0).day_of_month(), 1);
-        assert_eq!(PI_DAY.month_began(1), Day(19_783));
-        assert_eq!(PI_DAY.month_began(14), PI_DAY);
-        // The 15th of February.
-        assert_eq!(PI_DAY.month_began(15), Day(19_768));
-        for day in 0..40_000 {
-            let began = Day(day).month_began(15);
-            assert_eq!(began.day_of_month(), 15, "{day}");
-            assert!((0..31).contains(&(day - began.0)), "{day}");
-        }
-    }
-
-    #[test]
-    fn a_new_month_begins_at_nothing_and_a_clock_that_jumps_back_loses_nothing() {
-        let mut usage = Usage::open(None);
-        usage.add("wwan0", 1, PI_DAY, 100);
-        usage.add("wwan0", 1, Day(PI_DAY.0 + 17), 20);
-        assert_eq!(usage.used("wwan0", 1, PI_DAY).as_bytes(), 120);
-        let april = Day(PI_DAY.0 + 18);
-        assert_eq!(usage.used("wwan0", 1, april), Size::ZERO);
-        usage.add("wwan0", 1, april, 7);
-        assert_eq!(usage.used("wwan0", 1, april).as_bytes(), 7);
-        usage.add("wwan0", 1, PI_DAY, 1);
-        assert_eq!(usage.used("wwan0", 1, april).as_bytes(), 8);
-    }
 
     #[test]
     fn two_clients_of_a_host_count_together() {
         let folder = tempfile::tempdir().unwrap();
-        let mut one = Usage::open(Some(folder.path()));
-        let mut two = Usage::open(Some(folder.path()));
+        let file = UsageFile::within(Some(folder.path()));
+        let (mut one, mut two) = (file.load(), file.load());
         one.add("wwan0", 1, PI_DAY, 100);
         two.add("wwan0", 1, PI_DAY, 50);
-        one.save().unwrap();
-        two.save().unwrap();
+        file.save(&mut one).unwrap();
+        file.save(&mut two).unwrap();
         assert_eq!(two.used("wwan0", 1, PI_DAY).as_bytes(), 150);
-        two.save().unwrap();
-        assert_eq!(Usage::open(Some(folder.path())).used("wwan0", 1, PI_DAY).as_bytes(), 150);
+        file.save(&mut two).unwrap();
+        assert_eq!(file.load().used("wwan0", 1, PI_DAY).as_bytes(), 150);
     }
 
     #[test]
-    fn a_file_that_does_not_read_is_put_aside() {
+    fn a_file_that_cannot_be_parsed_is_put_aside() {
         let folder = tempfile::tempdir().unwrap();
+        let file = UsageFile::within(Some(folder.path()));
         for broken in ["", "{", "[]", "{\"paths\":{\"a\":{\"since\":1,\"bytes\":-1}}}", "\0\0"] {
             fs::write(folder.path().join(FILE), broken).unwrap();
-            let mut usage = Usage::open(Some(folder.path()));
+            let mut usage = file.load();
             assert_eq!(usage.used("a", 1, PI_DAY), Size::ZERO);
             usage.add("a", 1, PI_DAY, 5);
-            usage.save().unwrap();
-            assert_eq!(Usage::open(Some(folder.path())).used("a", 1, PI_DAY).as_bytes(), 5);
+            file.save(&mut usage).unwrap();
+            assert_eq!(file.load().used("a", 1, PI_DAY).as_bytes(), 5);
         }
         assert!(folder.path().join("bond-usage.broken").exists());
+    }
+
+    #[test]
+    fn without_a_folder_nothing_is_kept() {
+        let file = UsageFile::within(None);
+        let mut usage = file.load();
+        usage.add("a", 1, PI_DAY, 5);
+        file.save(&mut usage).unwrap();
+        assert_eq!(usage.used("a", 1, PI_DAY).as_bytes(), 5);
     }
 }

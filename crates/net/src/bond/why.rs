@@ -1,217 +1,222 @@
-//! Why something would be carried as it would be.
+//! Why a destination would be reached as it would be: `manyways bond why`.
 
 use std::net::IpAddr;
 
+use manyways_proto::bond::egress::EgressFilter;
+use manyways_proto::bond::routing::FlowFacts;
 use manyways_proto::mux::Target;
 use manyways_proto::policy::{Decision, Explanation, Protocol};
 use manyways_sys::tproxy::WhenDead;
 use manyways_wire::HostName;
 use serde::{Deserialize, Serialize};
 
-use super::door::Door;
-use super::facts::Facts;
-use super::intake::{self, Intake};
-use super::rules::Rules;
+use super::enforcer::PolicyEnforcer;
+use super::flow_facts::new_facts;
+use super::interception_scope::{self, InterceptionScope};
 
-/// Name and version of the schema of [`Why`].
-pub const SCHEMA: &str = "manyways.bond-why/1";
+/// Name and version of the schema of [`WhyReport`].
+pub const SCHEMA: &str = "manyways.bond-why/2";
 
-/// A destination, and who wants to go there. What is not given is not known.
+/// A destination, and what is known of the application. `None` is not known, and matches no rule
+/// that asks for it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Question {
+pub struct WhyQuery {
     /// The name of the server.
     #[serde(default)]
     pub domain: Option<String>,
-    /// Its address.
+    /// The address of the server.
     #[serde(default)]
     pub address: Option<IpAddr>,
-    /// Its port.
+    /// The port of the server.
     pub port: u16,
-    /// Datagrams.
+    /// Datagrams instead of a connection.
     #[serde(default)]
-    pub udp: bool,
-    /// The program.
+    pub is_udp: bool,
+    /// The file name of the program.
     #[serde(default)]
     pub process: Option<String>,
-    /// The user's name…
+    /// The name of the user.
     #[serde(default)]
     pub user: Option<String>,
-    /// …and number.
+    /// The number of the user.
     #[serde(default)]
     pub uid: Option<u32>,
     /// The control group.
     #[serde(default)]
     pub cgroup: Option<String>,
-    /// How much has flowed.
+    /// How many bytes have flowed.
     #[serde(default)]
     pub bytes: u64,
 }
 
-/// What a policy says of it.
+/// What a policy says of a destination.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Why {
+pub struct WhyReport {
     /// [`SCHEMA`].
     pub schema: String,
     /// `bond`, `direct` or `block`.
     pub decision: String,
-    /// The rule that decides; none for the default.
+    /// The rule that decides; `None` for the default.
     pub rule: Option<String>,
-    /// What that is in words.
+    /// What the rule does, in words.
     pub action: String,
-    /// The paths that it may use.
+    /// The paths that the flow may use.
     pub paths: Vec<String>,
-    /// None of them is there.
-    pub waits: bool,
-    /// The name by which the address is known, where the question had none.
-    pub known_as: Option<String>,
+    /// None of these paths is up.
+    pub waiting_for_path: bool,
+    /// The name by which the address is known, where the query had none.
+    pub resolved_from: Option<String>,
     /// What each rule says that was asked.
     pub steps: Vec<WhyStep>,
-    /// Why applications that know nothing of the client get there without it. All else is then
-    /// about those that ask it as a proxy.
+    /// Why the destination is reached directly by applications that do not use the proxy. All else
+    /// is then about those that do.
     #[serde(default)]
-    pub not_taken_in: Option<String>,
-    /// Applications may ask it as a proxy.
+    pub not_intercepted: Option<String>,
+    /// The client is a proxy that applications may use.
     #[serde(default)]
     pub has_proxy: bool,
-    /// What has to be so for it to be taken in, where the question does not say it.
+    /// What has to be true for the flow to be intercepted, where the query does not tell.
     #[serde(default)]
-    pub taken_in_if: Option<String>,
-    /// Why the gateway does not go there, unless it was told to.
+    pub intercepted_if: Option<String>,
+    /// Why the gateway refuses the destination by default.
     #[serde(default)]
     pub gateway_refuses: Option<String>,
-    /// What becomes of all traffic, as no network leads to the gateway.
+    /// What becomes of all traffic while no network leads to the gateway; `None` while one does.
     #[serde(default)]
-    pub cut_off: Option<String>,
-}
-
-/// How applications get to a client.
-#[derive(Clone, Copy, Debug)]
-pub struct Entrances<'a> {
-    /// What is taken in without its knowing, once there are rules for it…
-    pub intake: Option<&'a Intake>,
-    /// …and whether there will be any.
-    pub takes_in: bool,
-    /// Applications may ask it as a proxy.
-    pub has_proxy: bool,
-}
-
-impl Entrances<'_> {
-    /// Why nothing brings this to the client, in words; none where something does, or may.
-    fn lacks(&self, question: &Question) -> Option<String> {
-        let words = match self.intake {
-            Some(intake) => return intake.lacks(question),
-            None if self.takes_in => "nothing is before the gateway has answered",
-            None if self.has_proxy => return None,
-            None => "nothing is, and there is no proxy to ask: see --intercept and --socks",
-        };
-        Some(words.to_owned())
-    }
-
-    /// What becomes of traffic while no network leads to the gateway.
-    fn without_networks(&self) -> String {
-        let taken = match self.intake.map(|intake| &intake.rules) {
-            Some(rules) => {
-                let (fate, option) = match rules.when_dead {
-                    WhenDead::Open => ("goes directly", "open"),
-                    WhenDead::Closed => ("is refused", "closed"),
-                };
-                let patience = rules.patience;
-                Some(format!(
-                    "what is taken in {fate} after some {patience} of that (--when-dead {option})"
-                ))
-            }
-            None => self.takes_in.then(|| "nothing is taken in before one does".to_owned()),
-        };
-        let asked = self.has_proxy.then(|| "what asks the proxy waits".to_owned());
-        let fates: Vec<String> = taken.into_iter().chain(asked).collect();
-        match fates.is_empty() {
-            true => "no network leads to the gateway".to_owned(),
-            false => format!("no network leads to the gateway: {}", fates.join(", and ")),
-        }
-    }
-}
-
-/// Why a gateway does not go there unless it was told to, in words; none where it does, or may.
-fn gateway_refuses(question: &Question) -> Option<String> {
-    let address = intake::address(question)?;
-    let refused = || format!("the gateway refuses {address}, unless its --open names it");
-    (!Door::default().lets(&[], address)).then(refused)
+    pub no_path_action: Option<String>,
 }
 
 /// What one rule says.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WhyStep {
-    /// Its name.
+    /// The name of the rule.
     pub rule: String,
-    /// Its line in the file.
+    /// The line of the rule in the file.
     pub line: usize,
-    /// Whether it matches.
+    /// Whether the rule matches.
     pub matched: bool,
-    /// What speaks for it, or the first thing that speaks against it.
-    pub why: String,
+    /// What makes it match, or the first thing that does not.
+    pub reason: String,
 }
 
-impl Rules {
-    /// What becomes of traffic, in words, as no network leads to the gateway; none where one does.
-    pub fn cut_off(&self, entrances: Entrances<'_>) -> Option<String> {
-        (!self.client().is_connected()).then(|| entrances.without_networks())
+/// How applications get to a client.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryPoints<'a> {
+    /// What is intercepted; `None` while no rules of the kernel are installed.
+    pub interception: Option<&'a InterceptionScope>,
+    /// Whether rules of the kernel are or will be installed.
+    pub intercepts: bool,
+    /// The client is a proxy that applications may use.
+    pub has_proxy: bool,
+}
+
+impl EntryPoints<'_> {
+    /// Why nothing brings this flow to the client; `None` where something does, or may.
+    fn not_intercepted_reason(&self, query: &WhyQuery) -> Option<String> {
+        let words = match self.interception {
+            Some(scope) => return scope.not_intercepted_reason(query),
+            None if self.intercepts => "nothing is before the gateway has answered",
+            None if self.has_proxy => return None,
+            None => "nothing is, and there is no proxy: see --intercept and --socks",
+        };
+        Some(words.to_owned())
+    }
+
+    /// What becomes of traffic while no network leads to the gateway.
+    fn no_path_action(&self) -> String {
+        let intercepted = match self.interception.map(|scope| &scope.rules) {
+            Some(rules) => {
+                let (action, option) = match rules.when_dead {
+                    WhenDead::Open => ("goes directly", "open"),
+                    WhenDead::Closed => ("is refused", "closed"),
+                };
+                let patience = rules.patience;
+                Some(format!(
+                    "intercepted traffic {action} after {patience} without one (--fail-mode \
+                     {option})"
+                ))
+            }
+            None => self.intercepts.then(|| "nothing is intercepted before one does".to_owned()),
+        };
+        let proxied = self.has_proxy.then(|| "connections to the proxy wait".to_owned());
+        let actions: Vec<String> = intercepted.into_iter().chain(proxied).collect();
+        match actions.is_empty() {
+            true => "no network leads to the gateway".to_owned(),
+            false => format!("no network leads to the gateway: {}", actions.join(", and ")),
+        }
+    }
+}
+
+/// Why a gateway refuses a destination by default; `None` where it does not, or may not.
+fn gateway_refuses(query: &WhyQuery) -> Option<String> {
+    let address = interception_scope::query_address(query)?;
+    let reason = || format!("the gateway refuses {address}, unless its --permit names it");
+    (!EgressFilter::default().permits(&[], address)).then(reason)
+}
+
+impl PolicyEnforcer {
+    /// What becomes of traffic while no network leads to the gateway; `None` while one does.
+    pub fn no_path_action(&self, entry_points: EntryPoints<'_>) -> Option<String> {
+        (!self.client().is_connected()).then(|| entry_points.no_path_action())
     }
 
     /// What the policy says of a destination now.
-    pub fn why(&self, question: &Question, entrances: Entrances<'_>) -> Why {
-        let known_as = match (question.address, &question.domain) {
+    pub fn why(&self, query: &WhyQuery, entry_points: EntryPoints<'_>) -> WhyReport {
+        let resolved_from = match (query.address, &query.domain) {
             (Some(address), None) => self.name_of(address),
             _ => None,
         };
-        let protocol = if question.udp { Protocol::Udp } else { Protocol::Tcp };
-        let domain = question.domain.as_ref().and_then(|name| HostName::parse(name.as_bytes()));
-        let to = match question.address {
-            Some(address) => Target::Address(address, question.port),
-            None => Target::Name(question.domain.clone().unwrap_or_default(), question.port),
+        let protocol = if query.is_udp { Protocol::Udp } else { Protocol::Tcp };
+        let domain = query.domain.as_ref().and_then(|name| HostName::parse(name.as_bytes()));
+        let domain = domain.as_ref().or(resolved_from.as_ref());
+        let destination = match query.address {
+            Some(address) => Target::Address(address, query.port),
+            None => Target::Name(query.domain.clone().unwrap_or_default(), query.port),
         };
-        let facts = Facts {
-            domain: domain.or(known_as.clone()),
-            process: question.process.clone(),
-            uid: question.uid,
-            user: question.user.clone(),
-            cgroup: question.cgroup.clone(),
-            ..Facts::new(protocol, to)
+        let facts = FlowFacts {
+            domain: domain.map(|name| name.as_str().to_owned()),
+            process: query.process.clone(),
+            uid: query.uid,
+            user: query.user.clone(),
+            cgroup: query.cgroup.clone(),
+            ..new_facts(protocol, destination)
         };
-        let explanation = self.with_engine(|engine| engine.explain(&facts.flow(question.bytes)));
+        let explanation = self.table().explain(&facts.attributes(query.bytes));
         let Explanation { decision, rule, action, steps, waits } = explanation;
-        let not_taken_in = entrances.lacks(question);
-        let depends = || entrances.intake.and_then(|intake| intake.depends(question));
+        let not_intercepted = entry_points.not_intercepted_reason(query);
+        let condition =
+            || entry_points.interception.and_then(|scope| scope.interception_condition(query));
         let (decision, paths) = match decision {
             Decision::Bond(treatment) => {
-                let views = self.views().into_iter();
-                let may = views.filter(|view| treatment.paths.has(view.facts.id));
-                ("bond", may.map(|view| view.facts.name).collect())
+                let paths = self.paths().into_iter();
+                let allowed = paths.filter(|path| treatment.paths.has(path.facts.id));
+                ("bond", allowed.map(|path| path.facts.name).collect())
             }
             Decision::Direct => ("direct", Vec::new()),
             Decision::Block => ("block", Vec::new()),
         };
-        Why {
+        WhyReport {
             schema: SCHEMA.to_owned(),
             decision: decision.to_owned(),
             rule,
             action,
             paths,
-            waits,
-            known_as: known_as.map(|name| name.to_string()),
+            waiting_for_path: waits,
+            resolved_from: resolved_from.map(|name| name.to_string()),
             steps: steps
                 .into_iter()
                 .map(|step| WhyStep {
                     rule: step.rule,
                     line: step.line,
                     matched: step.matched,
-                    why: step.why,
+                    reason: step.why,
                 })
                 .collect(),
-            taken_in_if: if not_taken_in.is_none() { depends() } else { None },
-            not_taken_in,
-            has_proxy: entrances.has_proxy,
-            gateway_refuses: gateway_refuses(question).filter(|_| decision == "bond"),
-            cut_off: self.cut_off(entrances),
+            intercepted_if: if not_intercepted.is_none() { condition() } else { None },
+            not_intercepted,
+            has_proxy: entry_points.has_proxy,
+            gateway_refuses: gateway_refuses(query).filter(|_| decision == "bond"),
+            no_path_action: self.no_path_action(entry_points),
         }
     }
 }
@@ -221,32 +226,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_nothing_in_says_so_unless_a_proxy_may_be_asked() {
-        let entrances = |takes_in, has_proxy| Entrances { intake: None, takes_in, has_proxy };
-        let lacks = |takes_in, has_proxy| {
-            entrances(takes_in, has_proxy).lacks(&Question::default()).unwrap_or_default()
+    fn a_client_that_intercepts_nothing_tells_it_unless_it_is_a_proxy() {
+        let entry_points =
+            |intercepts, has_proxy| EntryPoints { interception: None, intercepts, has_proxy };
+        let reason = |intercepts, has_proxy| {
+            let reason =
+                entry_points(intercepts, has_proxy).not_intercepted_reason(&WhyQuery::default());
+            reason.unwrap_or_default()
         };
-        assert!(lacks(false, false).starts_with("nothing is, and there is no proxy"));
-        assert_eq!(lacks(false, true), "");
-        assert_eq!(lacks(true, true), "nothing is before the gateway has answered");
+        assert!(reason(false, false).starts_with("nothing is, and there is no proxy"));
+        assert_eq!(reason(false, true), "");
+        assert_eq!(reason(true, true), "nothing is before the gateway has answered");
         assert_eq!(
-            entrances(false, true).without_networks(),
-            "no network leads to the gateway: what asks the proxy waits"
+            entry_points(false, true).no_path_action(),
+            "no network leads to the gateway: connections to the proxy wait"
         );
-        assert_eq!(entrances(false, false).without_networks(), "no network leads to the gateway");
+        let nothing = entry_points(false, false).no_path_action();
+        assert_eq!(nothing, "no network leads to the gateway");
     }
 
     #[test]
-    fn a_gateway_refuses_by_itself_what_is_not_of_the_internet() {
+    fn a_gateway_refuses_by_default_what_is_not_of_the_internet() {
         let to = |address: &str| {
             let address = address.parse().ok();
-            gateway_refuses(&Question { address, ..Question::default() })
+            gateway_refuses(&WhyQuery { address, ..WhyQuery::default() })
         };
-        let words = "the gateway refuses 10.1.2.3, unless its --open names it";
+        let words = "the gateway refuses 10.1.2.3, unless its --permit names it";
         assert_eq!(to("10.1.2.3").as_deref(), Some(words));
         assert_eq!(to("93.184.216.34"), None);
         let named = |name: &str| {
-            gateway_refuses(&Question { domain: Some(name.to_owned()), ..Question::default() })
+            gateway_refuses(&WhyQuery { domain: Some(name.to_owned()), ..WhyQuery::default() })
         };
         assert!(named("localhost").is_some() && named("www.example.com").is_none());
     }

@@ -28,7 +28,7 @@ use self::bond::Said;
 pub use self::bond::{Bond, BondError};
 pub use self::exec::{Ended, Exec, How};
 pub use self::source::{OpenError, Source, Watch};
-use crate::bond::hold::Told;
+use crate::bond::delay_gate::GateEvent;
 
 /// Interval of checks whether an interface is up and exists.
 const TICK: Span = Span::from_secs(1);
@@ -302,19 +302,19 @@ impl<P: Policy> Pump<'_, P> {
     fn said(&mut self, now: Time, said: Said) -> Result<(), Fault> {
         match said {
             Said::Back => self.tell(now, &Event::Bond { is_there: true }),
-            Said::Told(Told::Begins { waits }) => {
+            Said::Told(GateEvent::Started { is_delayed: waits }) => {
                 if !waits {
                     self.outcome.delays.push(Span::ZERO);
                 }
                 let hold = self.controller.begins(now, waits);
                 hold.map_or(Ok(()), |hold| self.tell(now, &Event::Hold(hold)))
             }
-            Said::Told(Told::Passes { seconds }) => {
+            Said::Told(GateEvent::Released { waited_seconds: seconds }) => {
                 let waited = Span::from_secs_f64(seconds);
                 self.outcome.delays.push(waited);
                 self.tell(now, &Event::Pass(waited))
             }
-            Said::Told(Told::GivesUp) => {
+            Said::Told(GateEvent::Abandoned) => {
                 self.outcome.given_up += 1;
                 Ok(())
             }

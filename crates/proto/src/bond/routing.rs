@@ -9,6 +9,7 @@
 mod labels;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 use manyways_unit::{Size, Span, Time};
 
@@ -128,6 +129,8 @@ pub struct AppFlow {
     pub routing: Routing,
     /// How it is carried.
     pub carriage: Carriage,
+    /// The application's end of its socket, and the end that it talks to.
+    pub socket: (SocketAddr, SocketAddr),
     /// When it began.
     pub since: Time,
     /// What the application sent, where it is not a stream.
@@ -241,7 +244,12 @@ impl FlowTable {
     }
 
     /// A flow begins, which is not decided about yet.
-    pub fn begin(&mut self, now: Time, facts: FlowFacts) -> AppFlowId {
+    pub fn begin(
+        &mut self,
+        now: Time,
+        facts: FlowFacts,
+        socket: (SocketAddr, SocketAddr),
+    ) -> AppFlowId {
         let id = AppFlowId(self.next_id);
         self.next_id += 1;
         let flow = AppFlow {
@@ -250,6 +258,7 @@ impl FlowTable {
             // No door is open before the policy opens it.
             routing: Routing::Block,
             carriage: Carriage::None,
+            socket,
             since: now,
             up_bytes: 0,
             down_bytes: 0,

@@ -642,6 +642,21 @@ impl fmt::Display for Target {
     }
 }
 
+impl fmt::Display for ResetCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Aborted => "connection aborted",
+            Self::Refused => "connection refused",
+            Self::Unreachable => "no route to the server",
+            Self::Timeout => "no answer in time",
+            Self::NoName => "name not resolved",
+            Self::Forbidden => "destination not permitted",
+            Self::Limit => "limit reached",
+            Self::Gone => "session ended",
+        })
+    }
+}
+
 impl ResetCode {
     const ALL: [Self; 8] = [
         Self::Aborted,

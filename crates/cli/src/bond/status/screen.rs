@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use manyways_net::bond::gateway::GatewayStatus;
-use manyways_net::bond::status::{PathStatus, ShareStatus, Status, StreamStatus, Totals};
+use manyways_net::bond::gateway_status::GatewayStatus;
+use manyways_net::bond::status::{PathBytesStatus, PathStatus, Status, StreamStatus, Totals};
 use manyways_unit::human::{counted, printable, quoted};
 use manyways_unit::{Size, Span};
 
@@ -21,13 +21,14 @@ pub fn client(status: &Status) -> String {
         text,
         "manyways bond `{}`, up {}, {policy}",
         printable(&status.name),
-        duration(status.seconds)
+        duration(status.uptime_seconds)
     );
-    if let Some(words) = &status.cut_off {
+    if let Some(words) = &status.no_path_action {
         let _ = writeln!(text, "{}", printable(words));
     }
     text.push('\n');
-    let head = ["PATH", "KIND", "STATE", "CARRIER", "DOWN", "UP", "OFFERS", "RTT", "LOSS", "QUEUE"];
+    let head =
+        ["PATH", "KIND", "STATE", "CARRIER", "DOWN", "UP", "CAPACITY", "RTT", "LOSS", "QUEUE"];
     let paths = columns(head, status.paths.iter().map(path));
     let _ = writeln!(text, "{}", paths.join("\n"));
     if !status.paths.is_empty() {
@@ -42,9 +43,10 @@ pub fn client(status: &Status) -> String {
     if !streams.is_empty() {
         text.push('\n');
         // One line would be too long.
-        let head = ["TO", "APPLICATION", "DOWN", "UP", "AGE"];
+        let head = ["DESTINATION", "APPLICATION", "DOWN", "UP", "AGE"];
         let first = columns(head, streams.iter().map(|one| stream(one)));
-        let second = columns(["RULE", "HOW", "SHARES"], streams.iter().map(|one| decided(one)));
+        let second =
+            columns(["RULE", "SCHEDULER", "SHARES"], streams.iter().map(|one| decided(one)));
         for (first, second) in first.iter().zip(second) {
             let _ = writeln!(text, "{first}\n  {second}");
         }
@@ -86,7 +88,7 @@ fn path(path: &PathStatus) -> [String; 10] {
         path.carrier.clone().unwrap_or_else(unknown),
         megabits(path.down_bps),
         megabits(path.up_bps),
-        path.offered_bps.map_or_else(unknown, megabits),
+        path.capacity_bps.map_or_else(unknown, megabits),
         path.rtt_seconds.map_or_else(unknown, millis),
         path.loss.map_or_else(unknown, |loss| format!("{:.1} %", loss * 100.0)),
         bytes(path.queue_bytes + path.in_flight_bytes),
@@ -96,9 +98,9 @@ fn path(path: &PathStatus) -> [String; 10] {
 /// What a network carried, and what is to be known of its cost: `lte 888 KB (metered, 999 MB left)`.
 fn month(path: &PathStatus) -> String {
     let metered = path.metered.then(|| "metered".to_owned());
-    let left = path.left_bytes.map(|left| format!("{} left", bytes(left)));
+    let left = path.plan_remaining_bytes.map(|left| format!("{} left", bytes(left)));
     let cost: Vec<String> = metered.into_iter().chain(left).collect();
-    let carried = format!("{} {}", path.name, bytes(path.month_bytes));
+    let carried = format!("{} {}", path.name, bytes(path.plan_used_bytes));
     if cost.is_empty() { carried } else { format!("{carried} ({})", cost.join(", ")) }
 }
 
@@ -106,11 +108,11 @@ fn month(path: &PathStatus) -> String {
 fn stream(stream: &StreamStatus) -> [String; 5] {
     let to = match &stream.domain {
         // The port stands behind the last colon.
-        Some(domain) => match stream.to.rsplit_once(':') {
+        Some(domain) => match stream.destination.rsplit_once(':') {
             Some((_, port)) => format!("{domain}:{port}"),
             None => domain.clone(),
         },
-        None => stream.to.clone(),
+        None => stream.destination.clone(),
     };
     let application = |name: &str| cut(quoted(name), WIDEST_APPLICATION);
     [
@@ -118,14 +120,14 @@ fn stream(stream: &StreamStatus) -> [String; 5] {
         stream.process.as_deref().map_or_else(unknown, application),
         bytes(stream.down_bytes),
         bytes(stream.up_bytes),
-        duration(stream.seconds),
+        duration(stream.age_seconds),
     ]
 }
 
 /// What becomes of it, and who says so.
 fn decided(stream: &StreamStatus) -> [String; 3] {
-    let how = match (&stream.scheduler, stream.waits) {
-        _ if stream.held => "held back".to_owned(),
+    let how = match (&stream.scheduler, stream.waiting_for_path) {
+        _ if stream.delayed => "delayed".to_owned(),
         (_, true) => "waits for a path".to_owned(),
         (Some(scheduler), _) => scheduler.clone(),
         (None, _) => stream.decision.clone(),
@@ -136,7 +138,7 @@ fn decided(stream: &StreamStatus) -> [String; 3] {
 
 /// Which path carried how much of it: `wifi 90 %, lte 10 %`.
 fn shares(stream: &StreamStatus) -> String {
-    let sum = |share: &ShareStatus| share.sent_bytes + share.received_bytes;
+    let sum = |share: &PathBytesStatus| share.sent_bytes + share.received_bytes;
     let all: u64 = stream.paths.values().map(sum).sum();
     if all == 0 {
         return String::new();
@@ -155,7 +157,7 @@ fn totals(totals: &Totals) -> String {
         bytes(totals.reinjected_bytes),
         bytes(totals.spurious_bytes),
         bytes(totals.received_bytes),
-        bytes(totals.repeated_bytes),
+        bytes(totals.duplicate_bytes),
         bytes(totals.header_bytes),
         counted(totals.dropped_datagrams as usize, "datagram"),
     )
@@ -235,21 +237,21 @@ mod tests {
         StreamStatus {
             stream: Some(3),
             protocol: "tcp".into(),
-            to: "[2001:db8::1]:443".into(),
+            destination: "[2001:db8::1]:443".into(),
             domain: Some("www.example.com".into()),
             process: Some("fire\x1bfox".into()),
             user: None,
             rule: None,
             decision: "bond".into(),
             scheduler: Some("buffer-aware".into()),
-            waits: false,
-            held: false,
-            seconds: 130.0,
+            waiting_for_path: false,
+            delayed: false,
+            age_seconds: 130.0,
             up_bytes: 1_234,
             down_bytes: 9_876_543,
             paths: [("wifi", 900), ("lte", 100)]
                 .map(|(name, received_bytes)| {
-                    (name.to_owned(), ShareStatus { sent_bytes: 0, received_bytes })
+                    (name.to_owned(), PathBytesStatus { sent_bytes: 0, received_bytes })
                 })
                 .into(),
         }
@@ -264,7 +266,7 @@ mod tests {
             metered: true,
             down_bps: 123_456_789,
             up_bps: 34_100,
-            offered_bps: Some(19_250_000),
+            capacity_bps: Some(19_250_000),
             load: None,
             rtt_seconds: Some(0.140),
             loss: Some(0.012),
@@ -272,8 +274,8 @@ mod tests {
             in_flight_bytes: 0,
             received_bytes: 0,
             sent_bytes: 0,
-            month_bytes: 888_123,
-            left_bytes: Some(999_123_456),
+            plan_used_bytes: 888_123,
+            plan_remaining_bytes: Some(999_123_456),
         }
     }
 
@@ -284,9 +286,9 @@ mod tests {
             schema: String::new(),
             name: "default".into(),
             version: String::new(),
-            seconds: 4.0,
+            uptime_seconds: 4.0,
             policy: None,
-            cut_off: None,
+            no_path_action: None,
             paths: vec![wlan(), PathStatus { name: "wwan0".into(), carrier: None, ..wlan() }],
             stream_count: 2,
             streams,
@@ -301,8 +303,8 @@ mod tests {
         assert_eq!(path(&wlan())[..8], cells);
         assert!(text.contains("\nwwan0   cellular  suspect  -        123 "), "{text}");
         assert_eq!(month(&wlan()), "wlp3s0 888 KB (metered, 999 MB left)");
-        let cut_off = Some("no network leads to the gateway".to_owned());
-        let text = client(&Status { cut_off, ..status });
+        let no_path_action = Some("no network leads to the gateway".to_owned());
+        let text = client(&Status { no_path_action, ..status });
         assert!(text.contains("no policy\nno network leads to the gateway\n\nPATH"), "{text}");
     }
 
@@ -323,9 +325,12 @@ mod tests {
 
     #[test]
     fn one_that_waits_says_so() {
-        assert_eq!(decided(&StreamStatus { waits: true, ..one() })[1], "waits for a path");
-        let held = StreamStatus { held: true, waits: true, ..one() };
-        assert_eq!(decided(&held)[1], "held back");
+        assert_eq!(
+            decided(&StreamStatus { waiting_for_path: true, ..one() })[1],
+            "waits for a path"
+        );
+        let delayed = StreamStatus { delayed: true, waiting_for_path: true, ..one() };
+        assert_eq!(decided(&delayed)[1], "delayed");
     }
 
     #[test]

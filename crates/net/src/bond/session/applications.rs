@@ -1,4 +1,4 @@
-//! The sockets of applications, and the streams that they are.
+//! The sockets of applications, or of the servers that they connect to: one for each stream.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use manyways_proto::bond::rate_limit::Direction;
 use manyways_proto::mux::{Input, ResetCode, StreamId, Target};
 use manyways_unit::Time;
 use socket2::SockRef;
@@ -14,48 +15,51 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::{Event, Handle, Session};
+use super::{Session, SessionEvent, SessionHandle};
 use crate::bond::carrier::Chunk;
-use crate::bond::limit::{Limit, Way};
+use crate::bond::rate_limit::SharedRateLimit;
 
-/// A socket is read in pieces of this at most.
-const READ: usize = 64 << 10;
-/// One that takes nothing keeps so much of what came at most in one write.
-const WRITES: usize = 32;
+/// One read takes this many bytes at most.
+const READ_CHUNK: usize = 64 << 10;
+/// One write takes this many pieces at most.
+const MAX_WRITE_SLICES: usize = 32;
 
-/// An application's end of a stream.
-pub(super) struct Application {
-    /// None while it is being connected.
+/// The socket of a stream.
+pub(super) struct StreamSocket {
+    /// `None` while it is being connected.
     pub(super) socket: Option<Rc<TcpStream>>,
-    /// What came and was not taken.
-    pub(super) outbox: VecDeque<Bytes>,
-    /// The peer has nothing more to write.
-    pub(super) finished: bool,
+    /// What came and is not written to the socket.
+    pub(super) unwritten: VecDeque<Bytes>,
+    /// The peer has nothing more to send.
+    pub(super) peer_finished: bool,
+    /// The socket is read when it has something.
     pub(super) reads: bool,
-    pub(super) blocked: bool,
-    /// It waits for the session's limit, to write or to be read.
-    pub(super) held: [bool; 2],
+    /// The socket takes no more.
+    pub(super) is_blocked: bool,
+    /// It waits for the session's rate limit, by direction.
+    pub(super) rate_limited: [bool; 2],
     pub(super) wake: Rc<Notify>,
     pub(super) task: Option<AbortHandle>,
 }
 
-impl Application {
+impl StreamSocket {
     pub(super) fn new() -> Self {
         Self {
             socket: None,
-            outbox: VecDeque::new(),
-            finished: false,
+            unwritten: VecDeque::new(),
+            peer_finished: false,
             reads: true,
-            blocked: false,
-            held: [false; 2],
+            is_blocked: false,
+            rate_limited: [false; 2],
             wake: Rc::new(Notify::new()),
             task: None,
         }
     }
 }
 
-impl Handle {
-    /// An application's connection becomes a stream. `first` was read of it already.
+impl SessionHandle {
+    /// An application's connection becomes a stream. `first` was read already. Returns the stream, and
+    /// its number among all of the client.
     pub(in crate::bond) fn open(
         &self,
         socket: TcpStream,
@@ -66,10 +70,10 @@ impl Handle {
         let (stream, number) = self.with(|session| {
             let stream = StreamId(session.next_stream);
             session.next_stream += 1;
-            let number = session.tally.begin(stream);
-            session.tally.wrote(stream, first.len());
+            let number = session.counters.begin(stream);
+            session.counters.on_written(stream, first.len());
             let now = session.clock.now();
-            let application = Application::new();
+            let application = StreamSocket::new();
             session.applications.insert(stream, application);
             session.mux.handle(now, Input::Open { stream, label, target });
             if !first.is_empty() {
@@ -77,12 +81,12 @@ impl Handle {
             }
             (stream, number)
         });
-        self.adopt(stream, socket);
+        self.attach_socket(stream, socket);
         (stream, number)
     }
 
-    /// The connection that a stream is for.
-    pub(in crate::bond) fn adopt(&self, id: StreamId, socket: TcpStream) {
+    /// The connection of a stream.
+    pub(in crate::bond) fn attach_socket(&self, id: StreamId, socket: TcpStream) {
         let _ = socket.set_nodelay(true);
         let socket = Rc::new(socket);
         let wake = self.with(|session| {
@@ -90,7 +94,7 @@ impl Handle {
             application.socket = Some(Rc::clone(&socket));
             Some(Rc::clone(&application.wake))
         });
-        // It was reset meanwhile.
+        // The stream was reset meanwhile.
         let Some(wake) = wake else { return };
         let handle = Rc::downgrade(&self.0);
         let task = tokio::task::spawn_local(async move {
@@ -98,7 +102,7 @@ impl Handle {
                 let Some(session) = handle.upgrade() else { return };
                 let interest = session.borrow().applications.get(&id).and_then(|application| {
                     let reads = application.reads.then_some(Interest::READABLE);
-                    let writes = application.blocked.then_some(Interest::WRITABLE);
+                    let writes = application.is_blocked.then_some(Interest::WRITABLE);
                     match (reads, writes) {
                         (Some(reads), Some(writes)) => Some(reads | writes),
                         (reads, writes) => reads.or(writes),
@@ -126,13 +130,13 @@ impl Handle {
         });
     }
 
-    /// The connection that a stream is for does not come about.
+    /// The connection of a stream failed.
     pub(in crate::bond) fn refuse(&self, stream: StreamId, code: ResetCode) {
         self.with(|session| session.applications.remove(&stream));
         self.handle(Input::Reset { stream, code });
     }
 
-    /// Ends a stream; the application is told that it ended badly.
+    /// Ends a stream. The application gets a reset.
     pub(in crate::bond) fn end(&self, stream: StreamId) {
         self.with(|session| {
             session.abort(stream);
@@ -146,7 +150,7 @@ impl Session {
         let Ok(ready) = ready else { return self.abort(id) };
         if ready.is_writable() || ready.is_write_closed() {
             if let Some(application) = self.applications.get_mut(&id) {
-                application.blocked = false;
+                application.is_blocked = false;
             }
             self.write_out(id);
         }
@@ -163,17 +167,18 @@ impl Session {
             return;
         };
         let appetite = self.mux.appetite(id);
-        let is_limited = is_limited(self.limit.as_ref(), Way::Down);
+        let is_limited = is_limited(self.limit.as_ref(), Direction::Down);
         if appetite == 0 || is_limited {
             application.reads = false;
             if is_limited {
-                self.hold(Way::Down, id);
+                self.queue_for_limit(Direction::Down, id);
             }
             return;
         }
-        let most = appetite.min(READ).min(self.limit.as_ref().map_or(READ, Limit::piece));
-        if self.scratch.capacity() - self.scratch.len() < most.min(READ / 4) {
-            self.scratch.reserve(READ);
+        let most = self.limit.as_ref().map_or(READ_CHUNK, SharedRateLimit::max_chunk);
+        let most = appetite.min(READ_CHUNK).min(most);
+        if self.scratch.capacity() - self.scratch.len() < most.min(READ_CHUNK / 4) {
+            self.scratch.reserve(READ_CHUNK);
         }
         let mut limited = bytes::BufMut::limit(&mut self.scratch, most);
         match socket.try_read_buf(&mut limited) {
@@ -184,58 +189,58 @@ impl Session {
             Ok(count) => {
                 let data = Chunk(self.scratch.split().freeze());
                 if let Some(limit) = &self.limit {
-                    limit.charge(Way::Down, count);
+                    limit.charge(Direction::Down, count);
                 }
-                let due = self.tally.wrote(id, count);
+                let due = self.counters.on_written(id, count);
                 self.mux.handle(now, Input::Write { stream: id, data });
-                self.tell_reached(due);
+                self.notify_threshold(due);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => self.abort(id),
         }
     }
 
-    /// The application is gone.
+    /// The connection is broken.
     pub(super) fn abort(&mut self, id: StreamId) {
         let now = self.clock.now();
         self.mux.handle(now, Input::Reset { stream: id, code: ResetCode::Aborted });
-        self.forget(id, true);
+        self.close_application(id, true);
     }
 
-    /// Gives the application what came for it.
+    /// Writes to the socket what came for it.
     pub(super) fn write_out(&mut self, id: StreamId) {
         let now = self.clock.now();
         let Some(application) = self.applications.get_mut(&id) else { return };
         let Some(socket) = application.socket.clone() else { return };
         let mut taken = 0;
         let mut broken = false;
-        let mut holds = false;
-        while !application.outbox.is_empty() {
-            holds = is_limited(self.limit.as_ref(), Way::Up);
-            if holds {
+        let mut is_limited = false;
+        while !application.unwritten.is_empty() {
+            is_limited = self::is_limited(self.limit.as_ref(), Direction::Up);
+            if is_limited {
                 break;
             }
-            let piece = self.limit.as_ref().map_or(usize::MAX, Limit::piece);
-            let slices: Vec<io::IoSlice<'_>> = slices(&application.outbox, piece);
+            let piece = self.limit.as_ref().map_or(usize::MAX, SharedRateLimit::max_chunk);
+            let slices: Vec<io::IoSlice<'_>> = slices(&application.unwritten, piece);
             match socket.try_write_vectored(&slices) {
                 Ok(mut count) => {
                     if let Some(limit) = &self.limit {
-                        limit.charge(Way::Up, count);
+                        limit.charge(Direction::Up, count);
                     }
                     taken += count as u64;
                     while count > 0
-                        && let Some(first) = application.outbox.front_mut()
+                        && let Some(first) = application.unwritten.front_mut()
                     {
                         let part = count.min(first.len());
                         first.advance(part);
                         count -= part;
                         if first.is_empty() {
-                            application.outbox.pop_front();
+                            application.unwritten.pop_front();
                         }
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    application.blocked = true;
+                    application.is_blocked = true;
                     application.wake.notify_one();
                     break;
                 }
@@ -251,37 +256,37 @@ impl Session {
         if broken {
             return self.abort(id);
         }
-        if holds {
-            self.hold(Way::Up, id);
+        if is_limited {
+            self.queue_for_limit(Direction::Up, id);
         }
         let Some(application) = self.applications.get_mut(&id) else { return };
-        if application.finished && application.outbox.is_empty() {
+        if application.peer_finished && application.unwritten.is_empty() {
             let _ = SockRef::from(&*socket).shutdown(std::net::Shutdown::Write);
         }
     }
 
-    /// An application waits for the session's limit.
-    fn hold(&mut self, way: Way, id: StreamId) {
+    /// A stream waits for the session's rate limit.
+    fn queue_for_limit(&mut self, direction: Direction, id: StreamId) {
         if let Some(application) = self.applications.get_mut(&id)
-            && !std::mem::replace(&mut application.held[way as usize], true)
+            && !std::mem::replace(&mut application.rate_limited[direction as usize], true)
         {
-            self.held[way as usize].push_back(id);
+            self.rate_limited[direction as usize].push_back(id);
         }
     }
 
-    /// Those that waited for the session's limit go on, as far as it lets them, one after the other.
-    pub(super) fn resume(&mut self) {
-        for way in [Way::Up, Way::Down] {
-            for _ in 0..self.held[way as usize].len() {
-                if is_limited(self.limit.as_ref(), way) {
+    /// Streams that waited for the session's rate limit go on, as far as it permits, in turns.
+    pub(super) fn resume_limited(&mut self) {
+        for direction in [Direction::Up, Direction::Down] {
+            for _ in 0..self.rate_limited[direction as usize].len() {
+                if is_limited(self.limit.as_ref(), direction) {
                     break;
                 }
-                let Some(id) = self.held[way as usize].pop_front() else { break };
+                let Some(id) = self.rate_limited[direction as usize].pop_front() else { break };
                 let Some(application) = self.applications.get_mut(&id) else { continue };
-                application.held[way as usize] = false;
-                match way {
-                    Way::Up => self.write_out(id),
-                    Way::Down => {
+                application.rate_limited[direction as usize] = false;
+                match direction {
+                    Direction::Up => self.write_out(id),
+                    Direction::Down => {
                         application.reads = true;
                         application.wake.notify_one();
                         self.read_in(id);
@@ -291,48 +296,48 @@ impl Session {
         }
     }
 
-    /// When some of those that wait for the session's limit may go on.
-    pub(super) fn resumes_at(&self, now: Time) -> Option<Time> {
+    /// When streams that wait for the session's rate limit may go on.
+    pub(super) fn limit_wakeup(&self, now: Time) -> Option<Time> {
         let limit = self.limit.as_ref()?;
-        let ways = [Way::Up, Way::Down].into_iter();
-        let waits = ways.filter(|way| !self.held[*way as usize].is_empty());
-        waits.map(|way| now + limit.wait(way).unwrap_or_default()).min()
+        let directions = [Direction::Up, Direction::Down].into_iter();
+        let waiting = directions.filter(|one| !self.rate_limited[*one as usize].is_empty());
+        waiting.map(|one| now + limit.wait_time(one).unwrap_or_default()).min()
     }
 
-    /// Whether the session's limit lets a datagram pass.
-    pub(in crate::bond) fn passes(&self, way: Way, bytes: usize) -> bool {
-        self.limit.as_ref().is_none_or(|limit| limit.passes(way, bytes))
+    /// Whether the session's rate limit lets a datagram pass.
+    pub(in crate::bond) fn admit_datagram(&self, direction: Direction, bytes: usize) -> bool {
+        self.limit.as_ref().is_none_or(|limit| limit.admit(direction, bytes))
     }
 
-    pub(super) fn tell_reached(&self, due: Option<u64>) {
+    pub(super) fn notify_threshold(&self, due: Option<u64>) {
         if let Some(number) = due {
-            let _ = self.events.send(Event::Reached { number });
+            let _ = self.events.send(SessionEvent::ByteThreshold { number });
         }
     }
 
-    /// Drops an application's socket; with `reset` it is told that it ended badly.
-    pub(super) fn forget(&mut self, id: StreamId, reset: bool) {
+    /// Closes the socket of a stream; with `reset`, the application gets a reset.
+    pub(super) fn close_application(&mut self, id: StreamId, reset: bool) {
         let Some(application) = self.applications.remove(&id) else { return };
-        if let Some(counted) = self.tally.end(id) {
-            let _ = self.events.send(Event::Closed { counted });
+        if let Some(totals) = self.counters.end(id) {
+            let _ = self.events.send(SessionEvent::StreamClosed { totals });
         }
         if reset && let Some(socket) = &application.socket {
             let _ = SockRef::from(&**socket).set_linger(Some(Duration::ZERO));
         }
-        // The task may be the caller: it ends when it waits next.
+        // Where the task is the caller, it ends when it waits next.
         if let Some(task) = application.task {
             task.abort();
         }
     }
 }
 
-fn is_limited(limit: Option<&Limit>, way: Way) -> bool {
-    limit.is_some_and(|limit| limit.wait(way).is_some())
+fn is_limited(limit: Option<&SharedRateLimit>, direction: Direction) -> bool {
+    limit.is_some_and(|limit| limit.wait_time(direction).is_some())
 }
 
-/// What is written at once, `most` bytes or fewer.
-fn slices(outbox: &VecDeque<Bytes>, mut most: usize) -> Vec<io::IoSlice<'_>> {
-    let slices = outbox.iter().take(WRITES).map_while(|data| {
+/// What is written at once, at most `most` bytes.
+fn slices(unwritten: &VecDeque<Bytes>, mut most: usize) -> Vec<io::IoSlice<'_>> {
+    let slices = unwritten.iter().take(MAX_WRITE_SLICES).map_while(|data| {
         let part = data.get(..data.len().min(most)).filter(|part| !part.is_empty())?;
         most -= part.len();
         Some(io::IoSlice::new(part))

@@ -1,4 +1,4 @@
-//! The carriers of a session, and what waits for their sockets.
+//! The carriers of a session, and the tasks that wait for their sockets.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -6,57 +6,55 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
+use manyways_proto::bond::carrier::{INITIAL_RTT, is_sample_due};
 use manyways_proto::mux::{CarrierId, Condition, Input, Message};
 use manyways_proto::sched::PathId;
-use manyways_unit::{Span, Time};
+use manyways_unit::Time;
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use super::{Event, Handle, Session};
-use crate::bond::carrier::{CarrierError, Chunk, Io};
+use super::{Session, SessionEvent, SessionHandle};
+use crate::bond::carrier::{CarrierError, CarrierIo, Chunk};
 use crate::bond::quic;
 
-/// What the kernel says of a carrier is asked for no more often.
-const LOOK: Span = Span::from_micros(300);
-
-pub(super) struct Slot {
-    pub(super) io: Io,
+pub(super) struct CarrierSlot {
+    pub(super) io: CarrierIo,
     pub(super) path: PathId,
-    /// The kernel takes no more.
-    pub(super) blocked: bool,
-    pub(super) dirty: bool,
-    pub(super) looked_at: Option<Time>,
+    /// The transport takes no more.
+    pub(super) is_blocked: bool,
+    pub(super) has_unflushed: bool,
+    /// When the transport was last asked how it does.
+    pub(super) sampled_at: Option<Time>,
     pub(super) wake: Rc<Notify>,
     pub(super) task: Option<AbortHandle>,
 }
 
-impl Handle {
-    /// Another carrier is there, greetings exchanged.
-    /// Those messages of it are there that came `early`, with the greeting.
+impl SessionHandle {
+    /// Adds a carrier whose handshake is done. Messages that came with the handshake are `early`.
     pub(in crate::bond) fn attach(
         &self,
         path: PathId,
-        mut io: Io,
+        mut io: CarrierIo,
         early: Vec<Message<Chunk>>,
     ) -> CarrierId {
         let wake = Rc::new(Notify::new());
         let transport = match &io {
-            Io::Tcp(io) => Ok(Rc::clone(&io.stream)),
-            Io::Quic(io) => Err(io.connection.clone()),
+            CarrierIo::Tcp(io) => Ok(Rc::clone(&io.stream)),
+            CarrierIo::Quic(io) => Err(io.connection.clone()),
         };
-        let condition = io.condition().unwrap_or_else(|| Condition::fresh(Span::from_millis(100)));
+        let condition = io.condition().unwrap_or_else(|| Condition::fresh(INITIAL_RTT));
         let id = self.with(|session| {
             let id = CarrierId(session.next_carrier);
             session.next_carrier += 1;
             let now = session.clock.now();
-            let slot = Slot {
+            let slot = CarrierSlot {
                 io,
                 path,
-                blocked: false,
-                dirty: false,
-                looked_at: None,
+                is_blocked: false,
+                has_unflushed: false,
+                sampled_at: None,
                 wake: Rc::clone(&wake),
                 task: None,
             };
@@ -75,7 +73,7 @@ impl Handle {
             }
             let now = session.clock.now();
             for message in early {
-                session.tally.received(path, &message);
+                session.counters.on_received(path, &message);
                 session.mux.handle(now, Input::Message { carrier: id, message });
             }
             session.pump();
@@ -95,7 +93,7 @@ impl Handle {
 impl Session {
     fn carrier_ready(&mut self, id: CarrierId, ready: io::Result<Ready>) {
         let Some(slot) = self.carriers.get_mut(&id) else { return };
-        let Io::Tcp(io) = &mut slot.io else { return };
+        let CarrierIo::Tcp(io) = &mut slot.io else { return };
         let mut messages = Vec::new();
         let done = match ready {
             Ok(ready) => {
@@ -104,7 +102,7 @@ impl Session {
                     done = io.read(&mut self.buffer, |message| messages.push(message));
                 }
                 if done.is_ok() && (ready.is_writable() || ready.is_write_closed()) {
-                    done = io.flush().map(|all| slot.blocked = !all);
+                    done = io.flush().map(|all| slot.is_blocked = !all);
                 }
                 done
             }
@@ -113,17 +111,17 @@ impl Session {
         self.take_messages(id, messages, done);
     }
 
-    /// Does what a QUIC carrier has for us, and has it call when there is more. Ready when it is
-    /// gone.
+    /// Reads and writes a QUIC carrier, which wakes the task when there is more to do. Ready when the
+    /// carrier is gone.
     fn poll_quic(&mut self, id: CarrierId, context: &mut Context<'_>) -> Poll<()> {
         let Some(slot) = self.carriers.get_mut(&id) else { return Poll::Ready(()) };
-        let Io::Quic(io) = &mut slot.io else { return Poll::Ready(()) };
+        let CarrierIo::Quic(io) = &mut slot.io else { return Poll::Ready(()) };
         let mut messages = Vec::new();
         let mut done = io.poll_read(context, &mut self.buffer, |message| messages.push(message));
-        if done.is_ok() && slot.blocked {
+        if done.is_ok() && slot.is_blocked {
             match io.poll_flush(context) {
                 Poll::Ready(flushed) => {
-                    slot.blocked = false;
+                    slot.is_blocked = false;
                     done = flushed;
                 }
                 Poll::Pending => {}
@@ -142,18 +140,18 @@ impl Session {
         let now = self.clock.now();
         let Some(path) = self.carriers.get(&id).map(|slot| slot.path) else { return };
         for message in messages {
-            self.tally.received(path, &message);
+            self.counters.on_received(path, &message);
             self.mux.handle(now, Input::Message { carrier: id, message });
         }
         if let Err(why) = done {
-            self.lose(id, why);
+            self.on_carrier_lost(id, why);
         }
         self.pump();
     }
 
-    pub(super) fn lose(&mut self, id: CarrierId, reason: CarrierError) {
+    pub(super) fn on_carrier_lost(&mut self, id: CarrierId, reason: CarrierError) {
         if let Some(path) = self.remove_carrier(id) {
-            let _ = self.events.send(Event::Lost { carrier: id, path, reason });
+            let _ = self.events.send(SessionEvent::CarrierLost { carrier: id, path, reason });
         }
     }
 
@@ -162,25 +160,25 @@ impl Session {
         slot.io.close(false);
         let now = self.clock.now();
         self.mux.handle(now, Input::Detach { carrier: id });
-        let (received, sent) = slot.io.traffic();
-        self.tally.carrier_ended(slot.path, received, sent);
-        // The task may be the caller: it ends when it waits next.
+        let (received, sent) = slot.io.byte_counts();
+        self.counters.on_carrier_closed(slot.path, received, sent);
+        // Where the task is the caller, it ends when it waits next.
         if let Some(task) = slot.task {
             task.abort();
         }
         Some(slot.path)
     }
 
-    pub(super) fn tell_room(&mut self, now: Time) {
+    pub(super) fn report_send_capacity(&mut self, now: Time) {
         for (id, slot) in &mut self.carriers {
-            if slot.blocked {
+            if slot.is_blocked {
                 self.mux.handle(now, Input::Room { carrier: *id, bytes: 0 });
                 continue;
             }
-            if slot.looked_at.is_none_or(|at| now.since(at) >= LOOK)
+            if is_sample_due(now, slot.sampled_at, &self.carrier_config)
                 && let Some(condition) = slot.io.condition()
             {
-                slot.looked_at = Some(now);
+                slot.sampled_at = Some(now);
                 self.mux.handle(now, Input::Condition { carrier: *id, condition });
             }
             let bytes = slot.io.room();
@@ -190,16 +188,16 @@ impl Session {
 
     pub(super) fn flush(&mut self, now: Time) {
         let mut lost = Vec::new();
-        for (id, slot) in self.carriers.iter_mut().filter(|(_, slot)| slot.dirty) {
-            slot.dirty = false;
+        for (id, slot) in self.carriers.iter_mut().filter(|(_, slot)| slot.has_unflushed) {
+            slot.has_unflushed = false;
             match slot.io.flush() {
                 Ok(true) => {}
                 Ok(false) => {
-                    slot.blocked = true;
+                    slot.is_blocked = true;
                     slot.wake.notify_one();
-                    // How things are now stands until it takes more.
+                    // It is not asked again until it takes more.
                     if let Some(condition) = slot.io.condition() {
-                        slot.looked_at = Some(now);
+                        slot.sampled_at = Some(now);
                         self.mux.handle(now, Input::Condition { carrier: *id, condition });
                     }
                 }
@@ -207,7 +205,7 @@ impl Session {
             }
         }
         for (id, why) in lost {
-            self.lose(id, why);
+            self.on_carrier_lost(id, why);
         }
     }
 }
@@ -221,10 +219,10 @@ async fn drive_tcp(
 ) {
     loop {
         let Some(alive) = session.upgrade() else { return };
-        let blocked = alive.borrow().carriers.get(&id).map(|slot| slot.blocked);
+        let blocked = alive.borrow().carriers.get(&id).map(|slot| slot.is_blocked);
         drop(alive);
-        // One that ended is always ready: this would go on without ever waiting, and an abort waits
-        // for that.
+        // A socket that has ended is always ready: the task would never wait, and could not be
+        // aborted.
         let Some(blocked) = blocked else { return };
         let interest = match blocked {
             true => Interest::READABLE | Interest::WRITABLE,
@@ -257,7 +255,7 @@ async fn drive_quic(
             () = wake.notified() => {}
             datagram = connection.read_datagram(), if datagrams => {
                 let Ok(bytes) = datagram else {
-                    // Why it has ended is said by the stream, which is to be heard still.
+                    // The stream tells why the connection has ended, and is still to be read.
                     datagrams = false;
                     continue;
                 };

@@ -8,8 +8,8 @@ use std::time::Duration;
 use manyways_model::radio::control::Gate;
 use manyways_unit::{Span, Time};
 
-use crate::bond::control::{self, Answer, ControlError, End, Request};
-use crate::bond::hold::{Hold, Told, Wish};
+use crate::bond::control::{self, BondRole, ControlRequest, ControlResponse, ControlSocketError};
+use crate::bond::delay_gate::{DelayRequest, GateCommand, GateEvent};
 
 /// Timeout of the client's first answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ const LINE: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Bond {
     name: String,
-    hold: Hold,
+    hold: DelayRequest,
     link: Option<Link>,
     /// Time of the next connection attempt.
     again: Time,
@@ -45,10 +45,10 @@ struct Link {
 #[non_exhaustive]
 pub enum BondError {
     #[error(transparent)]
-    Control(#[from] ControlError),
+    Control(#[from] ControlSocketError),
     /// An unexpected answer.
     #[error("the bond client does not delay connections")]
-    Answer(Answer),
+    Answer(ControlResponse),
     #[error("the bond client does not answer: {0}")]
     Io(#[source] io::Error),
 }
@@ -59,11 +59,11 @@ impl Bond {
     /// # Errors
     /// Fails if no client has this name, if the client has no matching rules, or if another process
     /// controls its delays.
-    pub fn open(name: &str, hold: Hold) -> Result<Self, BondError> {
+    pub fn open(name: &str, hold: DelayRequest) -> Result<Self, BondError> {
         let mut link = Link::open(name, &hold)?;
         let answer = link.stream.set_read_timeout(Some(PATIENCE)).and_then(|()| link.answer());
         match answer.map_err(BondError::Io)? {
-            Answer::Holds => {}
+            ControlResponse::DelayGranted => {}
             other => return Err(BondError::Answer(other)),
         }
         link.has_answered = true;
@@ -128,10 +128,10 @@ impl Bond {
         };
         let mut wished = Ok(());
         if lets_go || link.is_shut && !gate.is_shut {
-            wished = link.wish(Wish::Open);
+            wished = link.wish(GateCommand::Open);
         }
         if wished.is_ok() && gate.is_shut && !link.is_shut {
-            wished = link.wish(Wish::Shut);
+            wished = link.wish(GateCommand::Close);
         }
         if wished.is_err() {
             self.lose(now);
@@ -145,17 +145,18 @@ pub(super) enum Said {
     /// The client accepted the rules again after a reconnection.
     Back,
     /// The state of a delayed connection.
-    Told(Told),
+    Told(GateEvent),
 }
 
 impl Link {
-    fn open(name: &str, hold: &Hold) -> Result<Self, ControlError> {
-        let stream = control::request(End::Client, name, &Request::Hold(hold.clone()))?;
+    fn open(name: &str, hold: &DelayRequest) -> Result<Self, ControlSocketError> {
+        let stream =
+            control::request(BondRole::Client, name, &ControlRequest::Delay(hold.clone()))?;
         Ok(Self { stream, said: Vec::new(), has_answered: false, is_shut: false })
     }
 
     /// Blocks until the first line.
-    fn answer(&mut self) -> io::Result<Answer> {
+    fn answer(&mut self) -> io::Result<ControlResponse> {
         loop {
             if let Some(line) = self.line()? {
                 return Ok(serde_json::from_slice(&line)?);
@@ -201,8 +202,10 @@ impl Link {
                     continue;
                 }
                 match serde_json::from_slice(&line)? {
-                    Answer::Holds => self.has_answered = true,
-                    Answer::Refused { sentence, .. } => return Err(io::Error::other(sentence)),
+                    ControlResponse::DelayGranted => self.has_answered = true,
+                    ControlResponse::Refused { message, .. } => {
+                        return Err(io::Error::other(message));
+                    }
                     _ => return Err(io::ErrorKind::InvalidData.into()),
                 }
                 said.push(Said::Back);
@@ -215,12 +218,12 @@ impl Link {
         }
     }
 
-    fn wish(&mut self, wish: Wish) -> io::Result<()> {
+    fn wish(&mut self, wish: GateCommand) -> io::Result<()> {
         let mut line = serde_json::to_vec(&wish)?;
         line.push(b'\n');
         // A write of so few bytes is complete or fails.
         self.stream.write_all(&line)?;
-        self.is_shut = wish == Wish::Shut;
+        self.is_shut = wish == GateCommand::Close;
         Ok(())
     }
 }
@@ -236,7 +239,7 @@ mod tests {
         let (stream, theirs) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
         let link = Link { stream, said: Vec::new(), has_answered, is_shut: false };
-        let hold = Hold { rules: vec!["bulk".to_owned()], longest_seconds: 1.0 };
+        let hold = DelayRequest { rules: vec!["bulk".to_owned()], max_delay_seconds: 1.0 };
         let name = "no such name is there".to_owned();
         (
             Bond { name, hold, link: Some(link), again: Time::ZERO, opened: 0, why: String::new() },
@@ -257,25 +260,31 @@ mod tests {
             heard(&mut theirs)
         };
         assert!(keep(false, 0).is_empty());
-        assert_eq!(keep(true, 0), ["\"shut\""]);
+        assert_eq!(keep(true, 0), ["\"close\""]);
         assert!(keep(true, 0).is_empty());
-        assert_eq!(keep(true, 1), ["\"open\"", "\"shut\""], "open for those that waited");
+        assert_eq!(keep(true, 1), ["\"open\"", "\"close\""], "open for those that waited");
         assert_eq!(keep(false, 2), ["\"open\""]);
         assert!(keep(false, 2).is_empty());
-        assert_eq!(keep(true, 2), ["\"shut\""]);
+        assert_eq!(keep(true, 2), ["\"close\""]);
         assert_eq!(keep(false, 2), ["\"open\""]);
     }
 
     #[test]
     fn lines_come_in_pieces() {
         let (mut bond, mut theirs) = pair(true);
-        theirs.write_all(b"{\"begins\":{\"waits\":true}}\n{\"passes\":{\"sec").unwrap();
+        theirs
+            .write_all(b"{\"started\":{\"is_delayed\":true}}\n{\"released\":{\"waited_sec")
+            .unwrap();
         let (said, end) = bond.take(Time::ZERO);
-        assert_eq!((said, end.is_some()), (vec![Said::Told(Told::Begins { waits: true })], false));
-        theirs.write_all(b"onds\":1.5}}\n\"gives-up\"\n").unwrap();
+        assert_eq!(
+            (said, end.is_some()),
+            (vec![Said::Told(GateEvent::Started { is_delayed: true })], false)
+        );
+        theirs.write_all(b"onds\":1.5}}\n\"abandoned\"\n").unwrap();
         drop(theirs);
         let (said, end) = bond.take(Time::from_millis(7_000));
-        let told = [Told::Passes { seconds: 1.5 }, Told::GivesUp].map(Said::Told);
+        let told =
+            [GateEvent::Released { waited_seconds: 1.5 }, GateEvent::Abandoned].map(Said::Told);
         assert_eq!((said.as_slice(), end.is_some()), (&told[..], true));
         assert_eq!(bond.again(), Some(Time::from_millis(12_000)));
     }
@@ -286,15 +295,15 @@ mod tests {
         let shut = Gate { is_shut: true, opened: 3 };
         bond.keep(Time::ZERO, shut).unwrap();
         assert!(heard(&mut theirs).is_empty());
-        theirs.write_all(b"\"holds\"\n").unwrap();
+        theirs.write_all(b"\"delay-granted\"\n").unwrap();
         assert_eq!(bond.take(Time::ZERO).0, [Said::Back]);
         bond.keep(Time::ZERO, shut).unwrap();
-        assert_eq!(heard(&mut theirs), ["\"shut\""]);
+        assert_eq!(heard(&mut theirs), ["\"close\""]);
     }
 
     #[test]
     fn a_client_with_malformed_lines_is_disconnected() {
-        for text in ["nonsense\n", "{\"passes\":{}}\n", "\"holds\"\n", &"x".repeat(LINE)] {
+        for text in ["nonsense\n", "{\"released\":{}}\n", "\"delay-granted\"\n", &"x".repeat(LINE)] {
             let (mut bond, mut theirs) = pair(true);
             theirs.write_all(text.as_bytes()).unwrap();
             let (said, end) = bond.take(Time::ZERO);
@@ -304,7 +313,7 @@ mod tests {
             assert_eq!(bond.again(), Some(Time::from_millis(10_000)));
         }
         let (mut bond, mut theirs) = pair(false);
-        theirs.write_all(b"{\"refused\":{\"sentence\":\"No.\",\"hint\":null}}\n").unwrap();
+        theirs.write_all(b"{\"refused\":{\"message\":\"No.\",\"hint\":null}}\n").unwrap();
         let (said, end) = bond.take(Time::ZERO);
         assert!(said.is_empty() && end.is_none() && bond.again().is_some());
         assert_eq!(bond.why, "No.");

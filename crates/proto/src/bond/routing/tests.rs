@@ -31,7 +31,8 @@ impl World {
     }
 
     fn begin(&mut self, facts: FlowFacts) -> AppFlowId {
-        self.table.begin(Time::ZERO, facts)
+        let socket = SocketAddr::from(([127, 0, 0, 1], 1));
+        self.table.begin(Time::ZERO, facts, (socket, socket))
     }
 
     fn with<R>(&mut self, act: impl FnOnce(&mut FlowTable, &StreamBytes<'_>) -> R) -> R {

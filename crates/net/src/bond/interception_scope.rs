@@ -1,5 +1,4 @@
-//! What the rules of the kernel never bring to a client, and why: for whoever asks where something
-//! goes.
+//! What the rules of the kernel never bring to a client, and why: for `manyways bond why`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,50 +6,50 @@ use manyways_sys::interface;
 use manyways_sys::tproxy::{self, Rules, Selection, Target};
 use manyways_unit::Prefix;
 
-use super::whose::name_of;
-use super::why::Question;
+use super::process_lookup::name_of;
+use super::why::WhyQuery;
 
 /// The ports of DHCP, of both families.
 const DHCP: [u16; 4] = [67, 68, 546, 547];
 
-/// What is taken in without its knowing.
+/// What is intercepted.
 #[derive(Clone, Debug)]
-pub struct Intake {
+pub struct InterceptionScope {
     /// The rules as they are installed.
     pub rules: Rules,
-    /// The gateway has said what it reaches.
-    pub answered: bool,
-    /// What the gateway is called…
+    /// The gateway has told which families it reaches.
+    pub families_known: bool,
+    /// The name of the gateway.
     pub gateway: String,
-    /// …and its addresses.
+    /// The addresses of the gateway.
     pub addresses: Vec<IpAddr>,
 }
 
-impl Intake {
-    /// Why the destination of a question is not taken in, in words; none where it is, or may be.
-    pub fn lacks(&self, question: &Question) -> Option<String> {
-        // Where it cannot be known, it is taken for none of them.
-        self.lacks_on(question, &interface::addresses().unwrap_or_default())
+impl InterceptionScope {
+    /// Why the destination of a query is not intercepted; `None` where it is, or may be.
+    pub(super) fn not_intercepted_reason(&self, query: &WhyQuery) -> Option<String> {
+        // Where the addresses of this host cannot be listed, the destination is taken for another.
+        self.not_intercepted_reason_on(query, &interface::addresses().unwrap_or_default())
     }
 
     /// The same on a host that has these addresses.
-    fn lacks_on(&self, question: &Question, own: &[IpAddr]) -> Option<String> {
-        let name = question.domain.as_deref().unwrap_or_default();
-        if question.address.is_none() && name.eq_ignore_ascii_case(&self.gateway) {
+    fn not_intercepted_reason_on(&self, query: &WhyQuery, own: &[IpAddr]) -> Option<String> {
+        let name = query.domain.as_deref().unwrap_or_default();
+        if query.address.is_none() && name.eq_ignore_ascii_case(&self.gateway) {
             return Some(format!("{name} is the gateway itself"));
         }
-        if question.udp && DHCP.contains(&question.port) {
-            return Some(format!("port {} is that of DHCP", question.port));
+        if query.is_udp && DHCP.contains(&query.port) {
+            return Some(format!("port {} is that of DHCP", query.port));
         }
-        let address = address(question);
+        let address = query_address(query);
         address
-            .and_then(|address| self.spared(address, own))
-            .or_else(|| self.unselected(question, address))
-            .or_else(|| self.refused(address?, question.udp))
+            .and_then(|address| self.excluded_destination(address, own))
+            .or_else(|| self.unselected_traffic(query, address))
+            .or_else(|| self.refused_family(address?, query.is_udp))
     }
 
-    /// Destinations that are reached directly, whoever wants to go there.
-    fn spared(&self, address: IpAddr, own: &[IpAddr]) -> Option<String> {
+    /// Destinations that every application reaches directly.
+    fn excluded_destination(&self, address: IpAddr, own: &[IpAddr]) -> Option<String> {
         let within = |prefix: &&Prefix| prefix.contains(address);
         if let Some((prefix, what)) = tproxy::never().find(|(prefix, _)| prefix.contains(address)) {
             return Some(format!("{address} is {what} ({prefix})"));
@@ -67,26 +66,26 @@ impl Intake {
             return Some(format!("{address} is on a network of this host ({prefix})"));
         }
         let prefix = direct().next()?;
-        Some(format!("{address} is private ({prefix}), and --private is not given"))
+        Some(format!("{address} is private ({prefix}), and --include-private is not given"))
     }
 
-    /// What nobody asked to be taken in.
-    fn unselected(&self, question: &Question, address: Option<IpAddr>) -> Option<String> {
+    /// Traffic that no `--intercept` names.
+    fn unselected_traffic(&self, query: &WhyQuery, address: Option<IpAddr>) -> Option<String> {
         let may = |selection: &Selection| match selection {
             Selection::To(prefixes) => {
                 let Some(address) = address else { return true };
                 prefixes.iter().any(|prefix| prefix.contains(address))
             }
-            Selection::Users(users) => question.uid.is_none_or(|uid| users.contains(&uid)),
+            Selection::Users(users) => query.uid.is_none_or(|uid| users.contains(&uid)),
             _ => true,
         };
         (!self.rules.what.iter().any(may)).then(|| "--intercept does not name it".to_owned())
     }
 
-    /// What has to be so for it to be taken in, in words; none where it is taken in, or is not,
-    /// whatever the question leaves open.
-    pub fn depends(&self, question: &Question) -> Option<String> {
-        let address = address(question);
+    /// What has to be true for the flow to be intercepted; `None` where it is intercepted, or is not,
+    /// whatever the query leaves open.
+    pub(super) fn interception_condition(&self, query: &WhyQuery) -> Option<String> {
+        let address = query_address(query);
         let mut conditions = Vec::new();
         for selection in &self.rules.what {
             conditions.push(match selection {
@@ -94,23 +93,23 @@ impl Intake {
                 Selection::To(prefixes) => match address {
                     Some(to) if prefixes.iter().any(|prefix| prefix.contains(to)) => return None,
                     Some(_) => continue,
-                    None => format!("it goes to {}", listed(prefixes)),
+                    None => format!("it goes to {}", join_list(prefixes)),
                 },
-                Selection::Users(users) => match question.uid {
+                Selection::Users(users) => match query.uid {
                     Some(uid) if users.contains(&uid) => return None,
                     Some(_) => continue,
-                    None => format!("user {} sends it", names(users)),
+                    None => format!("user {} sends it", user_names(users)),
                 },
                 Selection::Cgroup(path) => format!("cgroup {path} sends it"),
                 Selection::Marked(mark) => format!("it bears the mark {mark:#x}"),
-                Selection::From(interfaces) => format!("it comes in on {}", listed(interfaces)),
+                Selection::From(interfaces) => format!("it comes in on {}", join_list(interfaces)),
             });
         }
         Some(conditions.join(", or ")).filter(|words| !words.is_empty())
     }
 
-    /// A family that the gateway lacks, or all before it has said what it reaches.
-    fn refused(&self, address: IpAddr, udp: bool) -> Option<String> {
+    /// A family that the gateway does not reach, or all before it has told what it reaches.
+    fn refused_family(&self, address: IpAddr, udp: bool) -> Option<String> {
         let to = &self.rules.to;
         let (target, family) = match (address, udp) {
             (IpAddr::V4(_), false) => (to.tcp_v4, "IPv4"),
@@ -118,7 +117,7 @@ impl Intake {
             (IpAddr::V6(_), false) => (to.tcp_v6, "IPv6"),
             (IpAddr::V6(_), true) => (to.udp_v6, "IPv6"),
         };
-        let refused = || match self.answered {
+        let refused = || match self.families_known {
             true => format!("it is refused at once, as the gateway has no {family}"),
             false => "it is refused, as the gateway has not answered yet".to_owned(),
         };
@@ -126,24 +125,24 @@ impl Intake {
     }
 }
 
-fn listed(all: &[impl ToString]) -> String {
+fn join_list(all: &[impl ToString]) -> String {
     all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
-/// Users by their names, as far as they have any.
-fn names(users: &[u32]) -> String {
+/// Users by their names, where they have any.
+fn user_names(users: &[u32]) -> String {
     let name = |uid: &u32| name_of(*uid).unwrap_or_else(|| uid.to_string());
-    listed(&users.iter().map(name).collect::<Vec<_>>())
+    join_list(&users.iter().map(name).collect::<Vec<_>>())
 }
 
-/// Where a question is about, as far as that is known.
-pub(super) fn address(question: &Question) -> Option<IpAddr> {
-    let name = question.domain.as_deref().unwrap_or_default();
+/// The address of a query's destination, as far as it is known.
+pub(super) fn query_address(query: &WhyQuery) -> Option<IpAddr> {
+    let name = query.domain.as_deref().unwrap_or_default();
     let named = is_localhost(name).then_some(IpAddr::V4(Ipv4Addr::LOCALHOST));
-    question.address.or(named).map(|address| address.to_canonical())
+    query.address.or(named).map(|address| address.to_canonical())
 }
 
-/// A name that never leaves the host (RFC 6761).
+/// A name that no resolver is asked for (RFC 6761 §6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")
@@ -156,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn intake(what: Vec<Selection>) -> Intake {
+    fn scope(what: Vec<Selection>) -> InterceptionScope {
         let mut direct = vec!["192.0.2.9".parse().unwrap(), "198.51.100.0/24".parse().unwrap()];
         direct.extend(tproxy::private());
         let rules = Rules {
@@ -175,23 +174,25 @@ mod tests {
         };
         let addresses = vec!["192.0.2.9".parse().unwrap()];
         let gateway = "gw.example".into();
-        Intake { rules, answered: true, gateway, addresses }
+        InterceptionScope { rules, families_known: true, gateway, addresses }
     }
 
-    /// Of an address or else a name.
-    fn to(host: &str, port: u16) -> Question {
+    /// A query about an address, or else a name.
+    fn to(host: &str, port: u16) -> WhyQuery {
         let address = host.parse().ok();
         let domain = address.is_none().then(|| host.to_owned());
-        Question { address, domain, port, ..Question::default() }
+        WhyQuery { address, domain, port, ..WhyQuery::default() }
     }
 
-    fn said(intake: &Intake, question: &Question) -> String {
-        intake.lacks_on(question, &["203.0.113.5".parse().unwrap()]).unwrap_or_default()
+    fn reason(scope: &InterceptionScope, query: &WhyQuery) -> String {
+        scope
+            .not_intercepted_reason_on(query, &["203.0.113.5".parse().unwrap()])
+            .unwrap_or_default()
     }
 
     #[test]
-    fn what_is_never_taken_in_is_said_with_its_reason() {
-        let all = intake(vec![Selection::All]);
+    fn what_is_never_intercepted_is_told_with_its_reason() {
+        let all = scope(vec![Selection::All]);
         for (host, words) in [
             ("127.0.0.1", "127.0.0.1 is loopback (127.0.0.0/8)"),
             ("::1", "::1 is loopback (::/127)"),
@@ -206,45 +207,48 @@ mod tests {
             ("192.0.2.9", "192.0.2.9 is the gateway itself"),
             ("GW.example", "GW.example is the gateway itself"),
             ("198.51.100.7", "198.51.100.7 is on a network of this host (198.51.100.0/24)"),
-            ("10.1.2.3", "10.1.2.3 is private (10.0.0.0/8), and --private is not given"),
+            ("10.1.2.3", "10.1.2.3 is private (10.0.0.0/8), and --include-private is not given"),
             ("2001:db8::1", "it is refused at once, as the gateway has no IPv6"),
             ("192.0.2.8", ""),
             ("www.example.com", ""),
         ] {
-            assert_eq!(said(&all, &to(host, 67)), words, "{host}");
+            assert_eq!(reason(&all, &to(host, 67)), words, "{host}");
         }
-        let dhcp = Question { udp: true, ..to("192.0.2.8", 67) };
-        assert_eq!(said(&all, &dhcp), "port 67 is that of DHCP");
-        assert_eq!(said(&all, &Question { udp: true, ..to("2001:db8::1", 53) }), "");
+        let dhcp = WhyQuery { is_udp: true, ..to("192.0.2.8", 67) };
+        assert_eq!(reason(&all, &dhcp), "port 67 is that of DHCP");
+        assert_eq!(reason(&all, &WhyQuery { is_udp: true, ..to("2001:db8::1", 53) }), "");
     }
 
     #[test]
-    fn what_nobody_asked_for_is_not_taken_in_and_what_may_be_asked_for_is() {
-        let some = intake(vec![
+    fn what_no_option_names_is_not_intercepted() {
+        let some = scope(vec![
             Selection::To(vec!["192.0.2.0/28".parse().unwrap()]),
             Selection::Users(vec![7]),
         ]);
-        let by = |uid, host| said(&some, &Question { uid, ..to(host, 443) });
+        let by = |uid, host| reason(&some, &WhyQuery { uid, ..to(host, 443) });
         assert_eq!(by(Some(8), "192.0.2.77"), "--intercept does not name it");
         assert_eq!(by(Some(8), "192.0.2.8") + &by(Some(7), "192.0.2.77"), "");
         assert_eq!(by(None, "192.0.2.77") + &by(Some(8), "www.example.com"), "");
     }
 
     #[test]
-    fn what_a_question_leaves_open_is_said() {
-        let some = intake(vec![
+    fn what_a_query_leaves_open_is_told() {
+        let some = scope(vec![
             Selection::Users(vec![0, 4_000_000_000]),
             Selection::From(vec!["lan".into()]),
             Selection::To(vec!["192.0.2.0/28".parse().unwrap()]),
         ]);
-        let depends = |uid, host| some.depends(&Question { uid, ..to(host, 443) });
+        let condition = |uid, host| some.interception_condition(&WhyQuery { uid, ..to(host, 443) });
         let users = "user root or 4000000000 sends it, or it comes in on lan";
-        assert_eq!(depends(None, "192.0.2.77").as_deref(), Some(users));
-        assert_eq!(depends(Some(7), "192.0.2.77").as_deref(), Some("it comes in on lan"));
-        let by_name = depends(Some(7), "www.example.com");
+        assert_eq!(condition(None, "192.0.2.77").as_deref(), Some(users));
+        assert_eq!(condition(Some(7), "192.0.2.77").as_deref(), Some("it comes in on lan"));
+        let by_name = condition(Some(7), "www.example.com");
         assert_eq!(by_name.as_deref(), Some("it comes in on lan, or it goes to 192.0.2.0/28"));
-        assert_eq!(depends(Some(0), "192.0.2.77"), None);
-        assert_eq!(depends(None, "192.0.2.8"), None);
-        assert_eq!(intake(vec![Selection::All]).depends(&to("192.0.2.77", 443)), None);
+        assert_eq!(condition(Some(0), "192.0.2.77"), None);
+        assert_eq!(condition(None, "192.0.2.8"), None);
+        assert_eq!(
+            scope(vec![Selection::All]).interception_condition(&to("192.0.2.77", 443)),
+            None
+        );
     }
 }

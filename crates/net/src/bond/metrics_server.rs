@@ -7,20 +7,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use manyways_proto::bond::io_limits::IoLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The longest head of a request.
-const HEAD: usize = 8 << 10;
-/// How long a request may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Requests at a time.
-const AT_ONCE: usize = 16;
+/// The longest head of a request, in bytes.
+const MAX_HEAD: usize = 8 << 10;
 
-/// Answers with what `text` says at the time; the address, with its port. Runs on the calling
-/// thread's local tasks.
+/// Answers requests with what `text` returns then. Returns the address, with its port. Runs on the
+/// calling thread's local tasks.
 ///
 /// # Errors
 /// Where it cannot listen there.
@@ -29,21 +26,23 @@ where
     F: Fn() -> T + 'static,
     T: Future<Output = String> + 'static,
 {
+    let limits = IoLimits::default();
     let listener = TcpListener::bind(at).await?;
     let bound = listener.local_addr()?;
-    let (text, free) = (Rc::new(text), Arc::new(Semaphore::new(AT_ONCE)));
+    let (text, free) = (Rc::new(text), Arc::new(Semaphore::new(limits.metrics_requests)));
     tokio::task::spawn_local(async move {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from(limits.accept_retry)).await;
                 continue;
             };
-            // One more than there may be is not answered.
+            // A request beyond the limit is not answered.
             let Ok(place) = Arc::clone(&free).try_acquire_owned() else { continue };
             let text = Rc::clone(&text);
             tokio::task::spawn_local(async move {
                 let _place = place;
-                if let Ok(Err(error)) = timeout(PATIENCE, answer(stream, &*text)).await {
+                let limit = Duration::from(limits.metrics_request);
+                if let Ok(Err(error)) = timeout(limit, answer(stream, &*text)).await {
                     tracing::debug!("a request for metrics failed: {error}");
                 }
             });
@@ -59,11 +58,11 @@ where
 {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if head.len() >= HEAD || stream.read_buf(&mut head).await? == 0 {
+        if head.len() >= MAX_HEAD || stream.read_buf(&mut head).await? == 0 {
             return respond(&mut stream, "400 Bad Request", "no request\n").await;
         }
     }
-    let (status, body) = match line(&head) {
+    let (status, body) = match request_line(&head) {
         Some(("GET", "/metrics")) => ("200 OK", text().await),
         Some(("GET", _)) => ("404 Not Found", "there is /metrics\n".to_owned()),
         Some(_) => ("405 Method Not Allowed", "there is GET\n".to_owned()),
@@ -73,7 +72,7 @@ where
 }
 
 /// The method and the path of a request.
-fn line(head: &[u8]) -> Option<(&str, &str)> {
+fn request_line(head: &[u8]) -> Option<(&str, &str)> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let (method, target) = (words.next()?, words.next()?);
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_is_one_page_and_it_is_only_read() {
+    async fn there_is_one_page_which_can_only_be_read() {
         let work = async {
             let any = SocketAddr::from(([127, 0, 0, 1], 0));
             let at = serve(any, || async { "some_metric 1\n".to_owned() }).await.unwrap();
@@ -129,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn a_query_is_passed_over() {
-        assert_eq!(line(b"GET /metrics?a=b HTTP/1.1\r\n\r\n"), Some(("GET", "/metrics")));
-        assert_eq!(line(b"GET /metrics\r\n\r\n"), None);
+    fn a_query_string_is_ignored() {
+        assert_eq!(request_line(b"GET /metrics?a=b HTTP/1.1\r\n\r\n"), Some(("GET", "/metrics")));
+        assert_eq!(request_line(b"GET /metrics\r\n\r\n"), None);
     }
 }

@@ -1,33 +1,39 @@
-//! Where a gateway lets its clients go.
+//! Which destinations a gateway connects to: by default the public internet alone, as a gateway is no
+//! way into the network that it stands in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use manyways_unit::Prefix;
 
-/// What is closed by default: a gateway is no way into the network that it stands in.
-#[derive(Clone, Debug, Default)]
-pub struct Door {
-    /// Destinations that are open though they are not public.
-    pub open: Vec<Prefix>,
+/// Permits public addresses that are not the gateway's own, and exceptions.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EgressFilter {
+    /// Destinations that are permitted though they are not public.
+    pub exceptions: Vec<Prefix>,
 }
 
-impl Door {
-    /// Whether a client may go there, where the gateway's `own` addresses are these.
-    pub fn lets(&self, own: &[IpAddr], address: IpAddr) -> bool {
+impl EgressFilter {
+    /// A filter with these exceptions.
+    pub fn new(exceptions: Vec<Prefix>) -> Self {
+        Self { exceptions }
+    }
+
+    /// Whether a client may go to `address`, where the gateway has the addresses `own`.
+    pub fn permits(&self, own: &[IpAddr], address: IpAddr) -> bool {
         let address = address.to_canonical();
-        if self.open.iter().any(|prefix| prefix.contains(address)) {
+        if self.exceptions.iter().any(|prefix| prefix.contains(address)) {
             return true;
         }
-        // What a translator makes of an address is an address too.
-        let means = match address {
+        // A translator on the way takes some IPv6 addresses for IPv4 ones.
+        let translated = match address {
             IpAddr::V6(v6) => embedded(v6).map_or(address, IpAddr::V4),
             IpAddr::V4(_) => address,
         };
-        !own.contains(&address) && !own.contains(&means) && is_public(means)
+        !own.contains(&address) && !own.contains(&translated) && is_public(translated)
     }
 }
 
-/// Whether an address is one of the internet at large.
+/// Whether an address is of the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -47,7 +53,7 @@ fn is_public(address: IpAddr) -> bool {
         }
         IpAddr::V6(v6) => {
             let first = v6.segments()[0];
-            // Global unicast is 2000::/3, and everything else is for somebody in particular.
+            // Global unicast is 2000::/3 (RFC 4291 §2.4).
             (0x2000..0x4000).contains(&first)
         }
     }
@@ -69,12 +75,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_internet_at_large_is_open() {
+    fn only_the_public_internet_and_exceptions_are_permitted() {
         let own: IpAddr = "203.0.113.9".parse().unwrap();
-        let door = Door { open: vec!["10.1.0.0/16".parse().unwrap()] };
-        let lets = |text: &str| door.lets(&[own], text.parse().unwrap());
+        let filter = EgressFilter::new(vec!["10.1.0.0/16".parse().unwrap()]);
+        let permits = |text: &str| filter.permits(&[own], text.parse().unwrap());
         for open in ["93.184.216.34", "2606:2800:220:1::1", "10.1.2.3", "64:ff9b::5db8:d822"] {
-            assert!(lets(open), "{open}");
+            assert!(permits(open), "{open}");
         }
         for closed in [
             "127.0.0.1",
@@ -101,7 +107,7 @@ mod tests {
             "240.0.0.1",
             "198.18.0.1",
         ] {
-            assert!(!lets(closed), "{closed}");
+            assert!(!permits(closed), "{closed}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whose a flow is: asked on a thread of its own, since it means to look through `/proc`.
+//! Finds the process behind a flow, on a thread of its own: it means to look through `/proc`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,44 +6,42 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use manyways_proto::bond::io_limits::IoLimits;
 use manyways_sys::process::{Owner, Owners, Protocol};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// A flow waits so long for the answer, and is nobody's then.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// So many questions wait; with more, the newest have no answer.
-const WAITING: usize = 64;
-/// Users whose names are remembered.
-const USERS: usize = 256;
+/// This many names of users are remembered.
+const MAX_USERS: usize = 256;
 
-/// Looks owners up.
-pub(super) struct Whose {
-    questions: Option<SyncSender<Question>>,
+/// Looks up the owners of sockets.
+pub(super) struct ProcessLookup {
+    queries: Option<SyncSender<OwnerQuery>>,
     users: RefCell<HashMap<u32, Option<String>>>,
+    limits: IoLimits,
 }
 
-struct Question {
+struct OwnerQuery {
     local: SocketAddr,
     remote: SocketAddr,
     protocol: Protocol,
     answer: oneshot::Sender<Option<Owner>>,
 }
 
-impl Whose {
+impl ProcessLookup {
     /// Starts the thread, in the network namespace of the caller.
-    pub(super) fn new() -> Self {
-        let (questions, asked) = sync_channel(WAITING);
+    pub(super) fn new(limits: IoLimits) -> Self {
+        let (queries, received) = sync_channel(limits.owner_lookups);
         let thread = std::thread::Builder::new().name("bond-owners".into());
-        let started = thread.spawn(move || answer(&asked));
+        let started = thread.spawn(move || run_lookups(&received));
         if let Err(error) = &started {
-            tracing::warn!("nobody can look for the owners of connections: {error}");
+            tracing::warn!("cannot start the process lookup: {error}");
         }
-        Self { questions: started.is_ok().then_some(questions), users: RefCell::default() }
+        Self { queries: started.is_ok().then_some(queries), users: RefCell::default(), limits }
     }
 
-    /// Whose the socket at `local` is, which talks to `remote`; none where that is not found out
-    /// soon.
+    /// The owner of the socket at `local` that talks to `remote`; `None` where it is not found in
+    /// time.
     pub(super) async fn find(
         &self,
         local: SocketAddr,
@@ -51,37 +49,38 @@ impl Whose {
         protocol: Protocol,
     ) -> Option<Owner> {
         let (answer, answered) = oneshot::channel();
-        let question = Question { local, remote, protocol, answer };
-        self.questions.as_ref()?.try_send(question).ok()?;
-        timeout(PATIENCE, answered).await.ok()?.ok()?
+        let query = OwnerQuery { local, remote, protocol, answer };
+        self.queries.as_ref()?.try_send(query).ok()?;
+        timeout(Duration::from(self.limits.owner_lookup), answered).await.ok()?.ok()?
     }
 
     /// The name of a user.
-    pub(super) fn user(&self, uid: u32) -> Option<String> {
+    pub(super) fn user_name(&self, uid: u32) -> Option<String> {
         let mut users = self.users.borrow_mut();
-        if users.len() >= USERS {
+        if users.len() >= MAX_USERS {
             users.clear();
         }
         users.entry(uid).or_insert_with(|| name_of(uid)).clone()
     }
 }
 
-fn answer(asked: &Receiver<Question>) {
+fn run_lookups(queries: &Receiver<OwnerQuery>) {
     let mut owners = Owners::default();
-    while let Ok(question) = asked.recv() {
-        // Nobody waits for it any more.
-        if question.answer.is_closed() {
+    while let Ok(query) = queries.recv() {
+        // The flow has not waited for it.
+        if query.answer.is_closed() {
             continue;
         }
-        let found = owners.find(question.local, question.remote, question.protocol);
+        let found = owners.find(query.local, query.remote, query.protocol);
         let owner = found.unwrap_or_else(|error| {
-            tracing::debug!("whose {} is: {error}", question.local);
+            tracing::debug!("cannot find the owner of {}: {error}", query.local);
             None
         });
-        let _ = question.answer.send(owner);
+        let _ = query.answer.send(owner);
     }
 }
 
+/// The name of a user in `/etc/passwd`.
 pub(super) fn name_of(uid: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     users.lines().find_map(|line| {
@@ -98,16 +97,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_of_ours_is_found_and_one_that_is_not_there_is_not() {
-        let whose = Whose::new();
+    async fn the_owner_of_a_connection_is_found() {
+        let lookup = ProcessLookup::new(IoLimits::default());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let remote = listener.local_addr().unwrap();
         let near = TcpStream::connect(remote).unwrap();
         let local = near.local_addr().unwrap();
-        let owner = whose.find(local, remote, Protocol::Tcp).await.unwrap();
+        let owner = lookup.find(local, remote, Protocol::Tcp).await.unwrap();
         assert_eq!(owner.process.unwrap().pid, std::process::id() as i32);
-        assert_eq!(whose.user(0).as_deref(), Some("root"));
+        assert_eq!(lookup.user_name(0).as_deref(), Some("root"));
         let nowhere = "127.0.0.1:1".parse().unwrap();
-        assert_eq!(whose.find(local, nowhere, Protocol::Tcp).await, None);
+        assert_eq!(lookup.find(local, nowhere, Protocol::Tcp).await, None);
     }
 }

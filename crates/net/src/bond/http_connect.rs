@@ -1,9 +1,10 @@
-//! HTTP CONNECT (RFC 9110 §9.3.6), for applications that are told to use an HTTP proxy.
+//! HTTP CONNECT (RFC 9110 §9.3.6), for applications that are configured to use an HTTP proxy.
 
 use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use manyways_proto::bond::io_limits::IoLimits;
 use manyways_proto::mux::Target;
 use manyways_wire::Peek;
 use manyways_wire::http::{Head, Host, head};
@@ -11,13 +12,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// What an application gets to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Hears where an application wants to go and says yes. What it sent beyond that comes along.
-pub(super) async fn hear(mut stream: TcpStream) -> io::Result<(TcpStream, Target, Bytes)> {
-    let asked = timeout(PATIENCE, ask(&mut stream)).await.map_err(|_| io::ErrorKind::TimedOut)?;
-    match asked? {
+/// Reads an application's request and accepts it. Returns what the application sent behind it, too.
+pub(super) async fn accept(
+    mut stream: TcpStream,
+    limits: &IoLimits,
+) -> io::Result<(TcpStream, Target, Bytes)> {
+    let limit = Duration::from(limits.proxy_request);
+    let request = timeout(limit, read_request(&mut stream)).await;
+    match request.map_err(|_| io::ErrorKind::TimedOut)?? {
         Some((target, rest)) => {
             stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
             Ok((stream, target, rest))
@@ -30,12 +32,12 @@ pub(super) async fn hear(mut stream: TcpStream) -> io::Result<(TcpStream, Target
                 words.len()
             );
             stream.write_all(answer.as_bytes()).await?;
-            Err(io::Error::new(io::ErrorKind::InvalidData, "it does not ask for CONNECT"))
+            Err(io::Error::new(io::ErrorKind::InvalidData, "the request is not a CONNECT"))
         }
     }
 }
 
-async fn ask(stream: &mut TcpStream) -> io::Result<Option<(Target, Bytes)>> {
+async fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Target, Bytes)>> {
     let mut bytes = BytesMut::with_capacity(1024);
     loop {
         if stream.read_buf(&mut bytes).await? == 0 {

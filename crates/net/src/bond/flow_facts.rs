@@ -1,0 +1,66 @@
+//! What is found out about a flow of an application: the server's name, and whose it is.
+
+use manyways_proto::bond::routing::FlowFacts;
+use manyways_proto::mux::Target;
+use manyways_proto::policy::Protocol;
+use manyways_sys::process::Owner;
+use manyways_wire::{HostName, Peek, http, tls};
+
+/// A flow of which nothing else is known. A name that the application asked a proxy for is its
+/// domain.
+pub(super) fn new_facts(protocol: Protocol, destination: Target) -> FlowFacts {
+    let domain = match &destination {
+        Target::Name(name, _) => HostName::parse(name.as_bytes()),
+        Target::Address(..) => None,
+    };
+    let domain = domain.map(|name| name.as_str().to_owned());
+    FlowFacts { domain, ..FlowFacts::new(protocol, destination) }
+}
+
+/// Tells whose a flow is. `user` is the name of the owner's user.
+pub(super) fn set_owner(facts: &mut FlowFacts, owner: Owner, user: Option<String>) {
+    facts.uid = Some(owner.uid);
+    facts.user = user;
+    if let Some(process) = owner.process {
+        facts.process = Some(process.program.unwrap_or(process.name));
+        facts.cgroup = process.cgroup;
+    }
+}
+
+/// The server's name in the first bytes of a connection: that of its TLS hello or HTTP request.
+pub(super) fn server_name_in(first: &[u8]) -> Peek<Option<HostName>> {
+    match tls::client_hello(first) {
+        Peek::Complete(hello) => return Peek::Complete(hello.server_name),
+        Peek::More(whole) => return Peek::More(whole),
+        Peek::No => {}
+    }
+    match http::head(first) {
+        Peek::Complete(head) => Peek::Complete(head.name().cloned()),
+        Peek::More(whole) => Peek::More(whole),
+        Peek::No => Peek::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use manyways_unit::Size;
+
+    use super::*;
+
+    #[test]
+    fn the_name_that_a_proxy_was_asked_for_is_the_domain() {
+        let facts = new_facts(Protocol::Tcp, Target::Name("WWW.Example.com".into(), 443));
+        let flow = facts.attributes(5);
+        assert_eq!((flow.domain, flow.port), (Some("www.example.com"), 443));
+        assert_eq!((flow.address, flow.bytes), (None, Size::from_bytes(5)));
+    }
+
+    #[test]
+    fn a_request_names_its_server_as_soon_as_it_is_whole() {
+        let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+        let name = HostName::parse(b"a.example");
+        assert_eq!(server_name_in(request), Peek::Complete(name));
+        assert!(matches!(server_name_in(&request[..20]), Peek::More(_)));
+        assert_eq!(server_name_in(b"SSH-2.0-OpenSSH\r\n"), Peek::No);
+    }
+}

@@ -1,0 +1,166 @@
+//! The networks of the host that lead to the gateway, as they come and go.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use manyways_proto::bond::io_limits::IoLimits;
+use manyways_proto::bond::networks::NetworkSelection;
+use manyways_proto::bond::networks::{HostNetworks as Core, Input, Network, Output};
+use manyways_proto::sched::PathId;
+use manyways_sys::interface::watch::Watch;
+use manyways_sys::interface::{self, Interface, Kind};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::client::Client;
+use super::timer;
+use crate::fetch::PathSpec;
+
+/// The networks of a client; cheap to clone.
+#[derive(Clone)]
+pub struct HostNetworks(Rc<Inner>);
+
+struct Inner {
+    selection: NetworkSelection,
+    client: Client,
+    core: RefCell<Core>,
+    paths: RefCell<HashMap<PathId, Interface>>,
+}
+
+/// The networks that lead to a gateway at these addresses now, in the order of preference.
+///
+/// # Errors
+/// Where the kernel does not list its interfaces.
+pub fn find_networks(
+    selection: &NetworkSelection,
+    gateway: &[SocketAddr],
+) -> Result<Vec<Interface>, interface::ListError> {
+    let gateway: Vec<IpAddr> = gateway.iter().map(SocketAddr::ip).collect();
+    let mut found = interface::list_towards(&gateway)?;
+    found.retain(|found| {
+        let is_loopback = found.kind == Kind::Loopback;
+        found.usable.is_ok() && selection.accepts(&found.name, is_loopback, &gateway)
+    });
+    found.sort_by_key(|found| selection.rank(&found.name));
+    Ok(found)
+}
+
+impl HostNetworks {
+    /// Gives the client the networks that were `found`, and those that come. Runs on the calling
+    /// thread's local tasks.
+    pub fn follow(client: Client, selection: NetworkSelection, found: Vec<Interface>) -> Self {
+        let core = Core::new(IoLimits::default().network_settle_delay);
+        let (core, paths) = (RefCell::new(core), RefCell::default());
+        let networks = Self(Rc::new(Inner { selection, client, core, paths }));
+        networks.handle(Input::Listed(found.iter().map(network).collect()));
+        while let Some(output) = networks.poll() {
+            networks.perform(output, &found);
+        }
+        let followed = networks.clone();
+        tokio::task::spawn_local(async move {
+            if let Err(error) = followed.watch().await {
+                tracing::warn!("cannot watch the host's networks: {error}");
+            }
+        });
+        networks
+    }
+
+    /// The networks that were ever used, with their numbers.
+    pub(super) fn known(&self) -> Vec<(PathId, Interface)> {
+        let paths = self.0.paths.borrow();
+        let mut known: Vec<(PathId, Interface)> =
+            paths.iter().map(|(id, interface)| (*id, interface.clone())).collect();
+        known.sort_by_key(|(id, _)| *id);
+        known
+    }
+
+    async fn watch(&self) -> std::io::Result<()> {
+        // The other way needs unsafe code; the watch has its descriptor for as long as it lives.
+        #[expect(deprecated, reason = "what replaces it is unsafe, and this crate has none")]
+        let mut watch = AsyncFd::with_interest(Watch::open()?, Interest::READABLE)?;
+        let mut gateway = self.0.client.watch_gateway();
+        let clock = self.0.client.clock();
+        loop {
+            let wakeup = self.0.core.borrow().next_wakeup();
+            tokio::select! {
+                ready = watch.readable_mut() => {
+                    let mut ready = ready?;
+                    // Before it is read: what comes meanwhile makes it readable again.
+                    ready.clear_ready();
+                    loop {
+                        let changes = ready.get_inner_mut().read_changes()?;
+                        if changes.is_empty() {
+                            break;
+                        }
+                        for link in changes.links.iter().filter(|link| !link.works()) {
+                            self.handle(Input::LinkDown(link.name.clone()));
+                        }
+                        self.handle(Input::Changed);
+                    }
+                }
+                Ok(()) = gateway.changed() => self.handle(Input::GatewayMoved),
+                () = timer::until(&clock, wakeup) => {}
+            }
+            self.pump().await;
+        }
+    }
+
+    fn handle(&self, input: Input) {
+        self.0.core.borrow_mut().handle(self.0.client.clock().now(), input);
+    }
+
+    async fn pump(&self) {
+        let mut listed = Vec::new();
+        while let Some(output) = self.poll() {
+            let Output::List = output else {
+                self.perform(output, &listed);
+                continue;
+            };
+            let (selection, gateway) = (self.0.selection.clone(), self.0.client.gateway());
+            let find = move || find_networks(&selection, &gateway);
+            match tokio::task::spawn_blocking(find).await {
+                Ok(Ok(found)) => {
+                    self.handle(Input::Listed(found.iter().map(network).collect()));
+                    listed = found;
+                }
+                _ => self.handle(Input::ListFailed),
+            }
+        }
+    }
+
+    fn poll(&self) -> Option<Output> {
+        self.0.core.borrow_mut().poll(self.0.client.clock().now())
+    }
+
+    fn perform(&self, output: Output, found: &[Interface]) {
+        let client = &self.0.client;
+        match output {
+            // Only asked for by `pump`.
+            Output::List => {}
+            Output::LinkDown(id) => client.path_down(id),
+            Output::Add(id, index) => {
+                if let Some(interface) = found.get(index) {
+                    self.0.paths.borrow_mut().insert(id, interface.clone());
+                    let added = client.add_path(PathSpec::of(interface));
+                    debug_assert_eq!(added, id, "paths are added here alone");
+                }
+            }
+            Output::Update(id, index) => {
+                if let Some(interface) = found.get(index) {
+                    self.0.paths.borrow_mut().insert(id, interface.clone());
+                    client.update_path(id, PathSpec::of(interface));
+                }
+            }
+            Output::TooMany(index) => {
+                let name = found.get(index).map_or("", |interface| interface.name.as_str());
+                tracing::warn!("{name}: ignored, more than {} networks", PathId::LIMIT);
+            }
+        }
+    }
+}
+
+fn network(found: &Interface) -> Network {
+    Network { name: found.name.clone(), addresses: found.addresses.clone() }
+}

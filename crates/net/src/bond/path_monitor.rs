@@ -1,0 +1,46 @@
+//! Samples of what a [`PathMonitor`](manyways_proto::bond::path::PathMonitor) asks for.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use manyways_proto::bond::path::{Battery, PathSample};
+use manyways_proto::bond::usage::Day;
+use manyways_proto::sched::PathId;
+use manyways_sys::interface::Interface;
+use manyways_sys::power;
+
+use super::session::Session;
+
+/// The paths of a client as they are now. `is_asleep` tells of a path whether it has no carrier as
+/// nothing is to be sent.
+pub(super) fn sample_paths(
+    known: &[(PathId, Interface)],
+    session: &mut Session,
+    is_asleep: impl Fn(PathId) -> bool,
+) -> Vec<PathSample> {
+    let bytes = session.bytes_by_path();
+    let carriers = session.carrier_samples();
+    let sample = |(id, interface): &(PathId, Interface)| PathSample {
+        id: *id,
+        name: interface.name.clone(),
+        kind: interface.kind.word(),
+        is_metered: interface.metered.is_metered(),
+        is_asleep: is_asleep(*id),
+        bytes: bytes.get(id).copied().unwrap_or_default(),
+        carriers: carriers.iter().filter(|(path, _)| path == id).map(|(_, one)| *one).collect(),
+    };
+    known.iter().map(sample).collect()
+}
+
+/// The battery as it is now.
+pub(super) fn read_battery() -> Battery {
+    let power = power::read(Path::new(power::FOLDER));
+    Battery { level: power.battery, is_charging: power.charging }
+}
+
+/// Today, by the calendar of UTC.
+#[expect(clippy::disallowed_methods, reason = "data plans are reset by the calendar")]
+pub(super) fn today() -> Day {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Day(i64::try_from(since.as_secs() / 86_400).unwrap_or_default())
+}

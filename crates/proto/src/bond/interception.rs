@@ -1,0 +1,336 @@
+//! When the kernel's rules that redirect traffic to a client are renewed, changed, repaired, or left
+//! to expire.
+//!
+//! The rules hold only while they are renewed, so that a client that crashes cuts no application off.
+//! Each turn the shell looks at the host ([`Output::Observe`]); [`RuleKeeper`] then says what to do,
+//! one thing after the other.
+
+use manyways_unit::{Prefix, Span, Time};
+
+/// Which address families a gateway reaches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AddressFamilies {
+    /// IPv4.
+    pub v4: bool,
+    /// IPv6.
+    pub v6: bool,
+}
+
+/// The times of a [`RuleKeeper`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Rules are renewed this often.
+    pub renew_interval: Span,
+    /// Rules that are not renewed hold for this long.
+    pub rule_lifetime: Span,
+    /// After this many turns without a path to the gateway the rules are not renewed any more.
+    pub max_turns_without_path: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            renew_interval: Span::from_secs(2),
+            rule_lifetime: Span::from_secs(8),
+            max_turns_without_path: 4,
+        }
+    }
+}
+
+/// What rules depend on.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RuleState {
+    /// Which families the gateway reaches; `None` before it has told. All is refused until then.
+    pub families: Option<AddressFamilies>,
+    /// Destinations that are not intercepted.
+    pub excluded: Vec<Prefix>,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// The gateway has told for the first time which families it reaches.
+    FamiliesKnown,
+    /// How the host is now, as asked for.
+    Observed {
+        /// Which families the gateway reaches; `None` where it has not told.
+        families: Option<AddressFamilies>,
+        /// Destinations that are not to be intercepted; `None` where they cannot be told.
+        excluded: Option<Vec<Prefix>>,
+        /// A path leads to the gateway.
+        is_connected: bool,
+    },
+    /// What was asked for last is done.
+    Done,
+    /// The repair has restored something.
+    Repaired,
+    /// What was asked for last has failed.
+    Failed,
+}
+
+/// What to do. Each is answered by an [`Input`] before the next one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// Look at the host.
+    Observe,
+    /// Replace the rules.
+    Replace(RuleState),
+    /// Exclude other destinations.
+    SetExcluded(RuleState),
+    /// Restore what another program has changed.
+    Repair,
+    /// Renew the rules.
+    Renew,
+    /// Let the rules count as those of a client that does not run.
+    Pause {
+        /// They were renewed until now.
+        is_first: bool,
+    },
+}
+
+/// Keeps installed rules.
+#[derive(Debug)]
+pub struct RuleKeeper {
+    config: Config,
+    state: RuleState,
+    turn_at: Time,
+    step: Step,
+    is_connected: bool,
+    turns_without_path: u32,
+}
+
+/// What is next in a turn, or is being done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Step {
+    /// Nothing until the next turn.
+    Rest,
+    Observing,
+    Change(Output),
+    Changing(RuleState),
+    Repair,
+    Repairing,
+    /// With whether the repair has restored anything.
+    Finish(bool),
+    Finishing,
+}
+
+impl RuleKeeper {
+    /// Keeps rules that were installed at `now` in this state.
+    pub fn new(now: Time, config: Config, state: RuleState) -> Self {
+        Self {
+            config,
+            state,
+            turn_at: now + config.renew_interval,
+            step: Step::Rest,
+            is_connected: true,
+            turns_without_path: 0,
+        }
+    }
+
+    /// What the installed rules depend on.
+    pub fn state(&self) -> &RuleState {
+        &self.state
+    }
+
+    /// Takes note of what happened.
+    pub fn handle(&mut self, now: Time, input: Input) {
+        self.step = match (std::mem::replace(&mut self.step, Step::Rest), input) {
+            (step, Input::FamiliesKnown) => {
+                self.turn_at = self.turn_at.min(now);
+                step
+            }
+            (Step::Observing, Input::Observed { families, excluded, is_connected }) => {
+                self.is_connected = is_connected;
+                let next = RuleState {
+                    families: families.or(self.state.families),
+                    excluded: excluded.unwrap_or_else(|| self.state.excluded.clone()),
+                };
+                if next.families != self.state.families {
+                    Step::Change(Output::Replace(next))
+                } else if next.excluded != self.state.excluded {
+                    Step::Change(Output::SetExcluded(next))
+                } else {
+                    Step::Repair
+                }
+            }
+            (Step::Changing(next), input) => {
+                if input == Input::Done {
+                    self.state = next;
+                }
+                Step::Repair
+            }
+            (Step::Repairing, input) => Step::Finish(input == Input::Repaired),
+            (Step::Finishing, _) => Step::Rest,
+            (step, _) => step,
+        };
+    }
+
+    /// What to do next; nothing where something is being done, or all is done that can be at `now`.
+    pub fn poll(&mut self, now: Time) -> Option<Output> {
+        let (step, output) = match std::mem::replace(&mut self.step, Step::Rest) {
+            Step::Rest if self.turn_at <= now => {
+                self.turn_at = now + self.config.renew_interval;
+                (Step::Observing, Some(Output::Observe))
+            }
+            Step::Change(output) => {
+                let next = match &output {
+                    Output::Replace(next) | Output::SetExcluded(next) => next.clone(),
+                    _ => self.state.clone(),
+                };
+                (Step::Changing(next), Some(output))
+            }
+            Step::Repair => (Step::Repairing, Some(Output::Repair)),
+            Step::Finish(was_repaired) => match self.last_of_turn(was_repaired) {
+                Some(output) => (Step::Finishing, Some(output)),
+                None => (Step::Rest, None),
+            },
+            step => (step, None),
+        };
+        self.step = step;
+        output
+    }
+
+    fn last_of_turn(&mut self, was_repaired: bool) -> Option<Output> {
+        let most = self.config.max_turns_without_path;
+        self.turns_without_path = match self.is_connected {
+            true => 0,
+            false => self.turns_without_path.saturating_add(1),
+        };
+        if self.turns_without_path < most {
+            return Some(Output::Renew);
+        }
+        let is_first = self.turns_without_path == most;
+        // Rules that were put back were renewed with that.
+        (is_first || was_repaired).then_some(Output::Pause { is_first })
+    }
+
+    /// When to call [`RuleKeeper::poll`] again if nothing happens before; `None` while something is
+    /// being done.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        (self.step == Step::Rest).then_some(self.turn_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: AddressFamilies = AddressFamilies { v4: true, v6: true };
+
+    fn at(secs: u64) -> Time {
+        Time::ZERO + Span::from_secs(secs)
+    }
+
+    fn state(families: Option<AddressFamilies>, excluded: &[&str]) -> RuleState {
+        let excluded = excluded.iter().map(|prefix| prefix.parse().unwrap()).collect();
+        RuleState { families, excluded }
+    }
+
+    struct World {
+        keeper: RuleKeeper,
+        now: u64,
+        host: RuleState,
+        is_connected: bool,
+        /// Something else changes the rules in each turn.
+        is_disturbed: bool,
+        fails: bool,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let host = state(Some(BOTH), &["10.0.0.0/8"]);
+            let keeper = RuleKeeper::new(at(0), Config::default(), host.clone());
+            let (is_connected, is_disturbed, fails) = (true, false, false);
+            Self { keeper, now: 0, host, is_connected, is_disturbed, fails }
+        }
+
+        /// What is done until the next turn is over.
+        fn turn(&mut self) -> Vec<Output> {
+            let wakeup = self.keeper.next_wakeup().unwrap();
+            assert!(wakeup > at(self.now));
+            self.now = wakeup.as_nanos() / 1_000_000_000;
+            self.work()
+        }
+
+        fn work(&mut self) -> Vec<Output> {
+            let mut outputs = Vec::new();
+            while let Some(output) = self.keeper.poll(at(self.now)) {
+                assert_eq!(self.keeper.poll(at(self.now)), None, "one after the other");
+                let input = match &output {
+                    Output::Observe => Input::Observed {
+                        families: self.host.families,
+                        excluded: Some(self.host.excluded.clone()),
+                        is_connected: self.is_connected,
+                    },
+                    Output::Repair if self.is_disturbed => Input::Repaired,
+                    _ if self.fails => Input::Failed,
+                    _ => Input::Done,
+                };
+                outputs.push(output);
+                self.keeper.handle(at(self.now), input);
+            }
+            outputs
+        }
+    }
+
+    const QUIET: [Output; 3] = [Output::Observe, Output::Repair, Output::Renew];
+
+    #[test]
+    fn rules_are_renewed_every_two_seconds_while_a_path_leads_to_the_gateway() {
+        let mut world = World::new();
+        for turn in 1..=10 {
+            assert_eq!(world.turn(), QUIET);
+            assert_eq!(world.now, 2 * turn);
+        }
+    }
+
+    #[test]
+    fn without_a_path_they_expire_after_some_turns_and_return_with_one() {
+        let mut world = World::new();
+        world.is_connected = false;
+        for _ in 0..3 {
+            assert_eq!(world.turn(), QUIET);
+        }
+        assert_eq!(world.turn()[2..], [Output::Pause { is_first: true }]);
+        assert_eq!(world.turn(), QUIET[..2]);
+        world.is_disturbed = true;
+        assert_eq!(world.turn()[2..], [Output::Pause { is_first: false }], "they were put back");
+        world.is_disturbed = false;
+        world.is_connected = true;
+        assert_eq!(world.turn(), QUIET);
+        world.is_connected = false;
+        assert_eq!(world.turn(), QUIET, "it counts from the beginning");
+    }
+
+    #[test]
+    fn what_changes_is_changed_and_tried_again_where_that_failed() {
+        let mut world = World::new();
+        world.host = state(Some(AddressFamilies { v4: true, v6: false }), &["10.0.0.0/8"]);
+        world.fails = true;
+        for _ in 0..2 {
+            assert_eq!(world.turn()[1], Output::Replace(world.host.clone()));
+            assert_ne!(*world.keeper.state(), world.host);
+        }
+        world.fails = false;
+        assert_eq!(world.turn().len(), 4);
+        assert_eq!(*world.keeper.state(), world.host);
+        assert_eq!(world.turn(), QUIET);
+        world.host.excluded = state(None, &["172.16.0.0/12"]).excluded;
+        assert_eq!(world.turn()[1], Output::SetExcluded(world.host.clone()));
+        // A gateway that does not tell any more leaves what it told.
+        world.host.families = None;
+        assert_eq!(world.turn(), QUIET);
+    }
+
+    #[test]
+    fn the_first_answer_of_the_gateway_begins_a_turn_at_once() {
+        let mut world = World::new();
+        world.keeper = RuleKeeper::new(at(0), Config::default(), state(None, &["10.0.0.0/8"]));
+        world.now = 1;
+        assert_eq!(world.work(), []);
+        world.keeper.handle(at(1), Input::FamiliesKnown);
+        assert_eq!(world.work()[1], Output::Replace(world.host.clone()));
+        assert_eq!(world.keeper.next_wakeup(), Some(at(3)));
+    }
+}
