@@ -303,7 +303,8 @@ mod tests {
 
     #[test]
     fn a_client_with_malformed_lines_is_disconnected() {
-        for text in ["nonsense\n", "{\"released\":{}}\n", "\"delay-granted\"\n", &"x".repeat(LINE)] {
+        for text in ["nonsense\n", "{\"released\":{}}\n", "\"delay-granted\"\n", &"x".repeat(LINE)]
+        {
             let (mut bond, mut theirs) = pair(true);
             theirs.write_all(text.as_bytes()).unwrap();
             let (said, end) = bond.take(Time::ZERO);
