@@ -52,10 +52,8 @@ impl FlowSockets {
         let opened = Rc::new(Notify::new());
         let (weak, owner, more) = (Rc::downgrade(&open), handle.clone(), Rc::clone(&opened));
         tokio::task::spawn_local(async move {
-            loop {
-                let Some(wakeup) = weak.upgrade().map(|open| open.borrow().next_wakeup()) else {
-                    break;
-                };
+            let next_wakeup = || weak.upgrade().map(|open| open.borrow().next_wakeup());
+            while let Some(wakeup) = next_wakeup() {
                 tokio::select! {
                     () = timer::until(&clock, wakeup) => {}
                     () = more.notified() => {}
