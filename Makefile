@@ -21,9 +21,9 @@ demo: ## Fetch a file over emulated Wi-Fi and LTE, and write report.html (needs 
 	cargo build --release -p manyways-cli
 	$(MANYWAYS) demo
 
-test: ## Run every test, those in network namespaces included (as root)
+test: ## Run all tests, also those in network namespaces (as root); GROUP=pure|net|root|python: one group
 	@scripts/setup test
-	@scripts/test
+	@scripts/test $(GROUP)
 
 lint: ## Check format, lints, docs, layers, licences and shell scripts
 	@scripts/setup lint
