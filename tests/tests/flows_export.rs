@@ -277,7 +277,7 @@ fn what_is_known_from_elsewhere_is_in_the_tables() {
     assert_eq!((of(2, "is_handheld"), of(2, "system")), ("true", ""));
     // The built-in table is no longer used, and errors are reported before captures are read.
     for (option, what, said) in [
-        ("--pools", "\n10.0.0.0/8,perhaps,\n", "line 2: the second field says"),
+        ("--pools", "\n10.0.0.0/8,perhaps,\n", "line 2: the second field must be"),
         ("--organisations", "10.0.0.0/8\n", "line 1: a line has 4 fields"),
         ("--dns", "a\nb\n", "line 1: a line is"),
     ] {

@@ -162,8 +162,8 @@ fn only_sessions_named_by_rules_are_delayed() {
     assert!((number(&run["mean_delay_seconds"]) - 20.5).abs() < 1e-6, "{run:#}");
     fs::write(files.path().join("rules.toml"), rules.replace("993", "99300")).unwrap();
     let done = radio(files.path(), &[&words[..], &policy].concat());
-    assert_eq!(done.code(), 1);
-    let expected = "rules.toml: line 3, column 8: port: `99300` is not a port or a range of ports";
+    assert_eq!(done.code(), 2);
+    let expected = "rules.toml:3:8: port: `99300` is not a port or a range of ports";
     assert!(done.stderr.contains(expected), "{}", done.stderr);
 }
 
@@ -179,8 +179,8 @@ fn a_profile_of_ones_own_is_checked_and_drawn() {
     fs::write(files.path().join("mine.toml"), text.replace("timer = \"10s\"", "timer = \"-1s\""))
         .unwrap();
     let done = radio(files.path(), &["check", "mine.toml"]);
-    assert_eq!(done.code(), 1);
-    assert!(done.stderr.contains("mine.toml: line 32, column 9: timer: "), "{}", done.stderr);
+    assert_eq!(done.code(), 2);
+    assert!(done.stderr.contains("mine.toml:32:9: timer: "), "{}", done.stderr);
     let all = document(&radio(files.path(), &["profiles", "--json"]).succeeded());
     let names: Vec<&str> = all["profiles"]
         .as_array()

@@ -54,7 +54,7 @@ fn a_profile_is_one_that_is_known_or_a_text() {
     assert_eq!(error.to_string(), "link `cell`: there is no radio profile `ltee`");
     assert_eq!(error.hint().unwrap(), "did you mean `lte`?");
     let hint = profile_of(&link("wimax", None)).unwrap_err().hint().unwrap();
-    assert!(hint.starts_with("it is one of 3g-i997, ") && hint.ends_with("./radio.toml"), "{hint}");
+    assert!(hint.starts_with("use one of 3g-i997, ") && hint.ends_with("./radio.toml"), "{hint}");
     let broken = PROFILE.replace("300ms", "300");
     let error = profile_of(&link("x.toml", Some(&broken))).unwrap_err();
     let sentence = error.to_string();

@@ -130,7 +130,7 @@ fn every_error_points_at_its_place() {
         (
             "queue = \"100p\"",
             "quue = \"100p\"",
-            "12:1 a link has no key `quue`",
+            "12:1 a link has no `quue`",
             Some("did you mean `queue`?"),
         ),
         (
