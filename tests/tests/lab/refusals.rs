@@ -30,9 +30,9 @@ fn links_that_make_no_sense() {
     for (link, sentence, hint) in [
         ("", "cannot name a link", "write a link like"),
         ("Wifi", "`Wifi` cannot name a link", "write a link like"),
-        ("lo", "`lo` cannot name a link", "call it lo1"),
-        ("all", "`all` cannot name a link", "call it all1"),
-        ("default:delay=1ms", "`default` cannot name a link", "call it default1"),
+        ("lo", "`lo` cannot name a link", "choose a name like lo1"),
+        ("all", "`all` cannot name a link", "choose a name like all1"),
+        ("default:delay=1ms", "`default` cannot name a link", "choose a name like default1"),
         ("wifi:delay=20h", "at most 1h", ""),
         ("averylongname", "`averylongname` cannot name a link", "write a link like"),
         ("wifi:down", "`down` is not a setting of a link", "write a link like"),
