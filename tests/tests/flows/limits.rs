@@ -1,6 +1,8 @@
 //! What limits a flow whose only limit is known.
 
-use crate::world::{Captured, World, cannot, tries};
+use manyways_tests::needs;
+
+use crate::world::{Captured, NEEDS, World, tries};
 
 /// The columns that a reader of a failure wants.
 const SHARES: [&str; 14] = [
@@ -23,10 +25,7 @@ const SHARES: [&str; 14] = [
 /// Runs the same client over several links at the same time, and says by what each flow is limited,
 /// as seen where the client is and where the server is.
 fn limited_by(links: &[&str], client: &str, truth: &str) {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     tries(|| {
         let wrong = wrong(links, client, truth).1;
         let all = 2 * links.len();
@@ -88,10 +87,7 @@ fn a_path_that_is_full() {
 /// What was lost is known as well: the lab keeps what it drops.
 #[test]
 fn losses_without_a_queue() {
-    if let Some(lack) = cannot() {
-        eprintln!("skipped: {lack}");
-        return;
-    }
+    needs!(NEEDS);
     let links = [
         "down-loss=2%,delay=10ms",
         "down-loss=2%,delay=20ms",
